@@ -1,0 +1,62 @@
+# Every habit is one word; `make` alone lists them.
+# Needs Python 3.11 or newer with venv, and make. Nothing else: PostgreSQL comes with the set-up.
+
+PY    ?= python3
+VENV  := .venv
+BIN   := $(VENV)/bin
+STAMP := $(VENV)/.stamp
+
+# pip obeys whatever registry the machine is set up for; PYTHONPATH of the caller must not leak in.
+unexport PYTHONPATH
+unexport PYTHONHOME
+
+.DEFAULT_GOAL := help
+.PHONY: help setup check format test test-fast bench demo schema lock ci clean
+
+help: ## list every word
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## create .venv and install what is needed (under a second when nothing changed)
+
+$(STAMP): requirements-dev.txt pyproject.toml
+	@$(PY) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Rota needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; say which one to use: make PY=python3.12 ...")'
+	@$(PY) -c 'import venv, ensurepip' 2>/dev/null || { echo "This Python has no venv module. On Debian and Ubuntu: apt install python3-venv"; exit 1; }
+	@echo "setting up $(VENV) (once, about half a minute)"
+	@$(PY) -m venv --clear $(VENV)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+check: setup ## lint, types, layers, lock file
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo >/tmp/rota-layers.$$$$ 2>&1 && rm -f /tmp/rota-layers.$$$$ || { cat /tmp/rota-layers.$$$$; rm -f /tmp/rota-layers.$$$$; exit 1; }
+	@$(BIN)/python tools/check_tree.py
+
+format: setup ## put the code in shape
+	@$(BIN)/ruff check --fix-only --quiet .
+	@$(BIN)/ruff format .
+
+test: setup ## every test, on a private PostgreSQL
+	@$(BIN)/pytest $(PYTEST_ARGS)
+
+test-fast: setup ## the tests that take no time
+	@$(BIN)/pytest -m "not slow" $(PYTEST_ARGS)
+
+bench: setup ## Rota against its peers, as ratios; writes benchmarks/results/
+	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+demo: setup ## jobs running on the embedded PostgreSQL
+	@$(BIN)/rota demo $(DEMO_ARGS)
+
+schema: setup ## rewrite src/rota/store/schema.sql from the migrations
+	@$(BIN)/python tools/dump_schema.py
+
+lock: setup ## rewrite requirements-dev.txt (the one word that needs uv)
+	@$(BIN)/python tools/lock.py
+
+ci: check test ## what has to pass before a change lands
+
+clean: ## remove .venv and caches
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,35 @@
+"""Rewrites requirements-dev.txt: every package with its hashes, no registry's address.
+
+The one place that uses uv, which is installed for the occasion into a directory of its own.
+"""
+
+import subprocess
+import sys
+import tempfile
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        venv.create(directory, with_pip=True)
+        python = Path(directory, "bin", "python")
+        subprocess.run([python, "-m", "pip", "install", "--quiet", "uv"], check=True)
+        # A dependency group cannot name its own project by path, so its extras are spelled out here.
+        subprocess.run(
+            [
+                *(python, "-m", "uv", "pip", "compile", "--quiet", "--universal"),
+                *("--generate-hashes", "--no-emit-index-url", "--no-header"),
+                *("--python-version", "3.11", "--group", "dev", "--extra", "local"),
+                *("--extra", "fast", "--no-emit-package", "rota"),
+                *("-o", "requirements-dev.txt", "pyproject.toml"),
+            ],
+            check=True,
+            cwd=ROOT,
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
