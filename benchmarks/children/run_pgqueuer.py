@@ -1,0 +1,78 @@
+"""pgqueuer: asyncpg on uvloop, the tables logged, autovacuum set as its guide advises.
+
+One process holds several queue managers, each with a connection of its own, as the
+project's own benchmark does: one manager waits for its only connection most of the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import asyncpg
+from pgqueuer import PgQueuer
+from pgqueuer.db import AsyncpgDriver
+from pgqueuer.models import Job
+from pgqueuer.queries import Queries
+from serve import URL, serve
+from tally import Tally
+
+MANAGERS = int(os.environ.get("BENCH_PGQUEUER_MANAGERS", "5"))
+BATCH = int(os.environ.get("BENCH_PGQUEUER_BATCH", "100"))
+
+
+class Pgqueuer:
+    tally: Tally
+
+    async def open(self, dsn: str) -> None:
+        self._dsn = dsn
+        self._connection = await asyncpg.connect(dsn)
+        self._queries = Queries(AsyncpgDriver(self._connection))
+
+    async def migrate(self) -> None:
+        await self._queries.install()
+        await self._queries.optimize_autovacuum()
+
+    async def enqueue(self, numbers: range) -> None:
+        await self._queries.enqueue(
+            ["noop"] * len(numbers),
+            [json.dumps({"n": n, "url": URL}).encode() for n in numbers],
+            [0] * len(numbers),
+        )
+
+    async def start(self, n: int) -> None:
+        await self._queries.enqueue("noop", json.dumps({"n": n, "url": URL}).encode())
+
+    async def _noop(self, job: Job) -> None:
+        self.tally.saw(json.loads(job.payload or b"")["n"])
+
+    @asynccontextmanager
+    async def working(self, concurrency: int) -> AsyncIterator[None]:
+        connections = [await asyncpg.connect(self._dsn) for _ in range(MANAGERS)]
+        managers = [PgQueuer(AsyncpgDriver(connection)) for connection in connections]
+        for manager in managers:
+            manager.entrypoint("noop")(self._noop)
+        running = [
+            asyncio.create_task(
+                manager.run(batch_size=BATCH)
+            )
+            for manager in managers
+        ]
+        try:
+            yield
+        finally:
+            for manager in managers:
+                manager.shutdown.set()
+            await asyncio.gather(*running)
+            for connection in connections:
+                await connection.close()
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+
+if __name__ == "__main__":
+    serve(Pgqueuer())

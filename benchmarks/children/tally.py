@@ -1,0 +1,50 @@
+"""What the handlers saw: how many jobs, which ones, and (if asked) when.
+
+The number of executions and the sum of their numbers together show that each job
+ran once, at the price of two additions a job, the same for every contender.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+from wire import Wire
+
+TICK = 0.02
+
+
+class Tally:
+    """Counts, and says so: every 20 ms, and at once when a mark is reached."""
+
+    def __init__(self, wire: Wire, marks: Sequence[int], timed: bool) -> None:
+        self._wire = wire
+        self._marks = sorted(marks, reverse=True)
+        self._mark = self._marks.pop() if self._marks else 0
+        self.count = 0
+        self.total = 0
+        self.times: list[tuple[int, int]] = []
+        self.saw = self._saw_timed if timed else self._saw
+
+    def _saw(self, n: int) -> None:
+        self.count += 1
+        self.total += n
+        if self.count == self._mark:
+            self._report()
+
+    def _saw_timed(self, n: int) -> None:
+        self.times.append((n, time.monotonic_ns()))
+        self._saw(n)
+
+    def _report(self) -> None:
+        self._wire.write(count=self.count, at=time.monotonic_ns())
+        self._mark = self._marks.pop() if self._marks else 0
+
+    async def tick(self) -> None:
+        said = 0
+        while True:
+            await asyncio.sleep(TICK)
+            if self.count != said:
+                said = self.count
+                self._wire.write(count=said, at=time.monotonic_ns())

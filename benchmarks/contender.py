@@ -1,0 +1,100 @@
+"""Who competes: how each is started, and what its tables say after the work.
+
+`quiet` is asked in a loop after the last handler has run, so it has to be cheap on a
+table full of dead rows; the other questions are asked outside of any measurement.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.peers import PeerMissing, node_peers, python_peers
+from benchmarks.places import CHILDREN, NODE
+from benchmarks.process import Child
+
+PEERS = ("graphile", "pgqueuer", "procrastinate")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contender:
+    name: str
+    command: tuple[str, ...]
+    concurrency: int = 1
+    slowest: int = 1000  # jobs a second; below it a drain is given up as hung
+    environment: Mapping[str, str] = field(default_factory=dict)
+    quiet: str = ""  # true when no completion is outstanding
+    waiting: str = ""  # jobs not finished
+    finished: str | None = None  # distinct jobs finished; None: the peer keeps no history
+
+    def child(self, dsn: str) -> Child:
+        return Child(self.name, self.command, {**self.environment, "BENCH_DSN": dsn})
+
+
+def rota() -> Contender:
+    return Contender(
+        name="rota",
+        command=(sys.executable, str(CHILDREN / "run_rota.py")),
+        concurrency=100,
+        quiet="select not exists (select from rota.claims)",
+        waiting="""
+            select (select count(*) from rota.ready)
+                 + (select coalesce(sum(cardinality(jobs)), 0) from rota.claims)""",
+        finished="select count(*) from rota.outcomes where state = 'succeeded'",
+    )
+
+
+def plain() -> Contender:
+    """Not a queue: rows into a table with one index, as the yardstick of bulk enqueuing."""
+    return Contender(
+        name="plain INSERT",
+        command=(sys.executable, str(CHILDREN / "run_plain.py")),
+        waiting="select count(*) from bare_jobs",
+    )
+
+
+def peer(name: str) -> Contender:
+    """The peer, installed if need be; PeerMissing when it cannot be had here."""
+    match name:
+        case "graphile":
+            return _graphile(node_peers())
+        case "pgqueuer":
+            return _pgqueuer(python_peers())
+        case "procrastinate":
+            return _procrastinate(python_peers())
+    raise PeerMissing(f"there is no such peer; known: {', '.join(PEERS)}")
+
+
+def _graphile(node: Path) -> Contender:
+    return Contender(
+        name="graphile",
+        command=(str(node), str(CHILDREN / "run_graphile.mjs")),
+        concurrency=24,
+        environment={"BENCH_NODE": str(NODE)},
+        quiet="select not exists (select from graphile_worker._private_jobs)",
+        waiting="select count(*) from graphile_worker._private_jobs",
+    )
+
+
+def _pgqueuer(python: Path) -> Contender:
+    return Contender(
+        name="pgqueuer",
+        command=(str(python), str(CHILDREN / "run_pgqueuer.py")),
+        quiet="select not exists (select from pgqueuer where status = 'picked')",
+        waiting="select count(*) from pgqueuer",
+        finished="select count(distinct job_id) from pgqueuer_log where status = 'successful'",
+    )
+
+
+def _procrastinate(python: Path) -> Contender:
+    return Contender(
+        name="procrastinate",
+        command=(str(python), str(CHILDREN / "run_procrastinate.py")),
+        concurrency=10,
+        slowest=50,
+        quiet="select not exists (select from procrastinate_jobs where status in ('todo', 'doing'))",
+        waiting="select count(*) from procrastinate_jobs where status in ('todo', 'doing')",
+        finished="select count(*) from procrastinate_jobs where status = 'succeeded'",
+    )

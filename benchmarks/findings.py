@@ -1,0 +1,77 @@
+"""What a workload found: figures by contender, ratios by pair, and bars met or missed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One number a round, for one contender."""
+
+    what: str
+    who: str
+    unit: str
+    rounds: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        return median(self.rounds)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A budget of design.md §7. `more` says which side is good."""
+
+    what: str
+    bar: float
+    beyond: float | None
+    more: bool
+    unit: str = "×"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    bar: Bar
+    rounds: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        return median(self.rounds)
+
+    def _meets(self, limit: float) -> bool:
+        return self.median >= limit if self.bar.more else self.median <= limit
+
+    @property
+    def word(self) -> str:
+        if self.bar.beyond is not None and self._meets(self.bar.beyond):
+            return "beyond"
+        return "pass" if self._meets(self.bar.bar) else "MISS"
+
+
+@dataclass
+class Findings:
+    title: str
+    figures: list[Figure] = field(default_factory=list)
+    verdicts: list[Verdict] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, what: str, who: str, unit: str, rounds: Sequence[float]) -> None:
+        self.figures.append(Figure(what, who, unit, tuple(rounds)))
+
+    def judge(self, bar: Bar, rounds: Sequence[float]) -> None:
+        self.verdicts.append(Verdict(bar, tuple(rounds)))
+
+
+def ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
+    """Pair by pair: what both met in the same minute divides out."""
+    return [mine / other for mine, other in zip(ours, theirs, strict=True)]
+
+
+def percentile(samples: Sequence[float], share: float) -> float:
+    """The smallest sample that `share` of all do not exceed."""
+    ordered = sorted(samples)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]

@@ -1,0 +1,13 @@
+"""Where the benchmark keeps things. All that it installs lies in the git-ignored .bench/."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+HERE = Path(__file__).parent
+CHILDREN = HERE / "children"
+RESULTS = HERE / "results"
+PEERS = HERE / "peers.txt"
+BENCH = HERE.parent / ".bench"
+PYTHON = BENCH / "python"
+NODE = BENCH / "node"

@@ -1,0 +1,115 @@
+"""One contender's process: asked by a line, answered by lines, bounded in time.
+
+A process is ended by its own handle, first by closing its stdin, then by SIGTERM, then
+by SIGKILL. What it wrote to stderr is shown only when it failed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+Answer = dict[str, Any]
+
+
+class ChildFailed(RuntimeError):
+    """The process ended, or fell silent, before it answered."""
+
+
+class Child:
+    """Use as `with Child(...) as child: child.ask("migrate", within=60)`."""
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        boot: float = 30,
+    ) -> None:
+        self.name = name
+        self._errors = tempfile.TemporaryFile()
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env={**os.environ, **environment},
+        )
+        self._answers: queue.Queue[Answer | None] = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        try:
+            self.pid = int(self._next(time.monotonic() + boot)["pid"])
+        except BaseException:
+            self.end()
+            raise
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._answers.put(json.loads(line))
+        self._answers.put(None)
+
+    def _next(self, deadline: float) -> Answer:
+        try:
+            answer = self._answers.get(timeout=max(0.0, deadline - time.monotonic()))
+        except queue.Empty:
+            raise ChildFailed(f"{self.name} gave no answer in time{self._complaint()}") from None
+        if answer is None:
+            raise ChildFailed(f"{self.name} ended before it answered{self._complaint()}")
+        return answer
+
+    def _complaint(self) -> str:
+        self._errors.seek(0)
+        text = self._errors.read().decode(errors="replace").strip()
+        return f":\n{text[-4000:]}" if text else ""
+
+    def tell(self, verb: str, **parameters: object) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps({"do": verb, **parameters}).encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise ChildFailed(f"{self.name} has ended{self._complaint()}") from None
+
+    def answers(self, within: float) -> Iterator[Answer]:
+        """Every line as it comes; the caller stops listening when it has heard enough."""
+        deadline = time.monotonic() + within
+        while True:
+            yield self._next(deadline)
+
+    def until(self, key: str, within: float) -> Answer:
+        """The next answer that has `key`; others (ticks of the count) are passed over."""
+        return next(answer for answer in self.answers(within) if key in answer)
+
+    def ask(self, verb: str, within: float, **parameters: object) -> Answer:
+        self.tell(verb, **parameters)
+        return self.until("done", within)
+
+    def end(self, patience: float = 10) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        for push in (lambda: None, self._process.terminate, self._process.kill):
+            push()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(patience)
+                break
+        self._reader.join(patience)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self._errors.close()

@@ -1,0 +1,52 @@
+"""How much of everything: as design.md asks, or small enough for a look (`--quick`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    pairs: int = 5
+    warm: int = 2_000
+    chunk: int = 20_000  # jobs in one bulk call
+    bulk_calls: int = 3
+    singles: int = 500
+    # Slow peers get fewer, which does them no harm: their rate does not depend on it.
+    drain: Mapping[str, int] = field(
+        default_factory=lambda: {
+            "rota": 300_000,
+            "graphile": 300_000,
+            "pgqueuer": 100_000,
+            "procrastinate": 5_000,
+        }
+    )
+    latency: int = 300
+    results: int = 300
+    idle_seconds: int = 30
+    backlog: int = 1_000_000
+    history: int = 5_000_000
+    slice: int = 200_000  # what is drained beside a backlog or a history
+    under_snapshot: int = 200_000
+    after_snapshot: int = 100_000
+    imports: int = 15
+
+
+FULL = Sizes()
+QUICK = Sizes(
+    pairs=3,
+    warm=500,
+    bulk_calls=1,
+    singles=100,
+    drain={"rota": 30_000, "graphile": 30_000, "pgqueuer": 10_000, "procrastinate": 500},
+    latency=60,
+    results=60,
+    idle_seconds=6,
+    backlog=100_000,
+    history=200_000,
+    slice=20_000,
+    under_snapshot=20_000,
+    after_snapshot=10_000,
+    imports=5,
+)

@@ -1,0 +1,189 @@
+"""Where workloads play: fresh databases, filled queues, warm workers, and the checks after.
+
+Nothing is reported that was not verified: every job finished, each ran once, none is left.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from benchmarks.cluster import Cluster
+from benchmarks.contender import Contender
+from benchmarks.process import Child
+from benchmarks.sizes import Sizes
+
+STEP = 120.0  # seconds for one bulk call, a start or a stop
+BOOT = 60.0
+POLL = 0.002
+
+
+class Wrong(RuntimeError):
+    """The work was not done as claimed; a figure would be a lie."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    cluster: Cluster
+    rota: Contender
+    peers: Sequence[Contender]
+    sizes: Sizes
+    say: Callable[[str], None]
+
+    @property
+    def contenders(self) -> list[Contender]:
+        """Rota between its two strictest peers, so that each pair is close in time."""
+        return [*self.peers[:1], self.rota, *self.peers[1:]]
+
+    def fresh(self, contender: Contender) -> Ground:
+        """A new database with the contender's schema in it."""
+        database = f"bench_{contender.name.split()[0]}"
+        ground = Ground(self, contender, database, self.cluster.create(database))
+        with contender.child(ground.dsn) as child:
+            child.ask("migrate", BOOT)
+        return ground
+
+
+@dataclass
+class Ground:
+    """One contender's database, and the numbers its jobs carry."""
+
+    stage: Stage
+    contender: Contender
+    database: str
+    dsn: str
+    next_number: int = 0
+
+    def fill(self, count: int) -> range:
+        """Queue jobs by the contender's bulk call; answers their numbers."""
+        chunk = min(count, self.stage.sizes.chunk)
+        if count % chunk:
+            raise ValueError(f"{count} is not a multiple of {chunk}")
+        numbers = range(self.next_number, self.next_number + count)
+        with self.contender.child(self.dsn) as child:
+            for first in range(numbers.start, numbers.stop, chunk):
+                child.ask("enqueue", STEP, first=first, count=chunk, calls=1)
+        self.next_number = numbers.stop
+        return numbers
+
+    def settle(self) -> None:
+        self.stage.cluster.settle(self.database)
+
+    def number(self, query: str) -> int:
+        return self.stage.cluster.number(self.database, query)
+
+    def drop(self) -> None:
+        self.stage.cluster.drop(self.database)
+
+    @contextmanager
+    def workers(self, processes: int) -> Iterator[Workers]:
+        with ExitStack() as stack:
+            children = [
+                stack.enter_context(self.contender.child(self.dsn)) for _ in range(processes)
+            ]
+            yield Workers(self, children)
+
+
+@dataclass
+class Workers:
+    """The worker processes of one contender: booted, connected, and told when to begin."""
+
+    ground: Ground
+    children: list[Child]
+
+    def warm_up(self) -> None:
+        """A first small drain, thrown away: code compiled, connections tried, caches filled."""
+        numbers = self.ground.fill(self.ground.stage.sizes.warm)
+        self.drain(numbers)
+
+    def drain(self, numbers: range) -> float:
+        """Run all of these; answers seconds from the word "work" to the last completion stored."""
+        before = self._finished()
+        began = self._begin([len(numbers)])
+        within = self._patience(len(numbers))
+        self._wait_for(len(numbers), within)
+        ended = self._wait_until_quiet()
+        self._check(self._stop(), numbers, before)
+        return (ended - began) / 1e9
+
+    def reach(self, marks: Sequence[int], queued: range) -> list[float]:
+        """One process; answers at how many seconds each mark was passed, then stops it."""
+        (child,) = self.children
+        before = self._finished()
+        began = self._begin(marks)
+        times = {}
+        for answer in child.answers(self._patience(max(marks))):
+            if answer.get("count") in marks:
+                times[answer["count"]] = (answer["at"] - began) / 1e9
+            if len(times) == len(marks):
+                break
+        [stopped] = self._stop()
+        self._check_part(stopped["count"], queued, before)
+        return [times[mark] for mark in marks]
+
+    def _begin(self, marks: Sequence[int]) -> int:
+        for child in self.children:
+            child.tell(
+                "work",
+                concurrency=self.ground.contender.concurrency,
+                haste=True,
+                marks=list(marks),
+                timed=False,
+            )
+        return min(child.until("working", STEP)["working"] for child in self.children)
+
+    def _wait_for(self, count: int, within: float) -> None:
+        """Until the processes together have run so many. Each says its own count in between."""
+        deadline = time.monotonic() + within
+        counts = dict.fromkeys(range(len(self.children)), 0)
+        while sum(counts.values()) < count:
+            for place, child in enumerate(self.children):
+                answer = child.poll(0.005 if len(self.children) > 1 else within)
+                counts[place] = answer.get("count", counts[place]) if answer else counts[place]
+            if time.monotonic() > deadline:
+                name = self.ground.contender.name
+                raise Wrong(f"{name}: {sum(counts.values())} of {count} jobs ran in {within:.0f} s")
+
+    def _wait_until_quiet(self) -> int:
+        contender = self.ground.contender
+        deadline = time.monotonic() + STEP
+        with self.ground.stage.cluster.connection(self.ground.database) as connection:
+            while True:
+                row = connection.execute(contender.quiet).fetchone()  # type: ignore[arg-type]
+                if row and row[0]:
+                    return time.monotonic_ns()
+                if time.monotonic() > deadline:
+                    raise Wrong(f"{contender.name}: completions were still open after {STEP:.0f} s")
+                time.sleep(POLL)
+
+    def _stop(self) -> list[dict[str, int]]:
+        for child in self.children:
+            child.tell("stop")
+        return [child.until("done", STEP) for child in self.children]
+
+    def _patience(self, jobs: int) -> float:
+        return 60 + jobs / self.ground.contender.slowest
+
+    def _finished(self) -> int:
+        query = self.ground.contender.finished
+        return self.ground.number(query) if query else 0
+
+    def _check(self, stopped: Sequence[dict[str, int]], numbers: range, before: int) -> None:
+        name = self.ground.contender.name
+        ran = sum(answer["count"] for answer in stopped)
+        total = sum(answer["total"] for answer in stopped)
+        if ran != len(numbers) or total != sum(numbers):
+            raise Wrong(f"{name}: {ran} executions of {len(numbers)} jobs, or not each once")
+        if left := self.ground.number(self.ground.contender.waiting):
+            raise Wrong(f"{name}: {left} jobs are left")
+        if self.ground.contender.finished and self._finished() - before != len(numbers):
+            raise Wrong(f"{name}: {self._finished() - before} of {len(numbers)} were recorded")
+
+    def _check_part(self, ran: int, queued: range, before: int) -> None:
+        name = self.ground.contender.name
+        recorded = self._finished() - before
+        left = self.ground.number(self.ground.contender.waiting)
+        if recorded != ran or recorded + left != len(queued):
+            raise Wrong(f"{name}: {ran} ran, {recorded} recorded, {left} left of {len(queued)}")

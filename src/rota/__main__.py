@@ -1,0 +1,5 @@
+"""python -m rota"""
+
+from rota.cli.main import main
+
+main()

@@ -1,0 +1,89 @@
+"""The same API for code that does not await.
+
+One generic adapter: a coroutine function goes in, a function that blocks comes out, with the same
+parameters and result. The coroutine runs in an event loop of the app's own, in a thread of its own, so it
+works inside and outside of other loops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from rota.app.run import Run
+
+if TYPE_CHECKING:
+    from rota.app.rota import Rota
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class Portal:
+    """An event loop in a thread, started when first needed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=self._loop.run_forever, name="rota blocking", daemon=True
+                )
+                self._thread.start()
+        if threading.current_thread() is self._thread:
+            coroutine.close()
+            raise RuntimeError("a blocking call inside Rota's own loop would wait for itself")
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        with self._lock:
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            loop.close()
+
+
+def blocks(
+    method: Callable[Concatenate[Run[R], P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[BlockingRun[R], P], T]:
+    def call(self: BlockingRun[R], *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._app.portal.run(method(self._run, *args, **kwargs))
+
+    call.__name__, call.__doc__ = method.__name__, method.__doc__
+    return call
+
+
+class BlockingRun(Generic[R]):
+    """A run, for code that does not await."""
+
+    def __init__(self, app: Rota, run: Run[R]) -> None:
+        self._app = app
+        self._run = run
+        self.id = run.id
+        self.created = run.created
+
+    def result(self, timeout: Any = None) -> R:
+        """What the task returned, once it has."""
+        return self._app.portal.run(self._run.result(timeout))
+
+    status = blocks(Run.status)
+    cancel = blocks(Run.cancel)
+    retry = blocks(Run.retry)
+
+    def __repr__(self) -> str:
+        return repr(self._run)

@@ -1,0 +1,87 @@
+"""What an app has open in one event loop: the database, the listener, news on their way.
+
+Nothing is opened before it is needed. A program that runs several loops, one after the other or one per
+thread, has one of these in each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from rota.engine.news import News
+from rota.engine.waiting import Waiting
+from rota.engine.wakeups import Wakeups
+from rota.model.settings import Settings
+from rota.store import jobs
+from rota.store.database import Database, exchange
+from rota.store.jobs import Start, Started
+
+COPY_FROM = 500
+"""So many plain jobs in one call, and copying them in is cheaper than a statement with arrays."""
+
+
+class Client:
+    def __init__(self, dsn: str, settings: Settings) -> None:
+        self.database = Database(dsn, settings)
+        self.news = News(self.database)
+        self.wakeups = Wakeups(self.database)
+        self.waiting = Waiting(self.database, self.wakeups)
+        self._listening: asyncio.Task[None] | None = None
+
+    def listen(self) -> Wakeups:
+        if self._listening is None:
+            self._listening = asyncio.create_task(self.wakeups.run(), name="rota wakeups")
+        return self.wakeups
+
+    async def start(self, job: Start) -> Started:
+        [started] = await self.database.run(jobs.start(job, notify=False))
+        if started.created and job.at is None and job.delay is None:
+            self.news.tell([job.queue])
+        return started
+
+    async def start_many(self, starts: Sequence[Start]) -> list[Started]:
+        """Start them all or none, in one transaction. Answers in the order given."""
+        plain = [each for each in starts if each.is_plain]
+        if len(plain) == len(starts) and len(starts) >= COPY_FROM:
+            ids = await self._copy(starts)
+            answer = [Started(id, True) for id in ids]
+        else:
+            answer = await self._write(starts)
+        self.news.tell({each.queue for each in starts})
+        return answer
+
+    async def _copy(self, starts: Sequence[Start]) -> list[int]:
+        database = self.database
+        async with database.connection() as connection, connection.transaction():
+            [[ids]] = await exchange(connection, [[jobs.reserve(len(starts))]], database.schema)
+            await database.copy("job/copy_jobs", jobs.rows_for_jobs(ids, starts), connection)
+            await database.copy("job/copy_ready", jobs.rows_for_ready(ids, starts), connection)
+        return ids
+
+    async def _write(self, starts: Sequence[Start]) -> list[Started]:
+        """Keyed jobs one statement each, in the order of their keys, so that two calls with the same
+        keys wait for each other instead of deadlocking; the rest in one."""
+        free = [index for index, each in enumerate(starts) if each.key is None]
+        keyed = sorted(
+            (index for index, each in enumerate(starts) if each.key is not None),
+            key=lambda index: (starts[index].task, starts[index].key),
+        )
+        segment = [jobs.start(starts[index], notify=False) for index in keyed]
+        many = [jobs.start_many([starts[index] for index in free])] if free else []
+        async with self.database.connection() as connection:
+            [answers] = await exchange(connection, [[*segment, *many]], self.database.schema)
+        answer: dict[int, Started] = {}
+        for index, [started] in zip(keyed, answers, strict=False):
+            answer[index] = started
+        for index, id in zip(free, answers[-1] if free else (), strict=True):
+            answer[index] = Started(id, True)
+        return [answer[index] for index in range(len(starts))]
+
+    async def close(self) -> None:
+        await self.news.close()
+        if self._listening is not None:
+            self.wakeups.stop()
+            await self._listening
+            await self.wakeups.close()
+        await self.database.close()

@@ -1,0 +1,227 @@
+"""Rota: register tasks, start runs, work. Composes the layers and adds nothing of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+from weakref import WeakKeyDictionary
+
+from rota.app.blocking import Portal
+from rota.app.run import Run
+from rota.app.task import Call, Task
+from rota.errors import ArgumentError
+from rota.model.context import Context
+from rota.model.retry import Retry
+from rota.model.settings import Duration, Settings, database_url, seconds
+from rota.model.task import Definition, Policy, Registry
+from rota.store.query import check_schema
+
+if TYPE_CHECKING:
+    from rota.app.client import Client
+    from rota.engine.worker import Worker
+    from rota.localpg import LocalPostgres
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+LOCAL = "local"
+
+
+class Register(Protocol):
+    """`@app.task(…)`: a function becomes a task with the same parameters, less the context."""
+
+    @overload
+    def __call__(self, fn: Callable[Concatenate[Context, P], Awaitable[R]], /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, Awaitable[R]], /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, R], /) -> Task[P, R]: ...
+
+
+class Rota:
+    """An application's durable work: its tasks, and the database they live in.
+
+    `Rota()` takes the database from ROTA_DATABASE_URL, DATABASE_URL or PG*; `Rota(dsn)` from a URL;
+    `Rota("local")` starts the embedded PostgreSQL, on purpose. Connections open on first use.
+    """
+
+    def __init__(
+        self, dsn: str | None = None, *, settings: Settings | None = None, **given: Any
+    ) -> None:
+        self.settings = settings or Settings.read(**given)
+        check_schema(self.settings.schema)
+        self.registry = Registry()
+        self.portal = Portal()
+        self._dsn = dsn
+        self._local: LocalPostgres | None = None
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = WeakKeyDictionary()
+
+    # The database
+
+    @property
+    def dsn(self) -> str:
+        """Where the database is. Asked for on first use, so that importing an app needs none."""
+        if self._dsn is None:
+            self._dsn = database_url()
+        if self._dsn == LOCAL:
+            from rota.localpg import LocalPostgres
+
+            self._local = LocalPostgres()
+            self._dsn = self._local.start()
+        return self._dsn
+
+    @property
+    def client(self) -> Client:
+        """What is open in this event loop."""
+        from rota.app.client import Client
+
+        loop = asyncio.get_running_loop()
+        if loop not in self._clients:
+            self._clients[loop] = Client(self.dsn, self.settings)
+        return self._clients[loop]
+
+    async def migrate(self) -> list[str]:
+        """Bring the schema up to date; answers the names of the migrations that had to be applied."""
+        from rota.store.migrate import migrate
+
+        done = await migrate(self.client.database)
+        return [f"{each.version:04d}_{each.name}" for each in done]
+
+    async def close(self) -> None:
+        """Close what is open in this event loop."""
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.close()
+        if self._local is not None and not self._clients:
+            local, self._local, self._dsn = self._local, None, LOCAL
+            await asyncio.to_thread(local.stop)
+
+    def close_blocking(self) -> None:
+        """Close what blocking calls have opened."""
+        self.portal.run(self.close())
+        self.portal.close()
+
+    async def __aenter__(self) -> Rota:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # Tasks
+
+    @overload
+    def task(self, fn: Callable[Concatenate[Context, P], Awaitable[R]], /) -> Task[P, R]: ...
+    @overload
+    def task(self, fn: Callable[P, Awaitable[R]], /) -> Task[P, R]: ...
+    @overload
+    def task(self, fn: Callable[Concatenate[Context, P], R], /) -> Task[P, R]: ...
+    @overload
+    def task(self, fn: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
+    def task(
+        self,
+        *,
+        name: str | None = None,
+        queue: str = "default",
+        priority: int = 0,
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+    ) -> Register: ...
+    def task(
+        self,
+        fn: Any = None,
+        /,
+        *,
+        name: str | None = None,
+        queue: str = "default",
+        priority: int = 0,
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+    ) -> Any:
+        """Register a function as a task: `@app.task`, or `@app.task(queue="images", …)`."""
+        policy = Policy(
+            queue, priority, retry or Retry(), None if timeout is None else seconds(timeout)
+        )
+
+        def register(fn: Callable[..., Any]) -> Task[Any, Any]:
+            definition = Definition(fn, name or fn.__name__, policy)
+            self.registry.add(definition)
+            return Task(self, definition)
+
+        return register if fn is None else register(fn)
+
+    # Runs
+
+    async def start_many(self, calls: Sequence[Call[R]]) -> list[Run[R]]:
+        """Start all of them or none, in one round trip: `app.start_many([resize.call(path=p), …])`."""
+        calls = list(calls)
+        for call in calls:
+            if not isinstance(call, Call):
+                raise ArgumentError(
+                    f"start_many takes calls, made with task.call(…), not {type(call).__name__}"
+                )
+        if not calls:
+            return []
+        started = await self.client.start_many([call.start for call in calls])
+        return [
+            Run(self, each.run, call.task, created=each.created)
+            for each, call in zip(started, calls, strict=True)
+        ]
+
+    def run(self, id: int) -> Run[Any]:
+        """The run with this id; nothing is asked until you ask."""
+        return Run(self, id)
+
+    # Work
+
+    @asynccontextmanager
+    async def worker(
+        self, *, queues: Sequence[str] | None = None, concurrency: int | None = None
+    ) -> AsyncIterator[Worker]:
+        """A worker inside this program, for as long as the block lasts."""
+        from rota.engine.worker import Worker
+        from rota.store.migrate import check
+
+        client = self.client
+        if self._local is not None:
+            await self.migrate()
+        await check(client.database)
+        worker = Worker(
+            client.database,
+            client.listen(),
+            client.news,
+            self.registry.tasks,
+            sorted({task.policy.queue for task in self.registry.tasks.values()})
+            if queues is None
+            else list(queues),
+            concurrency or self.settings.concurrency,
+        )
+        await worker.start()
+        try:
+            yield worker
+        finally:
+            await worker.stop()
+
+    async def work(
+        self, *, queues: Sequence[str] | None = None, concurrency: int | None = None
+    ) -> None:
+        """Work until SIGTERM or SIGINT, then finish what runs. A second signal hurries."""
+        loop = asyncio.get_running_loop()
+        told = asyncio.Event()
+        async with self.worker(queues=queues, concurrency=concurrency) as worker:
+
+            def stop() -> None:
+                if told.is_set():
+                    worker.desk.stop_all()
+                told.set()
+
+            for name in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(name, stop)
+            await told.wait()
+        for name in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(name)

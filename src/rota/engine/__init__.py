@@ -1,0 +1,1 @@
+"""The loops: what runs while a program is up."""

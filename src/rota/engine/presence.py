@@ -1,0 +1,61 @@
+"""Says that the worker is there, and hears what is asked of it.
+
+In one small transaction every few seconds: the beat, wishes to cancel jobs it holds, and the claims it
+holds by the database's account. A claim it does not know is one whose answer was lost, perhaps long
+after the connection broke; its jobs go back.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from rota.engine.desk import Desk
+from rota.engine.exchange import Exchange, give_back
+from rota.engine.news import News
+from rota.engine.service import Service
+from rota.store import claims, jobs, workers
+from rota.store.claims import Held
+from rota.store.database import Database, exchange
+
+log = logging.getLogger("rota")
+
+BEAT = 5.0
+
+
+class Presence(Service):
+    def __init__(
+        self, database: Database, worker: int, desk: Desk, trades: Exchange, news: News
+    ) -> None:
+        super().__init__()
+        self._database = database
+        self._worker = worker
+        self._desk = desk
+        self._exchange = trades
+        self._news = news
+        self._beat_at = time.monotonic() + BEAT
+
+    async def tick(self) -> float:
+        async with self._database.connection() as connection:
+            queries = [jobs.unwanted(self._worker)]
+            beating = time.monotonic() >= self._beat_at
+            if beating:
+                self._beat_at = time.monotonic() + BEAT
+                queries = [workers.beat(self._worker), *queries, claims.mine(self._worker)]
+            [answers] = await exchange(connection, [queries], self._database.schema)
+        unwanted = answers[1] if beating else answers[0]
+        if unwanted:
+            self._desk.cancel(unwanted)
+        if beating:
+            for held in answers[2]:
+                await self._account_for(held)
+        return max(self._beat_at - time.monotonic(), 0.001)
+
+    async def _account_for(self, held: Held) -> None:
+        if self._exchange.knows(held.id, held.nonce):
+            return
+        log.warning("giving back claim %s (%s jobs): its answer was lost", held.id, len(held.jobs))
+        async with self._database.connection() as connection:
+            segment = give_back(self._worker, [held.id], held.jobs)
+            [answers] = await exchange(connection, [segment], self._database.schema)
+        self._news.tell(answers[1])

@@ -1,0 +1,142 @@
+"""Listens on one connection, and wakes whoever it concerns.
+
+The connection is a convenience: everybody who can be woken also looks by himself. What must hold is
+that deafness is noticed: a half-open socket gives no error, so the connection is probed, and after a
+loss everybody is woken once, for what was missed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from rota.engine.service import Service
+from rota.store.database import Database
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection
+
+PROBE_EVERY = 10.0
+PROBE_WITHIN = 5.0
+
+Hear = Callable[[str], None]
+MISSED = "!missed"
+"""What a subscriber hears after a time in which it may have missed something."""
+
+
+class Wakeups(Service):
+    def __init__(self, database: Database) -> None:
+        super().__init__()
+        self._database = database
+        self._subscribers: dict[str, list[Hear]] = {}
+        self._listening: set[str] = set()
+        self._connection: AsyncConnection[Any] | None = None
+        self._changed = False
+        self._interrupt: asyncio.Future[None] | None = None
+
+    def subscribe(self, channel: str, hear: Hear) -> Callable[[], None]:
+        """Hear what is said on a channel, until the answer is called."""
+        self._subscribers.setdefault(channel, []).append(hear)
+        self._change()
+
+        def unsubscribe() -> None:
+            self._subscribers[channel].remove(hear)
+            if not self._subscribers[channel]:
+                del self._subscribers[channel]
+            self._change()
+
+        return unsubscribe
+
+    def hears(self, channel: str) -> bool:
+        """Whether the server has been told that we listen."""
+        return channel in self._listening
+
+    async def tick(self) -> float | None:
+        if not self._subscribers:
+            await self._disconnect()
+            return None
+        try:
+            connection = await self._connected()
+            await self._listen(connection)
+            # Interrupted when the subscriptions change, else probed.
+            self._changed = False
+            async with asyncio.timeout(PROBE_EVERY):
+                await self._hear(connection)
+        except TimeoutError:
+            pass
+        except BaseException:
+            await self._disconnect()
+            raise
+        if self._connection is not None and not self._changed:
+            try:
+                async with asyncio.timeout(PROBE_WITHIN):
+                    await self._connection.execute("select 1")
+            except BaseException:
+                await self._disconnect()
+                raise
+        return 0
+
+    async def _connected(self) -> AsyncConnection[Any]:
+        if self._connection is None or self._connection.closed:
+            self._connection = await self._database.connect()
+            # What arrives while a statement of ours runs is handed over here.
+            self._connection.add_notify_handler(lambda n: self._pass_on(n.channel, n.payload))
+            self._listening.clear()
+        return self._connection
+
+    async def _listen(self, connection: AsyncConnection[Any]) -> None:
+        from psycopg import sql
+
+        wanted = set(self._subscribers)
+        for channel in wanted - self._listening:
+            await connection.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
+            self._listening.add(channel)
+            for hear in self._subscribers.get(channel, ()):
+                hear(MISSED)
+        for channel in self._listening - wanted:
+            await connection.execute(sql.SQL("unlisten {}").format(sql.Identifier(channel)))
+            self._listening.discard(channel)
+
+    async def _hear(self, connection: AsyncConnection[Any]) -> None:
+        """Hear until interrupted. Below psycopg's own generator, which cannot be interrupted without
+        losing what it has read."""
+        loop = asyncio.get_running_loop()
+        socket = connection.pgconn.socket
+        while not self._changed and not self._stopped:
+            self._interrupt = loop.create_future()
+            loop.add_reader(socket, self._cut_short)
+            try:
+                await self._interrupt
+            finally:
+                loop.remove_reader(socket)
+            connection.pgconn.consume_input()
+            while (notice := connection.pgconn.notifies()) is not None:
+                self._pass_on(notice.relname.decode(), notice.extra.decode())
+
+    def _pass_on(self, channel: str, word: str) -> None:
+        for hear in list(self._subscribers.get(channel, ())):
+            hear(word)
+
+    async def _disconnect(self) -> None:
+        self._listening.clear()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    def _change(self) -> None:
+        self._changed = True
+        self._cut_short()
+        self.wake()
+
+    def stop(self) -> None:
+        super().stop()
+        self._cut_short()
+
+    def _cut_short(self) -> None:
+        if self._interrupt is not None and not self._interrupt.done():
+            self._interrupt.set_result(None)
+
+    async def close(self) -> None:
+        await self._disconnect()
+

@@ -1,0 +1,119 @@
+"""Everything Rota raises on purpose.
+
+    RotaError
+    ├── SettingsError             a setting is missing or wrong
+    ├── DefinitionError           a task cannot be registered as it is written
+    ├── ArgumentError             what was passed to `start` does not fit the task
+    │   └── PayloadTooLarge       … or is too big to store
+    ├── DatabaseError             the database cannot be used as it is
+    │   ├── SchemaMissing         Rota's tables are not there yet
+    │   ├── SchemaTooNew          … or belong to a newer Rota
+    │   ├── SchemaTooOld          … or to an older one
+    │   └── DatabaseUnavailable   no answer within the time allowed
+    ├── KeyBusy                   the key is held by somebody's open transaction
+    ├── RunNotFound               no run has that id
+    ├── RunFailed                 the run ended without a result
+    │   ├── RunCancelled
+    │   └── RunExpired
+    ├── ResultError               the stored result is not what the task declares
+    ├── ClaimLost                 the job is no longer this worker's
+    └── LocalPostgresError        the embedded PostgreSQL cannot be had
+
+`RetryLater` is raised by a task, not by Rota: it asks for another attempt at a time of its choosing.
+Each message says what is so and what to do about it.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+
+class RotaError(Exception):
+    """What all errors of Rota have in common."""
+
+
+class SettingsError(RotaError):
+    pass
+
+
+class DefinitionError(RotaError):
+    pass
+
+
+class ArgumentError(RotaError):
+    pass
+
+
+class PayloadTooLarge(ArgumentError):
+    pass
+
+
+class DatabaseError(RotaError):
+    pass
+
+
+class SchemaMissing(DatabaseError):
+    pass
+
+
+class SchemaTooNew(DatabaseError):
+    pass
+
+
+class SchemaTooOld(DatabaseError):
+    pass
+
+
+class DatabaseUnavailable(DatabaseError):
+    pass
+
+
+class KeyBusy(RotaError):
+    pass
+
+
+class RunNotFound(RotaError):
+    pass
+
+
+class RunFailed(RotaError):
+    """The run ended without a result. `kind`, `reason` and `traceback` are those of the task's own error."""
+
+    def __init__(
+        self, message: str, *, kind: str = "", reason: str = "", traceback: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.reason = reason
+        self.traceback = traceback
+
+
+class RunCancelled(RunFailed):
+    pass
+
+
+class RunExpired(RunFailed):
+    pass
+
+
+class ResultError(RotaError):
+    pass
+
+
+class ClaimLost(RotaError):
+    pass
+
+
+class LocalPostgresError(RotaError):
+    pass
+
+
+class RetryLater(Exception):  # noqa: N818 - it is a wish, not an error
+    """Raised by a task: this attempt is over, try again after so many seconds.
+
+    It counts as an attempt, so a job that keeps asking ends when its attempts are used up.
+    """
+
+    def __init__(self, after: float | timedelta, reason: str = "") -> None:
+        self.after = after.total_seconds() if isinstance(after, timedelta) else float(after)
+        super().__init__(reason or f"try again in {self.after:g} s")

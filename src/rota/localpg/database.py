@@ -1,0 +1,70 @@
+"""Talking to the server: its address, and the database an app asked for."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from urllib.parse import quote
+
+from rota.errors import LocalPostgresError
+from rota.localpg.places import Place
+from rota.localpg.postmaster import Postmaster
+
+# What a server answers while it is not yet, or no longer, ready. It speaks English to us: lc_messages=C.
+PASSING = ("starting up", "recovery mode", "shutting down", "not yet accepting")
+PATIENCE = 60.0
+
+
+def socket_dsn(server: Postmaster, database: str) -> str:
+    # The port is always said, or PGPORT in the environment would have a word in it.
+    host = quote(str(server.sockets), safe="/")
+    return f"postgresql://postgres@/{quote(database, safe='')}?host={host}&port={server.port}"
+
+
+def tcp_dsn(server: Postmaster, place: Place, database: str) -> str:
+    secret = quote(place.password.read_text(), safe="")
+    return f"postgresql://postgres:{secret}@127.0.0.1:{server.port}/{quote(database, safe='')}"
+
+
+def ensure(server: Postmaster, place: Place, database: str) -> None:
+    """The database exists, and a TCP port, if there is one, asks for a password."""
+    import psycopg  # not at import: whoever only wants the address need not pay for it
+    from psycopg import errors, sql
+
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            with psycopg.connect(
+                socket_dsn(server, "postgres"), autocommit=True, connect_timeout=10
+            ) as connection:
+                found = connection.execute(
+                    "select 1 from pg_database where datname = %s", [database]
+                ).fetchone()
+                if not found:
+                    create = sql.SQL("create database {}").format(sql.Identifier(database))
+                    try:
+                        connection.execute(create)
+                    except (errors.DuplicateDatabase, errors.UniqueViolation):
+                        pass  # another app was faster
+                if server.tcp and not place.password.exists():
+                    secret = secrets.token_urlsafe(24)
+                    change = sql.SQL("alter role postgres password {}").format(sql.Literal(secret))
+                    connection.execute(change)
+                    _write_secret(place, secret)
+            return
+        except psycopg.Error as error:
+            passing = any(word in str(error) for word in PASSING)
+            if not passing or time.monotonic() > deadline:
+                raise LocalPostgresError(
+                    f"the PostgreSQL in {place.data} is running, but database {database!r} "
+                    f"cannot be had: {str(error).strip()}"
+                ) from error
+            time.sleep(0.05)
+
+
+def _write_secret(place: Place, secret: str) -> None:
+    work = place.password.with_suffix(".new")
+    with open(os.open(work, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(secret)
+    work.rename(place.password)

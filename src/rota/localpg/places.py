@@ -1,0 +1,141 @@
+"""Which files lie where.
+
+    …/rota/pg18            the data directory; PostgreSQL owns what is inside
+    …/rota/pg18.new        the same while initdb is at work; renamed when it is whole
+    …/rota/pg18.run/       ours, 0700: the locks, the log, the kept mark
+
+Directories we make are private. Directories we find keep their mode and their owner.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+import sys
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from rota.errors import LocalPostgresError
+from rota.localpg import account
+from rota.localpg.account import Account
+from rota.localpg.binaries import find_binaries
+
+LONGEST_SOCKET = 100  # the kernel takes 107 bytes on Linux, 103 on macOS
+SYSTEM_DIRECTORY = Path("/var/lib/rota")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One data directory and what lies beside it."""
+
+    data: Path
+
+    @property
+    def new(self) -> Path:
+        return self._beside("new")
+
+    @property
+    def run(self) -> Path:
+        return self._beside("run")
+
+    @property
+    def gate(self) -> Path:
+        return self.run / "gate"
+
+    @property
+    def shared(self) -> Path:
+        return self.run / "shared"
+
+    @property
+    def watched(self) -> Path:
+        return self.run / "watched"
+
+    @property
+    def watcher(self) -> Path:
+        return self.run / "watcher"
+
+    @property
+    def kept(self) -> Path:
+        return self.run / "kept"
+
+    @property
+    def log(self) -> Path:
+        return self.run / "server.log"
+
+    @property
+    def password(self) -> Path:
+        return self.run / "password"
+
+    def _beside(self, ending: str) -> Path:
+        return self.data.with_name(f"{self.data.name}.{ending}")
+
+
+def default_directory(major: int | None = None) -> Path:
+    """The data directory when none is named; its name carries the major, so that a new release never
+    opens the files of an old one."""
+    name = f"pg{major or find_binaries().major}"
+    if base := os.environ.get("ROTA_LOCAL_DIR"):
+        return Path(base).expanduser().resolve() / name
+    base_directory = _user_data_directory()
+    user = account.choose(base_directory / name)
+    if user.dropped and account.first_closed(base_directory, user):
+        # Root's home is closed to the user PostgreSQL will run as, and it stays closed.
+        return SYSTEM_DIRECTORY / name
+    return base_directory / name
+
+
+def _user_data_directory() -> Path:
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "rota"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home()) / "rota"
+    base = os.environ.get("XDG_DATA_HOME", "")
+    # The XDG specification: a relative path is to be ignored.
+    return (Path(base) if base.startswith("/") else Path.home() / ".local" / "share") / "rota"
+
+
+def make_parents(data: Path, user: Account) -> None:
+    """Make what is missing above the data directory; what exists is left as it is."""
+    for parent in reversed(data.parents):
+        with suppress(FileExistsError):
+            parent.mkdir(mode=0o700)
+            if user.dropped:
+                parent.chmod(0o711)  # that user has to pass through; there is nothing to list
+
+
+def make_private(directory: Path, owner: int) -> None:
+    """`directory`, 0700 and `owner`'s. One that somebody else put there first is refused: in a
+    temporary directory anybody can."""
+    with suppress(FileExistsError):
+        directory.mkdir(mode=0o700)
+        if owner != os.geteuid():
+            os.chown(directory, owner, -1)
+    found = directory.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != owner or found.st_mode & 0o077:
+        raise LocalPostgresError(
+            f"{directory} should be a directory of user {owner} with mode 0700, but is "
+            f"{stat.filemode(found.st_mode)} of user {found.st_uid}: remove it, "
+            "or choose another directory with ROTA_LOCAL_DIR"
+        )
+
+
+def socket_directory(data: Path, user: Account) -> Path:
+    """Where the server puts its socket: in the data directory, unless the path is too long for a socket
+    or has characters that a connection string would split at."""
+    if _good_for_socket(data):
+        return data
+    name = f"rota-{hashlib.sha256(os.fsencode(data)).hexdigest()[:12]}"
+    short = Path(tempfile.gettempdir()).resolve() / name
+    if not _good_for_socket(short):
+        short = Path("/tmp") / name
+    make_private(short, user.uid)
+    return short
+
+
+def _good_for_socket(directory: Path) -> bool:
+    path = f"{directory}/.s.PGSQL.65535"
+    return len(path) <= LONGEST_SOCKET and re.fullmatch(r"[A-Za-z0-9_./+@~-]+", path) is not None

@@ -1,0 +1,145 @@
+"""What a running server says of itself, in the file it keeps in its data directory.
+
+A `Postmaster` is only handed out for a process that is alive and really serves this directory: after a crash the
+file stays behind, and its number may long since belong to somebody else.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from rota.errors import LocalPostgresError
+
+MARK = "cluster_name=rota"  # how we know a server that we started
+STOP_PATIENCE = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Postmaster:
+    data: Path
+    pid: int
+    port: int = 0
+    sockets: Path = Path()
+    tcp: bool = False
+    ready: bool = False
+
+    @property
+    def ours(self) -> bool:
+        """It was started by Rota; only then may we stop it."""
+        return f'"{MARK}"' in self.options
+
+    @property
+    def options(self) -> str:
+        try:
+            return (self.data / "postmaster.opts").read_text()
+        except OSError:
+            return ""
+
+    @property
+    def alive(self) -> bool:
+        return serves(self.pid, self.data)
+
+    def stop(self, *, immediately: bool = False) -> None:
+        """Fast shutdown: clients are cut off, everything committed is on disk. Immediately: as if it
+        had crashed; the next start recovers."""
+        self.signal(signal.SIGQUIT if immediately else signal.SIGINT)
+        if not self.gone_within(STOP_PATIENCE):
+            self.signal(signal.SIGQUIT)
+            if not self.gone_within(STOP_PATIENCE):
+                raise LocalPostgresError(
+                    f"PostgreSQL (process {self.pid}) in {self.data} does not stop: end it by hand"
+                )
+
+    def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+        self.gone_within(STOP_PATIENCE)
+
+    def signal(self, number: int) -> None:
+        try:
+            os.kill(self.pid, number)
+        except ProcessLookupError:
+            pass
+
+    def gone_within(self, patience: float) -> bool:
+        deadline = time.monotonic() + patience
+        while self.alive:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.005)
+        return True
+
+
+def read(data: Path) -> Postmaster | None:
+    """The server of this data directory, or None when there is none."""
+    lines = _lines(data)
+    # pid, directory, start time, port, socket directory, listen address, shared memory, status:
+    # written from the top while the server starts.
+    if not lines or not lines[0].isdigit() or not serves(pid := int(lines[0]), data):
+        return None
+    if len(lines) < 8:
+        return Postmaster(data, pid)
+    return Postmaster(
+        data,
+        pid,
+        port=int(lines[3]),
+        sockets=Path(lines[4]),
+        tcp=bool(lines[5].strip()),
+        ready=lines[7].strip() == "ready",
+    )
+
+
+def remove_if_stale(data: Path) -> None:
+    """PostgreSQL sees through a dead process's file, but not through one whose number was given to another
+    process since. That is common in containers, where numbers start over."""
+    lines = _lines(data)
+    if lines and lines[0].isdigit() and _exists(int(lines[0])) and read(data) is None:
+        (data / "postmaster.pid").unlink(missing_ok=True)
+
+
+def serves(pid: int, data: Path) -> bool:
+    """Is this process alive and a PostgreSQL that works in `data`?"""
+    if sys.platform == "linux":
+        try:
+            return os.path.samestat(os.stat(f"/proc/{pid}/cwd"), os.stat(data))
+        except OSError:
+            return False  # no such process, a zombie, or not ours
+    told = subprocess.run(
+        ["ps", "-o", "stat=,command=", "-p", str(pid)], capture_output=True, text=True, check=False
+    ).stdout
+    return "postgres" in told and not told.startswith("Z")
+
+
+def orphans(data: Path) -> list[int]:
+    """Server processes that outlived their postmaster and still hold its shared memory (Linux)."""
+    numbers = (int(entry.name) for entry in Path("/proc").glob("[0-9]*"))
+    return [pid for pid in numbers if serves(pid, data) and _program(pid) == "postgres"]
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _program(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _lines(data: Path) -> list[str]:
+    try:
+        return (data / "postmaster.pid").read_text().splitlines()
+    except OSError:
+        return []

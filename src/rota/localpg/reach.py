@@ -1,0 +1,96 @@
+"""Binaries that the account can run.
+
+Root's virtual environment often lies in a directory that nobody else may enter. Opening it would change somebody's
+directory; so the programs are copied, once, to a directory that only root and that user can read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+import subprocess
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from rota.errors import LocalPostgresError
+from rota.localpg.account import REMEDIES, Account
+from rota.localpg.binaries import Binaries
+
+
+def reachable(binaries: Binaries, user: Account) -> Binaries:
+    """The same binaries, or a copy of them, that `user` can run."""
+    if not user.dropped or _runs(binaries, user):
+        return binaries
+    copied = _copy(binaries, user)
+    if _runs(copied, user):
+        return copied
+    raise LocalPostgresError(
+        f"PostgreSQL refuses to run as root, and {user.name} can run neither {binaries.directory} "
+        f"nor a copy of it in {copied.directory}: {REMEDIES}"
+    )
+
+
+def _runs(binaries: Binaries, user: Account) -> bool:
+    try:
+        subprocess.run(
+            user.command(binaries.program("postgres"), "--version"),
+            capture_output=True,
+            cwd="/",
+            check=True,
+            **user.identity(),
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return False
+    return True
+
+
+def _copy(binaries: Binaries, user: Account) -> Binaries:
+    tree = binaries.directory.parent
+    # Another release, another path or another user: another copy.
+    facts = f"{binaries.directory}\n{binaries.version}\n{user.gid}"
+    name = f"rota-{binaries.major}-{hashlib.sha256(facts.encode()).hexdigest()[:12]}"
+    target = Path(tempfile.gettempdir()).resolve() / name
+    copied = replace(binaries, directory=target / "package" / tree.name / binaries.directory.name)
+    if target.exists():
+        found = target.lstat()
+        if found.st_uid != os.geteuid() or not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o022:
+            raise LocalPostgresError(
+                f"{target} should be a copy of PostgreSQL made by us, but belongs to user "
+                f"{found.st_uid}: remove it"
+            )
+        return copied
+    work = Path(tempfile.mkdtemp(prefix=f"{name}-"))
+    try:
+        shutil.copytree(tree, work / "package" / tree.name, symlinks=True)
+        # Wheels keep shared libraries beside the package: <package>/pginstall/bin looks in
+        # ../../../<package>.libs.
+        beside = tree.parent.with_name(f"{tree.parent.name}.libs")
+        if beside.is_dir():
+            shutil.copytree(beside, work / beside.name, symlinks=True)
+        _open_to_group(work, user.gid)
+        work.rename(target)
+    except OSError as error:
+        shutil.rmtree(work, ignore_errors=True)
+        if not target.exists():  # else another process was faster, and its copy is as good
+            raise LocalPostgresError(
+                f"{tree} cannot be copied to {target} for {user.name} to run: {error}; {REMEDIES}"
+            ) from error
+    return copied
+
+
+def _open_to_group(tree: Path, gid: int) -> None:
+    for directory, folders, files in os.walk(tree, topdown=False):
+        for name in (*folders, *files):
+            _open(Path(directory, name), gid)
+    _open(tree, gid)
+
+
+def _open(path: Path, gid: int) -> None:
+    if path.is_symlink():
+        return
+    mode = stat.S_IMODE(path.stat().st_mode)
+    os.chown(path, -1, gid)
+    path.chmod((mode & 0o700) | (mode & 0o500) >> 3)

@@ -1,0 +1,1 @@
+"""Values and arithmetic: nothing here knows a database or a clock."""

@@ -1,0 +1,39 @@
+"""What an attempt came to: a value, matched once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+State = Literal["succeeded", "failed", "cancelled", "expired"]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The code returned; `result` is JSON, None for None."""
+
+    result: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """It failed with attempts left: the next one after so many seconds."""
+
+    delay: float
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """It is over without a result."""
+
+    state: Literal["failed", "cancelled", "expired"]
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unstarted:
+    """Nothing was tried: the job goes back as it was, the attempt uncounted."""
+
+
+Outcome = Done | Again | Ended | Unstarted

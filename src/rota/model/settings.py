@@ -1,0 +1,112 @@
+"""How one instance behaves: one frozen object, checked once.
+
+Every field can be set by a variable `ROTA_<NAME>`. Durations are seconds.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from rota.errors import SettingsError
+
+Duration = float | int | timedelta
+
+NO_DATABASE = (
+    "no database is set: set ROTA_DATABASE_URL (or DATABASE_URL, or PGHOST and friends) to a "
+    "PostgreSQL URL such as postgresql://user:password@host/name, pass one as Rota(dsn), "
+    'or use the embedded one on purpose with Rota("local")'
+)
+
+
+def seconds(value: Duration) -> float:
+    return value.total_seconds() if isinstance(value, timedelta) else float(value)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    """How one instance behaves. Durations are seconds."""
+
+    schema: str = "rota"
+    connections: int = 10  # at most, for starting, asking and waiting; a worker has two more
+    patience: float = 30.0  # how long a call goes on trying while the database is away
+    statement_timeout: float = 30.0
+    notify: bool = True  # off: nothing is sent or listened for, polling alone finds work
+    prepare: bool = True  # off: no prepared statements, for a pooler in transaction mode
+    poll: float = 1.0  # how often an idle worker looks without being told
+    concurrency: int = 100
+    prefetch: int = 1000  # at most so many held beyond what runs, while jobs are short
+    batch: int = 500  # at most so many in one claim
+    drain_for: float = 30.0  # how long running jobs may take to end when a worker stops
+    payload_limit: int = 256 * 1024  # bytes of JSON, arguments and results alike
+
+    def __post_init__(self) -> None:
+        for name in ("connections", "concurrency", "batch", "payload_limit"):
+            if getattr(self, name) < 1:
+                raise SettingsError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("patience", "statement_timeout", "poll"):
+            if not getattr(self, name) > 0:
+                raise SettingsError(f"{name} must be above 0 seconds, not {getattr(self, name)}")
+        for name in ("prefetch", "drain_for"):
+            if getattr(self, name) < 0:
+                raise SettingsError(f"{name} cannot be negative, it is {getattr(self, name)}")
+        if self.payload_limit > 1024 * 1024:
+            raise SettingsError(
+                f"payload_limit is {self.payload_limit}, more than 1 MiB (1048576); keep big things "
+                "elsewhere and pass a reference to them"
+            )
+
+    @classmethod
+    def read(cls, environment: Mapping[str, str] | None = None, **given: Any) -> Settings:
+        """Settings from the environment; what is given by name wins."""
+        environment = os.environ if environment is None else environment
+        values: dict[str, Any] = {}
+        for each in fields(cls):
+            variable = f"ROTA_{each.name.upper()}"
+            if given.get(each.name) is not None:
+                value = given[each.name]
+                values[each.name] = seconds(value) if isinstance(value, timedelta) else value
+            elif variable in environment:
+                values[each.name] = _parse(variable, environment[variable], type(each.default))
+        unknown = set(given) - {each.name for each in fields(cls)}
+        if unknown:
+            raise SettingsError(
+                f"there is no setting called {sorted(unknown)[0]!r}; "
+                f"there are: {', '.join(each.name for each in fields(cls))}"
+            )
+        return cls(**values)
+
+
+def database_url(environment: Mapping[str, str] | None = None) -> str:
+    """The DSN the environment names, the most specific first; no name, no guess."""
+    environment = os.environ if environment is None else environment
+    for name in ("ROTA_DATABASE_URL", "DATABASE_URL"):
+        if environment.get(name):
+            return environment[name]
+        if environment.get(f"{name}_FILE"):
+            return Path(environment[f"{name}_FILE"]).read_text("utf-8").strip()
+    if any(environment.get(name) for name in ("PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE")):
+        return ""  # libpq reads them itself
+    raise SettingsError(NO_DATABASE)
+
+
+_WORDS = {"1": True, "true": True, "yes": True, "on": True}
+_WORDS |= {"0": False, "false": False, "no": False, "off": False}
+
+
+def _parse(variable: str, text: str, kind: type) -> Any:
+    try:
+        if kind is bool:
+            return _WORDS[text.strip().lower()]
+        return kind(text.strip())
+    except (KeyError, ValueError):
+        expected = {bool: "on or off", int: "a whole number", float: "a number of seconds"}
+        raise SettingsError(
+            f"{variable} must be {expected.get(kind, 'text')}, not {text!r}"
+        ) from None
+
+

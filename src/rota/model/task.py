@@ -1,0 +1,188 @@
+"""A task: a callable, its name, its policy, and the types of what goes in and comes out."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from rota.errors import ArgumentError, DefinitionError, ResultError
+from rota.model import codec
+from rota.model.context import Context
+from rota.model.retry import Retry
+
+_NAME = re.compile(r"[A-Za-z_][\w.:/-]{0,199}")
+_KINDS = inspect.Parameter
+_EMPTY = inspect.Parameter.empty
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How a task's jobs are queued and run unless a start says otherwise."""
+
+    queue: str = "default"
+    priority: int = 0
+    retry: Retry = field(default_factory=Retry)
+    timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        check_name("queue", self.queue)
+        check_priority(self.priority)
+        if self.timeout is not None and not self.timeout > 0:
+            raise DefinitionError(f"timeout must be above 0 seconds, not {self.timeout:g}")
+
+
+class Definition:
+    """What a task is, apart from any app."""
+
+    def __init__(self, fn: Callable[..., Any], name: str, policy: Policy) -> None:
+        self.fn = fn
+        self.name = check_name("task", name)
+        self.policy = policy
+        self.is_async = inspect.iscoroutinefunction(fn)
+        self.takes_context = False
+        self._parameters: dict[str, inspect.Parameter] = {}
+        for index, (word, parameter) in enumerate(inspect.signature(fn).parameters.items()):
+            if parameter.kind in (_KINDS.VAR_POSITIONAL, _KINDS.VAR_KEYWORD):
+                raise DefinitionError(
+                    f"task {name!r} takes *{word}; arguments are stored by name, so give each a "
+                    "parameter of its own (one of type dict or list will do)"
+                )
+            if parameter.kind is _KINDS.POSITIONAL_ONLY:
+                raise DefinitionError(
+                    f"task {name!r} takes {word!r} by position only; arguments are stored by name, "
+                    "so drop the /"
+                )
+            if index == 0 and _is_context(word, parameter):
+                self.takes_context = True
+            else:
+                self._parameters[word] = parameter
+        # Keyword-only parameters cannot be given by position.
+        self._order = tuple(
+            word for word, each in self._parameters.items() if each.kind is not _KINDS.KEYWORD_ONLY
+        )
+
+    # Hints are read on first use, not when the decorator runs: they may name what is defined further down.
+
+    @cached_property
+    def _hints(self) -> dict[str, Any]:
+        try:
+            return typing.get_type_hints(self.fn, include_extras=True)
+        except NameError as error:
+            raise DefinitionError(
+                f"task {self.name!r}: {error}; its type hints must name things that exist at run time"
+            ) from error
+
+    @cached_property
+    def arguments(self) -> msgspec.json.Decoder[dict[str, Any]]:
+        """Reads a job's arguments into what the function expects."""
+        fields: dict[str, Any] = {}
+        for word, parameter in self._parameters.items():
+            kind = self._hints.get(word, Any)
+            fields[word] = kind if parameter.default is _EMPTY else typing.NotRequired[kind]
+        return self._decoder(typing.TypedDict(f"{self.name} arguments", fields), "an argument")  # type: ignore[operator, misc]
+
+    @cached_property
+    def result(self) -> msgspec.json.Decoder[Any]:
+        """Reads a stored result into what the function declares to return."""
+        return self._decoder(self._hints.get("return", Any), "its result")
+
+    def _decoder(self, kind: Any, what: str) -> msgspec.json.Decoder[Any]:
+        try:
+            return codec.decoder(kind)
+        except TypeError as error:
+            raise DefinitionError(
+                f"task {self.name!r} has a type for {what} that cannot come out of JSON: {error}"
+            ) from None
+
+    def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any], limit: int) -> str:
+        """Arguments as JSON, checked as the worker will read them; refused here, never there."""
+        if args:
+            kwargs = self._by_name(args, kwargs)
+        if not kwargs.keys() <= self._parameters.keys():
+            word = next(each for each in kwargs if each not in self._parameters)
+            raise ArgumentError(
+                f"task {self.name!r} takes no argument {word!r}; it takes "
+                f"{', '.join(self._parameters) or 'none'}"
+            )
+        text = codec.encode(kwargs, f"the arguments of task {self.name!r}", limit)
+        try:
+            self.arguments.decode(text)
+        except msgspec.ValidationError as error:
+            raise ArgumentError(
+                f"the arguments do not fit task {self.name!r}: {codec.describe(error)}"
+            ) from None
+        except ValueError as error:  # pydantic's, which names the field itself
+            raise ArgumentError(f"the arguments do not fit task {self.name!r}: {error}") from None
+        return text
+
+    def _by_name(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        if len(args) > len(self._order):
+            raise ArgumentError(
+                f"task {self.name!r} takes {len(self._order)} arguments by position, "
+                f"{len(args)} were given"
+            )
+        named = dict(zip(self._order, args, strict=False))
+        twice = named.keys() & kwargs.keys()
+        if twice:
+            raise ArgumentError(f"task {self.name!r} was given {sorted(twice)[0]!r} twice")
+        return named | kwargs
+
+    def read_result(self, data: bytes | None) -> Any:
+        if data is None:
+            return None
+        try:
+            return self.result.decode(data)
+        except (msgspec.ValidationError, ValueError) as error:
+            reason = codec.describe(error) if isinstance(error, msgspec.ValidationError) else error
+            raise ResultError(
+                f"the stored result of task {self.name!r} is not what it declares to return: {reason}"
+            ) from None
+
+
+class Registry:
+    """Names → tasks; owned by one app."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, Definition] = {}
+
+    def add(self, task: Definition) -> None:
+        if task.name in self._tasks:
+            raise DefinitionError(
+                f"there is a task called {task.name!r} already; give one of them name=…"
+            )
+        self._tasks[task.name] = task
+
+    def get(self, name: str) -> Definition | None:
+        return self._tasks.get(name)
+
+    @property
+    def tasks(self) -> Mapping[str, Definition]:
+        return self._tasks
+
+
+def check_name(what: str, name: str) -> str:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise DefinitionError(
+            f"{name!r} cannot be a {what}'s name: letters, digits and _ . : / - only, at most 200"
+        )
+    return name
+
+
+def check_priority(priority: int) -> int:
+    if not isinstance(priority, int) or not 0 <= priority <= 9:
+        raise DefinitionError(f"priority is from 0 to 9, larger sooner, not {priority!r}")
+    return priority
+
+
+def _is_context(word: str, parameter: inspect.Parameter) -> bool:
+    hint = parameter.annotation
+    if hint is _EMPTY:
+        return word == "ctx"
+    return hint is Context or (isinstance(hint, str) and hint.split(".")[-1] == "Context")

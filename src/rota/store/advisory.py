@@ -1,0 +1,20 @@
+"""Advisory locks: the two-integer form, with every namespace listed here so that none can collide.
+
+The first integer says what kind of thing is locked, the second which one. Transaction-level locks
+everywhere; session-level ones only on connections nobody else uses.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+# "ROTA" in ASCII, so that a lock of ours is recognised in pg_locks.
+_ROTA = 0x524F5441
+
+MIGRATION = _ROTA + 0
+
+
+def key_of(name: str) -> int:
+    """A name as a signed 32-bit key, the same in every process and version of Python."""
+    value = zlib.crc32(name.encode())
+    return value - 2**32 if value >= 2**31 else value

@@ -1,0 +1,35 @@
+"""Claims: the batches a worker holds, and letting go of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+import msgspec
+
+from rota.store.query import Query
+
+
+class Held(msgspec.Struct, frozen=True):
+    id: int
+    nonce: UUID
+    jobs: list[int]
+
+
+def hold(worker: int, claims: Sequence[int]) -> Query[int]:
+    """Lock claims before a move that takes finished jobs out of them."""
+    return Query("claim/hold", {"worker": worker, "claims": claims}, int)
+
+
+def seize(worker: int, claims: Sequence[int]) -> Query[int]:
+    """Lock claims before a move that takes unfinished jobs out of them."""
+    return Query("claim/seize", {"worker": worker, "claims": claims}, int)
+
+
+def release(worker: int, claims: Sequence[int], jobs: Sequence[int]) -> Query[None]:
+    """Take jobs out of claims that are held or seized; an empty claim goes."""
+    return Query("claim/release", {"worker": worker, "claims": claims, "jobs": jobs}, lambda: None)
+
+
+def mine(worker: int) -> Query[Held]:
+    return Query("claim/mine", {"worker": worker}, Held)

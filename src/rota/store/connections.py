@@ -1,0 +1,76 @@
+"""A few connections, lent to whoever needs one for a moment.
+
+A connection is opened when somebody needs it and none is idle, up to a limit; it comes back to the top
+of the pile, so that a quiet program keeps one and not ten. What comes back broken, or inside a
+transaction, is closed instead. Lending costs a list operation, not a round trip: on the way of every
+`start` that is what decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from rota.errors import DatabaseUnavailable
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection
+
+Connection = "AsyncConnection[Any]"
+
+IDLE_AFTER = 60.0
+"""Seconds after which a connection nobody needed is closed."""
+
+
+class Connections:
+    def __init__(
+        self, connect: Callable[[], Awaitable[AsyncConnection[Any]]], limit: int, patience: float
+    ) -> None:
+        self._connect = connect
+        self._limit = limit
+        self._patience = patience
+        self._places = asyncio.Semaphore(limit)
+        self._idle: list[tuple[AsyncConnection[Any], float]] = []
+        self._closed = False
+
+    @asynccontextmanager
+    async def lend(self) -> AsyncIterator[AsyncConnection[Any]]:
+        if self._places.locked():
+            try:
+                async with asyncio.timeout(self._patience):
+                    await self._places.acquire()
+            except TimeoutError:
+                raise DatabaseUnavailable(
+                    f"all {self._limit} connections were busy for {self._patience:g} s; "
+                    "raise ROTA_CONNECTIONS or start fewer things at once"
+                ) from None
+        else:
+            await self._places.acquire()
+        connection: AsyncConnection[Any] | None = None
+        try:
+            connection = self._idle.pop()[0] if self._idle else await self._connect()
+            if connection.closed:
+                connection = await self._connect()
+            yield connection
+        finally:
+            self._places.release()
+            if connection is not None:
+                await self._take_back(connection)
+
+    async def _take_back(self, connection: AsyncConnection[Any]) -> None:
+        # 0 is libpq's "idle": neither in a transaction nor broken.
+        if self._closed or connection.closed or connection.pgconn.transaction_status != 0:
+            await connection.close()
+            return
+        now = time.monotonic()
+        self._idle.append((connection, now))
+        while now - self._idle[0][1] > IDLE_AFTER:
+            await self._idle.pop(0)[0].close()
+
+    async def close(self) -> None:
+        self._closed = True
+        while self._idle:
+            await self._idle.pop()[0].close()

@@ -1,0 +1,266 @@
+"""Moves of jobs between places: start, claim, complete, finish, retry, give back, cancel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from rota.store.query import Query
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One job to be started, checked and encoded."""
+
+    task: str
+    args: str
+    queue: str
+    priority: int = 0
+    key: str | None = None
+    unique_for: timedelta | None = None
+    unique_open: bool = False
+    at: datetime | None = None
+    delay: timedelta | None = None
+    expires: datetime | None = None
+    expires_in: timedelta | None = None
+    options: str | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Ready at once, with nothing of its own: such jobs can be copied in."""
+        return (
+            self.key is None
+            and self.at is None
+            and self.delay is None
+            and self.expires is None
+            and self.expires_in is None
+            and self.options is None
+        )
+
+
+class Started(msgspec.Struct, frozen=True):
+    run: int
+    created: bool
+
+
+class Claimed(msgspec.Struct, gc=False, eq=False):
+    """One job this worker holds. One is made for each job that passes, so it is as light as can be."""
+
+    claim: int
+    job: int
+    attempt: int
+    lost: int
+    place: int
+    seq: int
+    task: str
+    args: bytes
+    options: bytes | None
+    expired: bool | None
+    _: str
+
+
+def start(job: Start, *, notify: bool) -> Query[Started]:
+    """Start one job; on a connection of the user's it commits or rolls back with the rest."""
+    return Query(
+        "job/start",
+        {
+            "task": job.task,
+            "args": job.args,
+            "queue": job.queue,
+            "priority": job.priority,
+            "key": job.key,
+            "unique_for": job.unique_for,
+            "unique_open": job.unique_open,
+            "at": job.at,
+            "delay": job.delay,
+            "expires": job.expires,
+            "expires_in": job.expires_in,
+            "options": job.options,
+            "notify": notify,
+        },
+        Started,
+    )
+
+
+def start_many(jobs: Sequence[Start]) -> Query[int]:
+    """Start jobs that have no keys, in one statement."""
+    return Query(
+        "job/start_many",
+        {
+            "tasks": [job.task for job in jobs],
+            "args": [job.args for job in jobs],
+            "queues": [job.queue for job in jobs],
+            "lanes": [job.priority for job in jobs],
+            "ats": [job.at for job in jobs],
+            "delays": [_seconds(job.delay) for job in jobs],
+            "expires": [job.expires for job in jobs],
+            "expires_in": [_seconds(job.expires_in) for job in jobs],
+            "options": [job.options for job in jobs],
+        },
+        int,
+    )
+
+
+def reserve(count: int) -> Query[int]:
+    return Query("job/ids", {"count": count}, int)
+
+
+def rows_for_jobs(ids: Sequence[int], jobs: Sequence[Start]) -> bytes:
+    """Plain jobs in the text form of COPY. JSON has no raw tab or line break, so only \\ is escaped."""
+    lines = [
+        f"{id}\t{job.priority}\t{job.task}\t{job.queue}\t{job.args}\n"
+        for id, job in zip(ids, jobs, strict=True)
+    ]
+    return "".join(lines).replace("\\", "\\\\").encode()
+
+
+def rows_for_ready(ids: Sequence[int], jobs: Sequence[Start]) -> bytes:
+    lines = [
+        f"{id}\t{id}\t{job.priority}\t{job.queue}\t{job.task}\n"
+        for id, job in zip(ids, jobs, strict=True)
+    ]
+    return "".join(lines).encode()
+
+
+def claim(
+    worker: int,
+    nonce: UUID,
+    tasks: Sequence[str],
+    queues: Sequence[str],
+    lanes: Sequence[int],
+    floors: Sequence[int],
+    limit: int,
+) -> Query[Claimed]:
+    """Take up to `limit` jobs, reading each (queue, lane) from its floor."""
+    return Query(
+        "job/claim",
+        {
+            "worker": worker,
+            "nonce": nonce,
+            "tasks": tasks,
+            "queues": queues,
+            "lanes": lanes,
+            "floors": floors,
+            "limit": limit,
+        },
+        Claimed,
+    )
+
+
+def complete(
+    worker: int,
+    claims: Sequence[int],
+    jobs: Sequence[int],
+    results: Sequence[str | None],
+    took: Sequence[float],
+) -> Query[int]:
+    """Record successes. Answers the jobs refused, because their claim no longer holds them."""
+    return Query(
+        "job/complete",
+        {
+            "worker": worker,
+            "claims": claims,
+            "jobs": jobs,
+            "results": results,
+            "took": took,
+        },
+        int,
+    )
+
+
+def finish(
+    worker: int,
+    claims: Sequence[int],
+    jobs: Sequence[int],
+    states: Sequence[str],
+    errors: Sequence[str | None],
+    took: Sequence[float],
+) -> Query[int]:
+    """Record other outcomes. Answers the jobs accepted."""
+    return Query(
+        "job/finish",
+        {
+            "worker": worker,
+            "claims": claims,
+            "jobs": jobs,
+            "states": states,
+            "errors": errors,
+            "took": took,
+        },
+        int,
+    )
+
+
+class Retried(msgspec.Struct, frozen=True):
+    job: int
+    cancelled: bool
+
+
+def retry(
+    worker: int,
+    claims: Sequence[int],
+    jobs: Sequence[int],
+    delays: Sequence[float],
+    errors: Sequence[str],
+    took: Sequence[float],
+) -> Query[Retried]:
+    """Record failed attempts and lay their jobs to sleep. Answers the jobs accepted."""
+    return Query(
+        "job/retry",
+        {
+            "worker": worker,
+            "claims": claims,
+            "jobs": jobs,
+            "delays": delays,
+            "errors": errors,
+            "took": took,
+        },
+        Retried,
+    )
+
+
+def give_back(worker: int, claims: Sequence[int], jobs: Sequence[int]) -> Query[str]:
+    """Put jobs back as they were. Answers the queues they went to."""
+    return Query("job/give_back", {"worker": worker, "claims": claims, "jobs": jobs}, str)
+
+
+def recorded(jobs: Sequence[int], claims: Sequence[int]) -> Query[int]:
+    return Query("job/recorded", {"jobs": jobs, "claims": claims}, int)
+
+
+def unwanted(worker: int) -> Query[int]:
+    return Query("job/unwanted", {"worker": worker}, int)
+
+
+class Ending(msgspec.Struct, frozen=True):
+    job: int
+    task: str
+    state: str | None
+    result: bytes | None
+    error: bytes | None
+
+
+def outcome(jobs: Sequence[int]) -> Query[Ending]:
+    return Query("job/outcome", {"jobs": jobs}, Ending)
+
+
+def cancel(run: int) -> Query[str | None]:
+    return Query("job/cancel", {"run": run}, _same)
+
+
+def again(run: int) -> Query[str]:
+    """Try a run that ended badly once more. Answers its queue; no row: nothing to try again."""
+    return Query("job/again", {"run": run}, str)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _seconds(value: timedelta | None) -> float | None:
+    return None if value is None else value.total_seconds()

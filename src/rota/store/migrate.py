@@ -1,0 +1,129 @@
+"""Migrations: numbered, forward only, one transaction under a lock.
+
+Any number of processes may migrate at once: the first does it, the others wait for the lock, look
+again and find it done. A schema that a newer Rota has made is refused, never "repaired".
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from rota.errors import SchemaMissing, SchemaTooNew, SchemaTooOld
+from rota.store import failures
+from rota.store.advisory import MIGRATION, key_of
+from rota.store.database import Database
+from rota.store.query import check_schema, in_schema, load
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection
+
+_FILE = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    version: int
+    name: str
+    text: str
+
+
+@cache
+def migrations() -> tuple[Migration, ...]:
+    """Every migration this Rota knows, in order."""
+    found = []
+    for file in (resources.files("rota.store") / "migrations").iterdir():
+        match = _FILE.fullmatch(file.name)
+        if match:
+            found.append(Migration(int(match[1]), match[2], file.read_text("utf-8")))
+    return tuple(sorted(found, key=lambda each: each.version))
+
+
+def newest() -> int:
+    return migrations()[-1].version
+
+
+async def migrate(database: Database) -> list[Migration]:
+    """Bring the schema up to date. Answers what had to be done."""
+    from psycopg import sql
+
+    schema = check_schema(database.schema)
+    connection = await database.connect()
+    try:
+        async with connection.transaction():
+            # Waiting for a colleague to finish is not a failure, however long it takes.
+            await connection.execute("set local lock_timeout = 0")
+            await connection.execute("set local statement_timeout = 0")
+            await connection.execute(
+                load("migration/lock", schema).encode(),
+                {"space": MIGRATION, "key": key_of(schema)},
+            )
+            found = await connection.execute(
+                "select from pg_namespace where nspname = %s", (schema,)
+            )
+            if not await found.fetchone():
+                await connection.execute(
+                    sql.SQL("create schema {}").format(sql.Identifier(schema))
+                )
+            await connection.execute(load("migration/prepare", schema).encode())
+            applied = await _applied(connection, schema)
+            _refuse_newer(applied, schema)
+            missing = [each for each in migrations() if each.version not in applied]
+            for migration in missing:
+                await connection.execute(in_schema(migration.text, schema).encode(), prepare=False)
+                await connection.execute(
+                    load("migration/record", schema).encode(),
+                    {"version": migration.version, "name": migration.name},
+                )
+            return missing
+    finally:
+        await connection.close()
+
+
+async def check(database: Database) -> None:
+    """Refuse to work on a schema that is missing, too old or too new."""
+    try:
+        async with database.connection() as connection:
+            applied = await _applied(connection, database.schema)
+    except Exception as error:
+        raise failures.explain(error, database.schema) or error from error
+    if not applied:
+        raise SchemaMissing(
+            f"schema {database.schema!r} has not got Rota's tables; run `rota db migrate`, "
+            "or await app.migrate()"
+        )
+    _refuse_newer(applied, database.schema)
+    behind = [each for each in migrations() if each.version not in applied]
+    if behind:
+        raise SchemaTooOld(
+            f"schema {database.schema!r} is {len(behind)} migration(s) behind this Rota "
+            f"(the next is {behind[0].version:04d} {behind[0].name}); run `rota db migrate`"
+        )
+
+
+async def applied(database: Database) -> dict[int, str]:
+    """The migrations the schema has had; none where it does not exist."""
+    try:
+        async with database.connection() as connection:
+            return await _applied(connection, database.schema)
+    except Exception as error:
+        if failures.sqlstate(error) in ("42P01", "3F000"):
+            return {}
+        raise failures.explain(error, database.schema) or error from error
+
+
+async def _applied(connection: AsyncConnection[Any], schema: str) -> dict[int, str]:
+    cursor = await connection.execute(load("migration/applied", schema).encode())
+    return {version: name for version, name in await cursor.fetchall()}
+
+
+def _refuse_newer(applied: dict[int, str], schema: str) -> None:
+    unknown = [version for version in applied if version > newest()]
+    if unknown:
+        raise SchemaTooNew(
+            f"schema {schema!r} has migration {max(unknown):04d} ({applied[max(unknown)]}), this Rota "
+            f"knows them up to {newest():04d}; upgrade Rota here, or use another database"
+        )

@@ -1,0 +1,315 @@
+-- breaking: yes
+-- The ground floor: jobs, and the places a job can be in.
+--
+-- A state is a place. A job's row in `jobs` is written once; where the job *is* is told by the one
+-- place that holds its id:
+--
+--   ready      may be claimed now                          (claiming deletes the row)
+--   asleep     waits for a time: delay, retry              (waking moves it to ready)
+--   claims     held by a worker, many to a row             (the array is the truth of who holds what)
+--   outcomes   finished, one row a job, for good           (primary key: there is no second outcome)
+--
+-- Each move between places is one statement or one short transaction, so any snapshot finds a job in
+-- exactly one of them. `rota.job_state` says it in words and stays as it is whatever the tables become.
+
+-- The one clock. Statements compare and set times by it alone; tests put another in its place.
+create function rota.clock() returns timestamptz
+language sql stable parallel safe
+as 'select statement_timestamp()';
+
+-- Ids of jobs, and places in the queue: a job that is ready from the start queues under its own id,
+-- one that comes back takes the next number.
+create sequence rota.ids;
+
+create table rota.workers (
+    id       bigint generated always as identity primary key,
+    host     text not null,
+    pid      integer not null,
+    version  text not null,
+    queues   text[] not null,
+    tasks    text[] not null,
+    capacity integer not null,
+    started  timestamptz not null default rota.clock(),
+    beat     timestamptz not null default rota.clock()
+) with (fillfactor = 50);
+
+create table rota.jobs (
+    id      bigint primary key default nextval('rota.ids'),
+    run     bigint,                                     -- null: started alone, its run is itself
+    created timestamptz not null default rota.clock(),
+    expires timestamptz,
+    lane    smallint not null default 0 check (lane between 0 and 9),
+    task    text not null,
+    queue   text not null,
+    key     text,
+    args    json not null,
+    options json                                        -- what `using(…)` said beyond the task's own policy
+);
+
+create table rota.ready (
+    seq     bigint not null,
+    job     bigint not null,
+    lane    smallint not null,
+    attempt smallint not null default 1,
+    lost    smallint not null default 0,
+    queue   text not null,
+    task    text not null
+) with (
+    autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 20000,
+    autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.5
+);
+create index ready_order on rota.ready (queue, lane, seq);
+
+create table rota.asleep (
+    job     bigint primary key,
+    wake    timestamptz not null,
+    lane    smallint not null,
+    attempt smallint not null default 1,
+    lost    smallint not null default 0,
+    queue   text not null,
+    task    text not null,
+    since   timestamptz not null default rota.clock()
+);
+create index asleep_wake on rota.asleep (wake);
+
+create table rota.claims (
+    id       bigint generated always as identity primary key,
+    worker   bigint not null,
+    nonce    uuid not null,                             -- the client made it: a lost answer can be found again
+    at       timestamptz not null default rota.clock(),
+    jobs     bigint[] not null,
+    attempts smallint[] not null,
+    lost     smallint[] not null,
+    seqs     bigint[] not null
+) with (
+    fillfactor = 50,
+    autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 500,
+    autovacuum_vacuum_cost_delay = 0
+);
+
+create type rota.outcome as enum ('succeeded', 'failed', 'cancelled', 'expired');
+
+create table rota.outcomes (
+    job     bigint primary key,
+    claim   bigint,                                     -- null: it never ran
+    worker  bigint,
+    at      timestamptz not null default rota.clock(),
+    took    real,
+    state   rota.outcome not null,
+    attempt smallint not null,
+    result  json,
+    error   json
+);
+
+-- Attempts that were not the last one.
+create table rota.attempts (
+    job     bigint not null,
+    claim   bigint,
+    worker  bigint,
+    at      timestamptz not null default rota.clock(),
+    took    real,
+    state   rota.outcome not null,
+    attempt smallint not null,
+    result  json,
+    error   json
+);
+create index attempts_job on rota.attempts (job, attempt);
+
+create table rota.keys (
+    task       text not null,
+    key        text not null,
+    run        bigint not null,
+    until      timestamptz,                             -- null: for good
+    while_open boolean not null default false,          -- only until the run has finished
+    primary key (task, key)
+);
+
+-- Wishes to cancel what a worker holds; whoever moves the job next obeys.
+create table rota.cancels (
+    job bigint primary key,
+    at  timestamptz not null default rota.clock()
+);
+
+-- Who wants to be told when a job has an outcome: a channel to notify.
+create table rota.waiters (
+    job      bigint not null,
+    listener text not null,
+    primary key (job, listener)
+);
+
+-- Public and stable: where every job is, in words.
+create view rota.job_state as
+select job.id as job,
+       coalesce(job.run, job.id) as run,
+       job.task,
+       job.queue,
+       coalesce(outcome.state::text,
+                case when held.job is not null then 'running'
+                     when asleep.job is not null then 'asleep'
+                     else 'ready' end) as state,
+       coalesce(outcome.attempt, held.attempt, asleep.attempt,
+                (select max(attempts.attempt) + 1 from rota.attempts where attempts.job = job.id),
+                1)::smallint as attempt,
+       coalesce(outcome.worker, held.worker) as worker,
+       coalesce(outcome.at, held.at, asleep.since,
+                (select max(attempts.at) from rota.attempts where attempts.job = job.id),
+                job.created) as since
+  from rota.jobs as job
+  left join rota.outcomes as outcome on outcome.job = job.id
+  left join rota.asleep on asleep.job = job.id
+  left join (select member.job, member.attempt, claims.worker, claims.at
+               from rota.claims
+              cross join lateral unnest(claims.jobs, claims.attempts) as member (job, attempt)) as held
+         on held.job = job.id;
+
+comment on view rota.job_state is
+    'Where each job is: ready, asleep, running, succeeded, failed, cancelled or expired. Public and stable.';
+
+-- Start one job from any language, in the caller's own transaction.
+--
+-- Answers the run and whether this call created it: with a key that is taken, it is the run that
+-- took it. A key that somebody's open transaction holds is refused with RT001 after two seconds
+-- rather than waited for. Every way of starting a single job goes through here.
+create function rota.start(
+    task         text,
+    args         json default '{}',
+    queue        text default 'default',
+    priority     integer default 0,
+    key          text default null,
+    unique_for   interval default null,
+    unique_open  boolean default false,
+    at           timestamptz default null,
+    delay        interval default null,
+    expires      timestamptz default null,
+    expires_in   interval default null,
+    options      json default null,
+    notify       boolean default true,
+    out run      bigint,
+    out created  boolean
+)
+language plpgsql
+set lock_timeout = '2s'
+as $$
+begin
+    if start.priority not between 0 and 9 then
+        raise exception 'priority must be from 0 to 9, not %', start.priority using errcode = 'RT003';
+    end if;
+    if json_typeof(start.args) <> 'object' then
+        raise exception 'args must be a JSON object, the task''s arguments by name, not a %',
+            json_typeof(start.args) using errcode = 'RT003';
+    end if;
+
+    run := nextval('rota.ids');
+    created := true;
+
+    if start.key is not null then
+        loop
+            begin
+                insert into rota.keys as held (task, key, run, until, while_open)
+                values (start.task, start.key, start.run,
+                        rota.clock() + start.unique_for, start.unique_open)
+                on conflict on constraint keys_pkey do update
+                   set run = excluded.run, until = excluded.until, while_open = excluded.while_open
+                 where held.until <= rota.clock()
+                    or (held.while_open
+                        and exists (select from rota.outcomes where outcomes.job = held.run));
+            exception when lock_not_available then
+                raise exception 'key % of task % is held by an open transaction', start.key, start.task
+                    using errcode = 'RT001';
+            end;
+            exit when found;
+            -- A new statement: the insert's own snapshot may be older than the row it met.
+            select held.run into start.run
+              from rota.keys as held
+             where held.task = start.task and held.key = start.key;
+            if found then
+                created := false;
+                return;
+            end if;
+        end loop;
+    end if;
+
+    start.at := coalesce(start.at, rota.clock() + start.delay);
+    insert into rota.jobs (id, expires, lane, task, queue, key, args, options)
+    values (start.run, coalesce(start.expires, rota.clock() + start.expires_in),
+            start.priority, start.task, start.queue, start.key, start.args, start.options);
+
+    if start.at > rota.clock() then
+        insert into rota.asleep (job, wake, lane, queue, task)
+        values (start.run, start.at, start.priority, start.queue, start.task);
+    else
+        insert into rota.ready (seq, job, lane, queue, task)
+        values (start.run, start.run, start.priority, start.queue, start.task);
+    end if;
+
+    if start.notify then
+        perform pg_notify('rota.wake', start.queue);
+    end if;
+end
+$$;
+
+-- Cancel a run from any language. Answers 'cancelled' when it will never run, 'requested' when a
+-- worker holds it and has been asked to stop, else the outcome it already has; null: no such run.
+--
+-- The wish is written first, then the job is looked for place by place, in fresh statements, until it
+-- is found. Holding the claim's row until the end makes sure that whoever moves the job next sees the wish.
+create function rota.cancel(run bigint) returns text
+language plpgsql
+set lock_timeout = '2s'
+as $$
+declare
+    wanted rota.jobs;
+    answer text;
+begin
+    select * into wanted from rota.jobs where id = cancel.run;
+    if not found then
+        return null;
+    end if;
+    insert into rota.cancels (job) values (cancel.run) on conflict do nothing;
+
+    for look in 1..1000 loop
+        with gone as (
+            delete from rota.ready
+             where ready.queue = wanted.queue and ready.lane = wanted.lane
+               and ready.seq = wanted.id and ready.job = wanted.id
+            returning ready.attempt
+        )
+        insert into rota.outcomes (job, state, attempt)
+        select wanted.id, 'cancelled', gone.attempt from gone;
+        if not found then
+            with gone as (
+                delete from rota.asleep where asleep.job = wanted.id returning asleep.attempt
+            )
+            insert into rota.outcomes (job, state, attempt)
+            select wanted.id, 'cancelled', gone.attempt from gone;
+        end if;
+        if not found then
+            perform from rota.claims where wanted.id = any(claims.jobs) for update;
+            if found then
+                perform pg_notify('rota.wake', '!cancel');
+                return 'requested';
+            end if;
+            select outcomes.state::text into answer from rota.outcomes where outcomes.job = wanted.id;
+            if found then
+                delete from rota.cancels where cancels.job = wanted.id;
+                return answer;
+            end if;
+            -- It came back under another number: nothing but reading the lane finds it.
+            with gone as (
+                delete from rota.ready
+                 where ready.queue = wanted.queue and ready.lane = wanted.lane and ready.job = wanted.id
+                returning ready.attempt
+            )
+            insert into rota.outcomes (job, state, attempt)
+            select wanted.id, 'cancelled', gone.attempt from gone;
+        end if;
+        if found then
+            delete from rota.cancels where cancels.job = wanted.id;
+            perform pg_notify(waiters.listener, waiters.job::text)
+               from rota.waiters where waiters.job = wanted.id;
+            return 'cancelled';
+        end if;
+    end loop;
+    raise exception 'run % kept moving; try again', cancel.run using errcode = '40001';
+end
+$$;

@@ -1,0 +1,30 @@
+-- Take these jobs out of the claims that hold them; a claim left empty is deleted.
+--
+-- The claims are held by an earlier statement of the transaction.
+with rest as materialized (
+    select claims.id,
+           count(member.job) as open,
+           array_agg(member.job order by member.number) as jobs,
+           array_agg(member.attempt order by member.number) as attempts,
+           array_agg(member.lost order by member.number) as lost,
+           array_agg(member.seq order by member.number) as seqs
+      from rota.claims
+      left join lateral (
+           select member.job, member.attempt, member.lost, member.seq, member.number
+             from unnest(claims.jobs, claims.attempts, claims.lost, claims.seqs)
+                  with ordinality as member (job, attempt, lost, seq, number)
+            where member.job <> all(%(jobs)b::bigint[])
+           ) as member on true
+     where claims.id = any(%(claims)b::bigint[])
+       and claims.worker = %(worker)b::bigint
+     group by claims.id
+),
+emptied as (
+    delete from rota.claims
+     where claims.id = any(array(select rest.id from rest where rest.open = 0))
+)
+update rota.claims
+   set jobs = rest.jobs, attempts = rest.attempts, lost = rest.lost, seqs = rest.seqs
+  from rest
+ where claims.id = rest.id
+   and rest.open > 0

@@ -1,0 +1,2 @@
+-- Cancel a run, as any language can.
+select rota.cancel(%(run)s::bigint)

@@ -1,0 +1,40 @@
+-- Take up to `limit` jobs from ready for this worker: one row in claims, whose id is the fence.
+--
+-- Places (queue and lane) are read in the order given, each from its floor on, oldest first; rows that
+-- others are taking are skipped, never waited for. Only tasks the worker knows are taken.
+-- The commit is not flushed to disk: a claim that a crash forgets leaves its jobs in ready, and
+-- completing under it is refused.
+with pick as materialized (
+    select found.spot, found.seq, found.job, found.attempt, found.lost, place.number as place
+      from unnest(%(queues)b::text[], %(lanes)b::smallint[], %(floors)b::bigint[])
+           with ordinality as place (queue, lane, floor, number)
+     cross join lateral (
+           select ready.ctid as spot, ready.seq, ready.job, ready.attempt, ready.lost
+             from rota.ready
+            where ready.queue = place.queue
+              and ready.lane = place.lane
+              and ready.seq >= place.floor
+              and ready.task = any(%(tasks)b::text[])
+            order by ready.seq
+            limit %(limit)b::int
+              for update skip locked
+           ) as found
+     limit %(limit)b::int
+),
+gone as (
+    delete from rota.ready where ready.ctid = any(array(select pick.spot from pick))
+),
+claimed as (
+    insert into rota.claims (worker, nonce, jobs, attempts, lost, seqs)
+    select %(worker)b::bigint, %(nonce)b::uuid,
+           array_agg(pick.job), array_agg(pick.attempt), array_agg(pick.lost), array_agg(pick.seq)
+      from pick
+    having count(*) > 0
+    returning id
+)
+select claimed.id, pick.job, pick.attempt, pick.lost, pick.place::int, pick.seq,
+       job.task, job.args, job.options, job.expires <= rota.clock(),
+       set_config('synchronous_commit', 'off', true)
+  from claimed
+ cross join pick
+  join rota.jobs as job on job.id = pick.job

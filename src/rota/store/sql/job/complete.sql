@@ -1,0 +1,57 @@
+-- Record that these jobs succeeded, and take them out of their claims.
+--
+-- A job is accepted only while the claim named holds it; the others come back as refused and nothing
+-- is written for them. What is left of a claim is decided from the row as it was locked, never from
+-- the statement's snapshot.
+with held as materialized (
+    select claims.id, claims.jobs, claims.attempts, claims.lost, claims.seqs
+      from rota.claims
+     where claims.id = any(%(claims)b::bigint[])
+       and claims.worker = %(worker)b::bigint
+     order by claims.id
+       for no key update
+),
+given as materialized (
+    select given.job, given.result, given.took
+      from unnest(%(jobs)b::bigint[], %(results)b::text[], %(took)b::real[]) as given (job, result, took)
+),
+member as materialized (
+    select held.id as claim, member.job, member.attempt, member.lost, member.seq, member.number,
+           given.job is not null as finished, given.result, given.took
+      from held
+     cross join lateral unnest(held.jobs, held.attempts, held.lost, held.seqs)
+           with ordinality as member (job, attempt, lost, seq, number)
+      left join given on given.job = member.job
+),
+recorded as (
+    insert into rota.outcomes (job, claim, worker, took, state, attempt, result)
+    select member.job, member.claim, %(worker)b::bigint, member.took, 'succeeded', member.attempt,
+           member.result::json
+      from member
+     where member.finished
+    on conflict (job) do nothing
+),
+rest as materialized (
+    select member.claim,
+           count(*) filter (where not member.finished) as open,
+           array_agg(member.job order by member.number) filter (where not member.finished) as jobs,
+           array_agg(member.attempt order by member.number) filter (where not member.finished) as attempts,
+           array_agg(member.lost order by member.number) filter (where not member.finished) as lost,
+           array_agg(member.seq order by member.number) filter (where not member.finished) as seqs
+      from member
+     group by member.claim
+),
+emptied as (
+    delete from rota.claims
+     where claims.id = any(array(select rest.claim from rest where rest.open = 0))
+),
+shrunk as (
+    update rota.claims
+       set jobs = rest.jobs, attempts = rest.attempts, lost = rest.lost, seqs = rest.seqs
+      from rest
+     where claims.id = rest.claim
+       and rest.open > 0
+)
+select given.job
+  from given
+ where not exists (select from member where member.job = given.job)

@@ -1,0 +1,35 @@
+-- Put jobs back in ready as they were, under their old number: the attempt is not counted.
+-- Answers the queues that have news.
+--
+-- The claims are held by an earlier statement of the transaction. A job somebody wished to cancel is
+-- cancelled instead of put back.
+with accepted as materialized (
+    select member.job, member.attempt, member.lost, member.seq, claims.id as claim,
+           exists (select from rota.cancels where cancels.job = member.job) as unwanted
+      from rota.claims
+     cross join lateral unnest(claims.jobs, claims.attempts, claims.lost, claims.seqs)
+           as member (job, attempt, lost, seq)
+     where claims.id = any(%(claims)b::bigint[])
+       and claims.worker = %(worker)b::bigint
+       and member.job = any(%(jobs)b::bigint[])
+),
+ended as (
+    insert into rota.outcomes (job, claim, worker, state, attempt)
+    select accepted.job, accepted.claim, %(worker)b::bigint, 'cancelled', accepted.attempt
+      from accepted
+     where accepted.unwanted
+    on conflict (job) do nothing
+),
+obeyed as (
+    delete from rota.cancels
+     where cancels.job = any(array(select accepted.job from accepted where accepted.unwanted))
+),
+put as (
+    insert into rota.ready (seq, job, lane, attempt, lost, queue, task)
+    select accepted.seq, accepted.job, job.lane, accepted.attempt, accepted.lost, job.queue, job.task
+      from accepted
+      join rota.jobs as job on job.id = accepted.job
+     where not accepted.unwanted
+    returning ready.queue
+)
+select distinct put.queue from put

@@ -1,0 +1,44 @@
+-- Record failed attempts and put their jobs to sleep until the next one. Answers the jobs accepted,
+-- and whether each was cancelled instead.
+--
+-- The claims are held by an earlier statement of the transaction, so a wish to cancel that was written
+-- before is seen here.
+with accepted as materialized (
+    select given.job, given.delay, given.error, given.took, claims.id as claim,
+           claims.attempts[array_position(claims.jobs, given.job)] as attempt,
+           claims.lost[array_position(claims.jobs, given.job)] as lost,
+           exists (select from rota.cancels where cancels.job = given.job) as unwanted
+      from unnest(%(claims)b::bigint[], %(jobs)b::bigint[], %(delays)b::float8[],
+                  %(errors)b::text[], %(took)b::real[]) as given (claim, job, delay, error, took)
+      join rota.claims on claims.id = given.claim
+                      and claims.worker = %(worker)b::bigint
+                      and given.job = any(claims.jobs)
+),
+kept as (
+    insert into rota.attempts (job, claim, worker, took, state, attempt, error)
+    select accepted.job, accepted.claim, %(worker)b::bigint, accepted.took, 'failed',
+           accepted.attempt, accepted.error::json
+      from accepted
+     where not accepted.unwanted
+),
+ended as (
+    insert into rota.outcomes (job, claim, worker, took, state, attempt, error)
+    select accepted.job, accepted.claim, %(worker)b::bigint, accepted.took, 'cancelled',
+           accepted.attempt, accepted.error::json
+      from accepted
+     where accepted.unwanted
+    on conflict (job) do nothing
+),
+obeyed as (
+    delete from rota.cancels
+     where cancels.job = any(array(select accepted.job from accepted where accepted.unwanted))
+),
+laid as (
+    insert into rota.asleep (job, wake, lane, attempt, lost, queue, task)
+    select accepted.job, rota.clock() + make_interval(secs => accepted.delay), job.lane,
+           accepted.attempt + 1, accepted.lost, job.queue, job.task
+      from accepted
+      join rota.jobs as job on job.id = accepted.job
+     where not accepted.unwanted
+)
+select accepted.job, accepted.unwanted from accepted

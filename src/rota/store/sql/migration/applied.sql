@@ -1,0 +1,4 @@
+-- Which migrations this schema has had.
+select migrations.version, migrations.name
+  from rota.migrations
+ order by migrations.version

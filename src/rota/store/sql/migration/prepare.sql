@@ -1,0 +1,6 @@
+-- Where the schema's own history is kept.
+create table if not exists rota.migrations (
+    version integer primary key,
+    name    text not null,
+    at      timestamptz not null default now()
+)

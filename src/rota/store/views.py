@@ -1,0 +1,94 @@
+"""Read-only questions that the command line and pages ask."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from rota.store.query import Query
+
+NEWEST = 2**63 - 1
+
+
+class QueueLine(msgspec.Struct, frozen=True):
+    queue: str
+    task: str
+    ready: int
+    oldest: float | None
+    workers: int
+
+
+class RunLine(msgspec.Struct, frozen=True):
+    run: int
+    task: str
+    queue: str
+    state: str
+    attempt: int
+    worker: int | None
+    since: datetime
+    created: datetime
+    key: str | None
+
+
+class RunDetail(msgspec.Struct, frozen=True):
+    run: int
+    task: str
+    queue: str
+    state: str
+    attempt: int
+    worker: int | None
+    since: datetime
+    created: datetime
+    expires: datetime | None
+    priority: int
+    key: str | None
+    args: bytes
+    options: bytes | None
+    finished: datetime | None
+    took: float | None
+    result: bytes | None
+    error: bytes | None
+    wakes: datetime | None
+
+
+class AttemptLine(msgspec.Struct, frozen=True):
+    attempt: int
+    state: str
+    worker: int | None
+    at: datetime
+    took: float | None
+    error: bytes | None
+
+
+class Places(msgspec.Struct, frozen=True):
+    ready: int
+    asleep: int
+    running: int
+
+
+def queues() -> Query[QueueLine]:
+    return Query("view/queues", {}, QueueLine)
+
+
+def runs(
+    task: str | None = None,
+    queue: str | None = None,
+    state: str | None = None,
+    before: int = NEWEST,
+    limit: int = 20,
+) -> Query[RunLine]:
+    params = {"task": task, "queue": queue, "state": state, "before": before, "limit": limit}
+    return Query("view/runs", params, RunLine)
+
+
+def run(run: int) -> Query[RunDetail]:
+    return Query("view/run", {"run": run}, RunDetail)
+
+
+def attempts(run: int) -> Query[AttemptLine]:
+    return Query("view/attempts", {"run": run}, AttemptLine)
+
+
+def places() -> Query[Places]:
+    return Query("view/places", {}, Places)

@@ -1,0 +1,34 @@
+"""Who wants to know: waiters for an outcome, and news that a queue has work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rota.store.query import Query
+
+NEWS = "rota.wake"
+"""The channel of news, in schema `rota`; its payload is a queue's name, or a word that starts with !."""
+
+CANCEL = "!cancel"
+
+
+def register(listener: str, jobs: Sequence[int]) -> Query[Any]:
+    return Query("waiter/register", {"listener": listener, "jobs": jobs}, _nothing)
+
+
+def forget(listener: str, jobs: Sequence[int]) -> Query[Any]:
+    return Query("waiter/forget", {"listener": listener, "jobs": jobs}, _nothing)
+
+
+def tell(jobs: Sequence[int]) -> Query[Any]:
+    """Tell whoever waits for these jobs; only after their outcomes have committed."""
+    return Query("waiter/tell", {"jobs": jobs}, _nothing)
+
+
+def notify(channel: str, words: Sequence[str]) -> Query[Any]:
+    return Query("waiter/notify", {"channel": channel, "words": words}, _nothing)
+
+
+def _nothing(*_: Any) -> None:
+    return None
