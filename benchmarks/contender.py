@@ -94,7 +94,7 @@ def _procrastinate(python: Path) -> Contender:
         command=(str(python), str(CHILDREN / "run_procrastinate.py")),
         concurrency=10,
         slowest=50,
-        quiet="select not exists (select from procrastinate_jobs where status in ('todo', 'doing'))",
+        quiet="select not exists (select from procrastinate_jobs where status = 'doing')",
         waiting="select count(*) from procrastinate_jobs where status in ('todo', 'doing')",
         finished="select count(*) from procrastinate_jobs where status = 'succeeded'",
     )

@@ -24,10 +24,10 @@ class Figure:
 
 @dataclass(frozen=True)
 class Bar:
-    """A budget of design.md §7. `more` says which side is good."""
+    """A budget of design.md §7. `more` says which side is good; some have only a "beyond"."""
 
     what: str
-    bar: float
+    bar: float | None
     beyond: float | None
     more: bool
     unit: str = "×"
@@ -49,6 +49,8 @@ class Verdict:
     def word(self) -> str:
         if self.bar.beyond is not None and self._meets(self.bar.beyond):
             return "beyond"
+        if self.bar.bar is None:
+            return "–"
         return "pass" if self._meets(self.bar.bar) else "MISS"
 
 

@@ -18,7 +18,7 @@ from benchmarks.places import NODE, PEERS, PYTHON
 PATIENCE = 600
 # graphile-worker 0.18 wants Node 22.18 or newer; npm brings one, whatever the machine has.
 NODE_VERSION = "22.23.3"
-NPM_PACKAGES = ("graphile-worker@0.18.0", "pg@8.22.0")
+NPM_PACKAGES = ("graphile-worker@0.18.0", "pg@8.23.1")
 
 
 class PeerMissing(RuntimeError):

@@ -35,7 +35,7 @@ class Child:
         boot: float = 30,
     ) -> None:
         self.name = name
-        self._errors = tempfile.TemporaryFile()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 – lives as long as the child; see end
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -64,13 +64,20 @@ class Child:
             self._answers.put(json.loads(line))
         self._answers.put(None)
 
-    def _next(self, deadline: float) -> Answer:
+    def poll(self, within: float) -> Answer | None:
+        """The next line, or nothing if none came in time."""
         try:
-            answer = self._answers.get(timeout=max(0.0, deadline - time.monotonic()))
+            answer = self._answers.get(timeout=within)
         except queue.Empty:
-            raise ChildFailed(f"{self.name} gave no answer in time{self._complaint()}") from None
+            return None
         if answer is None:
             raise ChildFailed(f"{self.name} ended before it answered{self._complaint()}")
+        return answer
+
+    def _next(self, deadline: float) -> Answer:
+        answer = self.poll(max(0.0, deadline - time.monotonic()))
+        if answer is None:
+            raise ChildFailed(f"{self.name} gave no answer in time{self._complaint()}")
         return answer
 
     def _complaint(self) -> str:

@@ -58,13 +58,12 @@ class Ground:
 
     def fill(self, count: int) -> range:
         """Queue jobs by the contender's bulk call; answers their numbers."""
-        chunk = min(count, self.stage.sizes.chunk)
-        if count % chunk:
-            raise ValueError(f"{count} is not a multiple of {chunk}")
+        chunk = self.stage.sizes.chunk
         numbers = range(self.next_number, self.next_number + count)
         with self.contender.child(self.dsn) as child:
             for first in range(numbers.start, numbers.stop, chunk):
-                child.ask("enqueue", STEP, first=first, count=chunk, calls=1)
+                size = min(chunk, numbers.stop - first)
+                child.ask("enqueue", STEP, first=first, count=size, calls=1)
         self.next_number = numbers.stop
         return numbers
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -20,8 +19,8 @@ from pgqueuer.queries import Queries
 from serve import URL, serve
 from tally import Tally
 
-MANAGERS = int(os.environ.get("BENCH_PGQUEUER_MANAGERS", "5"))
-BATCH = int(os.environ.get("BENCH_PGQUEUER_BATCH", "100"))
+MANAGERS = 3
+BATCH = 200
 
 
 class Pgqueuer:
@@ -50,17 +49,13 @@ class Pgqueuer:
         self.tally.saw(json.loads(job.payload or b"")["n"])
 
     @asynccontextmanager
-    async def working(self, concurrency: int) -> AsyncIterator[None]:
-        connections = [await asyncpg.connect(self._dsn) for _ in range(MANAGERS)]
+    async def working(self, concurrency: int, haste: bool) -> AsyncIterator[None]:
+        connections = [await asyncpg.connect(self._dsn) for _ in range(MANAGERS if haste else 1)]
         managers = [PgQueuer(AsyncpgDriver(connection)) for connection in connections]
         for manager in managers:
             manager.entrypoint("noop")(self._noop)
-        running = [
-            asyncio.create_task(
-                manager.run(batch_size=BATCH)
-            )
-            for manager in managers
-        ]
+        batch = {"batch_size": BATCH} if haste else {}
+        running = [asyncio.create_task(manager.run(**batch)) for manager in managers]
         try:
             yield
         finally:

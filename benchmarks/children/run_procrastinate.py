@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -11,7 +10,7 @@ import procrastinate
 from serve import URL, serve
 from tally import Tally
 
-CONNECTIONS = int(os.environ.get("BENCH_PROCRASTINATE_CONNECTIONS", "20"))
+CONNECTIONS = 10
 
 
 class Procrastinate:
@@ -38,7 +37,7 @@ class Procrastinate:
         self.tally.saw(n)
 
     @asynccontextmanager
-    async def working(self, concurrency: int) -> AsyncIterator[None]:
+    async def working(self, concurrency: int, haste: bool) -> AsyncIterator[None]:
         running = asyncio.create_task(
             self._app.run_worker_async(concurrency=concurrency, install_signal_handlers=False)
         )

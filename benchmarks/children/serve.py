@@ -7,7 +7,6 @@ for all. Times are CLOCK_MONOTONIC, which one machine's processes share.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import random
 import time
@@ -15,7 +14,6 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 import uvloop
-from bare import Bare
 from tally import Tally
 from wire import Wire
 
@@ -36,8 +34,11 @@ class Contender(Protocol):
     async def start(self, n: int) -> None:
         """One job, awaited; durable when it returns."""
 
-    def working(self, concurrency: int) -> AbstractAsyncContextManager[None]:
-        """A worker that runs inside, and leaves in order at the end."""
+    def working(self, concurrency: int, haste: bool) -> AbstractAsyncContextManager[None]:
+        """A worker that runs inside, and leaves in order at the end.
+
+        `haste` asks for what the documentation advises for throughput, else for latency.
+        """
 
     async def close(self) -> None: ...
 
@@ -64,6 +65,8 @@ class Verbs:
 
     async def singles(self, first: int, count: int) -> dict[str, object]:
         """One job, one bare row, one job, … so that both meet the same disk."""
+        from bare import Bare  # here, or an idle worker's memory would have it too
+
         bare = await Bare.open(self._dsn)
         own, plain = [], []
         for n in range(first, first + count):
@@ -100,17 +103,14 @@ class Verbs:
             taken.append(time.monotonic_ns() - before)
         return {"taken": taken}
 
-    async def work(self, concurrency: int, marks: list[int], timed: bool) -> dict[str, object]:
+    async def work(
+        self, concurrency: int, haste: bool, marks: list[int], timed: bool
+    ) -> dict[str, object]:
         """Works until the next command, whatever it says."""
         tally = self._contender.tally = Tally(self._wire, marks, timed)
-        ticker = asyncio.create_task(tally.tick())
-        began = time.monotonic_ns()
-        async with self._contender.working(concurrency):
-            self._wire.write(working=began)
+        self._wire.write(working=time.monotonic_ns())
+        async with self._contender.working(concurrency, haste), tally.telling():
             await self._wire.read()
-        ticker.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await ticker
         return {"count": tally.count, "total": tally.total, "times": tally.times}
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 from wire import Wire
 
@@ -41,7 +42,15 @@ class Tally:
         self._wire.write(count=self.count, at=time.monotonic_ns())
         self._mark = self._marks.pop() if self._marks else 0
 
-    async def tick(self) -> None:
+    @asynccontextmanager
+    async def telling(self) -> AsyncIterator[None]:
+        """Ticks while inside. Without marks nobody listens, and an idle worker stays idle."""
+        ticker = asyncio.create_task(self._tick()) if self._mark else None
+        yield
+        if ticker:
+            ticker.cancel()
+
+    async def _tick(self) -> None:
         said = 0
         while True:
             await asyncio.sleep(TICK)

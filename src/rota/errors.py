@@ -77,7 +77,7 @@ class RunNotFound(RotaError):
 
 
 class RunFailed(RotaError):
-    """The run ended without a result. `kind`, `reason` and `traceback` are those of the task's own error."""
+    """The run ended without a result. `kind`, `reason` and `traceback` are the task's own error's."""
 
     def __init__(
         self, message: str, *, kind: str = "", reason: str = "", traceback: str = ""
@@ -108,7 +108,7 @@ class LocalPostgresError(RotaError):
     pass
 
 
-class RetryLater(Exception):  # noqa: N818 - it is a wish, not an error
+class RetryLater(Exception):
     """Raised by a task: this attempt is over, try again after so many seconds.
 
     It counts as an attempt, so a job that keeps asking ends when its attempts are used up.

@@ -61,7 +61,7 @@ class Portal:
 def blocks(
     method: Callable[Concatenate[Run[R], P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[BlockingRun[R], P], T]:
-    def call(self: BlockingRun[R], *args: P.args, **kwargs: P.kwargs) -> T:
+    def call(self: BlockingRun[R], /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._app.portal.run(method(self._run, *args, **kwargs))
 
     call.__name__, call.__doc__ = method.__name__, method.__doc__

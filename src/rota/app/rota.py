@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
@@ -12,6 +13,7 @@ from weakref import WeakKeyDictionary
 from rota.app.blocking import Portal
 from rota.app.run import Run
 from rota.app.task import Call, Task
+from rota.engine.announce import Announcer, Subscriber
 from rota.errors import ArgumentError
 from rota.model.context import Context
 from rota.model.retry import Retry
@@ -56,40 +58,47 @@ class Rota:
         self.settings = settings or Settings.read(**given)
         check_schema(self.settings.schema)
         self.registry = Registry()
+        self.announcer = Announcer()
         self.portal = Portal()
         self._dsn = dsn
+        self._finding = threading.Lock()
         self._local: LocalPostgres | None = None
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = WeakKeyDictionary()
 
     # The database
 
-    @property
-    def dsn(self) -> str:
-        """Where the database is. Asked for on first use, so that importing an app needs none."""
-        if self._dsn is None:
-            self._dsn = database_url()
-        if self._dsn == LOCAL:
-            from rota.localpg import LocalPostgres
-
-            self._local = LocalPostgres()
-            self._dsn = self._local.start()
-        return self._dsn
-
-    @property
-    def client(self) -> Client:
-        """What is open in this event loop."""
-        from rota.app.client import Client
-
+    async def open(self) -> Client:
+        """What is open in this event loop. The database is asked for on first use, so that importing
+        an app needs none."""
         loop = asyncio.get_running_loop()
-        if loop not in self._clients:
-            self._clients[loop] = Client(self.dsn, self.settings)
-        return self._clients[loop]
+        client = self._clients.get(loop)
+        if client is None:
+            from rota.app.client import Client
+            from rota.store.migrate import migrate
+
+            client = Client(await asyncio.to_thread(self._find_database), self.settings)
+            if self._local is not None:
+                # Nobody else looks after the embedded database.
+                await migrate(client.database)
+            client = self._clients.setdefault(loop, client)
+        return client
+
+    def _find_database(self) -> str:
+        with self._finding:
+            if self._dsn is None:
+                self._dsn = database_url()
+            if self._dsn == LOCAL:
+                from rota.localpg import LocalPostgres
+
+                self._local = LocalPostgres()
+                self._dsn = self._local.start()
+            return self._dsn
 
     async def migrate(self) -> list[str]:
         """Bring the schema up to date; answers the names of the migrations that had to be applied."""
         from rota.store.migrate import migrate
 
-        done = await migrate(self.client.database)
+        done = await migrate((await self.open()).database)
         return [f"{each.version:04d}_{each.name}" for each in done]
 
     async def close(self) -> None:
@@ -135,7 +144,6 @@ class Rota:
     def task(
         self,
         fn: Any = None,
-        /,
         *,
         name: str | None = None,
         queue: str = "default",
@@ -167,7 +175,8 @@ class Rota:
                 )
         if not calls:
             return []
-        started = await self.client.start_many([call.start for call in calls])
+        client = await self.open()
+        started = await client.start_many([call.start for call in calls])
         return [
             Run(self, each.run, call.task, created=each.created)
             for each, call in zip(started, calls, strict=True)
@@ -176,6 +185,10 @@ class Rota:
     def run(self, id: int) -> Run[Any]:
         """The run with this id; nothing is asked until you ask."""
         return Run(self, id)
+
+    def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
+        """Be told what workers in this program do, as events; call the answer to stop."""
+        return self.announcer.subscribe(subscriber)
 
     # Work
 
@@ -187,14 +200,13 @@ class Rota:
         from rota.engine.worker import Worker
         from rota.store.migrate import check
 
-        client = self.client
-        if self._local is not None:
-            await self.migrate()
+        client = await self.open()
         await check(client.database)
         worker = Worker(
             client.database,
             client.listen(),
             client.news,
+            self.announcer,
             self.registry.tasks,
             sorted({task.policy.queue for task in self.registry.tasks.values()})
             if queues is None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
@@ -44,7 +43,8 @@ class Run(Generic[R]):
 
     async def status(self) -> str:
         """Where it is: ready, asleep, running, succeeded, failed, cancelled or expired."""
-        detail = await self._app.client.database.one(views.run(self.id))
+        client = await self._app.open()
+        detail = await client.database.one(views.run(self.id))
         if detail is None:
             raise RunNotFound(f"there is no run {self.id}")
         return detail.state
@@ -52,7 +52,7 @@ class Run(Generic[R]):
     async def result(self, timeout: Duration | None = None) -> R:
         """What the task returned, once it has. Raises RunFailed (or RunCancelled, RunExpired) if it
         ended without, TimeoutError if it has not ended in time."""
-        client = self._app.client
+        client = await self._app.open()
         client.listen()
         ending = await client.waiting.outcome(
             self.id, None if timeout is None else seconds(timeout)
@@ -81,7 +81,7 @@ class Run(Generic[R]):
     async def cancel(self) -> str:
         """Make it not happen, or stop. Answers "cancelled", "requested" while it is running, or the
         outcome it already has."""
-        client = self._app.client
+        client = await self._app.open()
         [answer] = await client.database.insist(jobs.cancel(self.id))
         if answer is None:
             raise RunNotFound(f"there is no run {self.id}")
@@ -91,7 +91,7 @@ class Run(Generic[R]):
 
     async def retry(self) -> None:
         """Try it once more, although it failed, expired or was cancelled."""
-        client = self._app.client
+        client = await self._app.open()
         queue = await client.database.one(jobs.again(self.id))
         if queue is None:
             raise RotaError(
@@ -106,5 +106,3 @@ class Run(Generic[R]):
 
 def _untyped(result: bytes | None) -> Any:
     return None if result is None else msgspec.json.decode(result)
-
-

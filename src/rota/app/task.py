@@ -144,7 +144,8 @@ class Task(Generic[P, R]):
         """Start a job; it is durable when this returns. With `using(on=…)`, when that commits."""
         call = self.call(*args, **kwargs)
         if self._how.on is None:
-            started = await self._app.client.start(call.start)
+            client = await self._app.open()
+            started = await client.start(call.start)
         else:
             answer = self._on(call)
             [started] = await answer if isinstance(answer, Awaitable) else answer
@@ -201,5 +202,3 @@ def _check_zone(name: str, value: datetime | None) -> None:
             f"{name}={value.isoformat()} has no time zone; use datetime.now(timezone.utc), or one "
             "with a zone of your own"
         )
-
-

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rota.engine.execute import (
@@ -39,6 +39,13 @@ class Batch:
     def __bool__(self) -> bool:
         return bool(self.done or self.ended or self.again or self.unstarted)
 
+    def singly(self) -> Iterator[Batch]:
+        """The same jobs, a batch each."""
+        yield from (Batch(done=[each]) for each in self.done)
+        yield from (Batch(ended=[each]) for each in self.ended)
+        yield from (Batch(again=[each]) for each in self.again)
+        yield from (Batch(unstarted=[each]) for each in self.unstarted)
+
     @property
     def claims(self) -> set[int]:
         return (
@@ -50,9 +57,7 @@ class Batch:
 
 
 class Desk:
-    def __init__(
-        self, tasks: Mapping[str, Definition], capacity: int, payload_limit: int
-    ) -> None:
+    def __init__(self, tasks: Mapping[str, Definition], capacity: int, payload_limit: int) -> None:
         self._tasks = tasks
         self.capacity = capacity
         self._backlog: deque[tuple[float, Claimed]] = deque()
@@ -78,12 +83,21 @@ class Desk:
         return len(self._running)
 
     @property
-    def is_full(self) -> bool:
-        return len(self._running) >= self.capacity
+    def idle(self) -> int:
+        return self.capacity - len(self._running)
+
+    @property
+    def waited(self) -> float:
+        """How long the oldest job here has waited for a place."""
+        return time.monotonic() - self._backlog[0][0] if self._backlog else 0.0
 
     @property
     def has_finished(self) -> bool:
         return bool(self._finished)
+
+    @property
+    def finished(self) -> int:
+        return len(self._finished.done)
 
     def claims(self) -> set[int]:
         """The claims of everything here."""
@@ -189,5 +203,3 @@ class Desk:
 
     def close(self) -> None:
         self._threads.close()
-
-

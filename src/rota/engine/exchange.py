@@ -1,8 +1,11 @@
-"""Trades finished jobs for new ones, one round trip at a time.
+"""Trades finished jobs for new ones.
 
 What piles up during one round trip goes out in the next, so batches grow with the load and nobody
 waits for one to fill. Outcomes, telling those who wait for them, and the claim of the next jobs travel
 together, as separate transactions.
+
+One round trip is under way at a time, and a second, on a connection of its own, when there is a batch
+worth it: while the answer to one is being read, the server works on the other.
 
 An answer that never came is not a failure: outcomes are sent again until they are recorded or the
 fence refuses them, alone, so that nothing else can spoil it. A claim whose answer was lost is found by
@@ -15,17 +18,19 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
+from rota.engine.announce import Announcer
 from rota.engine.desk import Batch, Desk
 from rota.engine.service import Service
-from rota.model import codec
+from rota.model import codec, events
 from rota.model.floors import Floors, Look
 from rota.model.outcome import Ended
 from rota.model.pace import Pace
+from rota.model.task import Definition
 from rota.store import claims, failures, jobs, timers, waiters
 from rota.store.database import Database, exchange
 from rota.store.jobs import Claimed
@@ -43,12 +48,29 @@ WAKE_AT_ONCE = 1000
 """Sleeping jobs woken in one statement."""
 
 
+WORTH_A_SECOND = 100
+"""Jobs that make a second round trip at the same time worth it."""
+
+
 @dataclass(slots=True)
 class _Claim:
     look: Look
     limit: int
-    nonce: UUID
     timers: bool
+    tasks: list[str]
+    nonce: UUID = field(default_factory=uuid4)
+
+
+@dataclass(slots=True, eq=False)
+class _Trade:
+    """One round trip: outcomes out, jobs in."""
+
+    batch: Batch
+    claim: _Claim | None
+
+    @property
+    def weight(self) -> int:
+        return len(self.batch.done) + (self.claim.limit if self.claim else 0)
 
 
 class Exchange(Service):
@@ -57,10 +79,10 @@ class Exchange(Service):
         database: Database,
         worker: int,
         desk: Desk,
-        tasks: Sequence[str],
+        tasks: Mapping[str, Definition],
         queues: Sequence[str],
         news: Callable[[Sequence[str]], None],
-        lost: Callable[[Sequence[int]], None],
+        announcer: Announcer,
     ) -> None:
         super().__init__()
         self._database = database
@@ -68,18 +90,19 @@ class Exchange(Service):
         self._worker = worker
         self._desk = desk
         self._tasks = list(tasks)
+        self._patient = [name for name, task in tasks.items() if task.policy.retry.attempts > 1]
         self._floors = Floors(queues)
-        self._pace = Pace(self._settings.prefetch)
+        self._pace = Pace(desk.capacity, self._settings.prefetch)
         self._news = news
-        self._lost = lost
-        self._connection: AsyncConnection[Any] | None = None
+        self._announcer = announcer
         self._claiming = True
-        self._more = True  # whether a claim may find something
+        self._more = True  # whether a look from the floors on may find something
         self._poll_at = 0.0
         self._timers_at = 0.0
-        self._unsure: Batch | None = None  # sent, and not known to be recorded
-        self._sending = Batch()
-        self.nonce: UUID | None = None  # of the claim under way
+        self._free: list[_Hand] = [_Hand(database), _Hand(database)]
+        self._trades: dict[_Trade, asyncio.Task[None]] = {}
+        self._unsure: list[Batch] = []  # sent, and not known to be recorded
+        self._error: BaseException | None = None
         desk.when_finished(self.wake)
 
     # What others say
@@ -96,90 +119,110 @@ class Exchange(Service):
 
     def knows(self, claim: int, nonce: UUID) -> bool:
         """Whether a claim is accounted for: on the desk, being written, or being answered."""
-        return (
-            nonce == self.nonce
-            or claim in self._desk.claims()
-            or claim in self._sending.claims
-            or (self._unsure is not None and claim in self._unsure.claims)
+        if claim in self._desk.claims():
+            return True
+        if any(claim in batch.claims for batch in self._unsure):
+            return True
+        return any(
+            claim in trade.batch.claims or (trade.claim and trade.claim.nonce == nonce)
+            for trade in self._trades
         )
 
     @property
     def is_clear(self) -> bool:
         """Whether every outcome has been recorded."""
-        return not (self._desk.has_finished or self._unsure or self._sending)
+        return not (self._desk.has_finished or self._unsure or self._trades)
 
     # The loop
 
     async def tick(self) -> float | None:
-        if self._unsure is not None:
-            await self._send_again(self._unsure)
-            self._unsure = None
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+        if self._unsure:
+            if not self._trades:
+                await self._send_again()
+                return 0
+            return None  # the trade under way wakes us when it ends
 
         now = time.monotonic()
         if self._desk.backlog:
+            self._pace.waited(self._desk.waited)
             self._desk.put_away(PUT_AWAY_AFTER)
-        batch = self._desk.take()
+        if not self._free:
+            return None
         claim = self._plan_claim(now)
-        if not batch and claim is None:
-            return self._rest(now)
+        if claim is None and not self._desk.has_finished:
+            return None if self._trades else self._rest(now)
+        if self._trades and self._desk.finished + (claim.limit if claim else 0) < WORTH_A_SECOND:
+            return None
 
-        self._sending = batch
-        self.nonce = claim.nonce if claim else None
-        if batch:
-            self._pace.ended(len(batch.done) + len(batch.again) + len(batch.ended), now)
-        try:
-            await self._trade(batch, claim)
-        except BaseException as error:
-            if batch:
-                self._unsure = batch
-            self._more = True
-            await self._disconnect(error)
-            raise
-        finally:
-            self._sending = Batch()
-            self.nonce = None
+        trade = _Trade(self._desk.take(), claim)
+        self._trades[trade] = asyncio.create_task(self._trade(trade, self._free.pop()))
         return 0
+
+    async def _trade(self, trade: _Trade, hand: _Hand) -> None:
+        try:
+            await self._exchange(trade, hand)
+        except BaseException as error:
+            if trade.batch:
+                self._unsure.append(trade.batch)
+            self._more = True
+            self._error = error
+            await hand.let_go()
+        finally:
+            self._free.append(hand)
+            del self._trades[trade]
+            self.wake()
 
     def _plan_claim(self, now: float) -> _Claim | None:
         if not self._claiming:
             return None
         timers_due = now >= self._timers_at
-        if not (self._more or now >= self._poll_at or timers_due):
+        full_at = self._floors.full_at
+        # Below the floors there may be more even when above them there is nothing left.
+        full_due = full_at is not None and now >= full_at
+        if not (self._more or full_due or timers_due or now >= self._poll_at):
             return None
-        if self._more and self._floors.full_at is not None and now < self._poll_at:
-            # All that is known has been taken; only a full look can find more, once affordable.
-            if now < self._floors.full_at and not timers_due:
-                return None
-        ahead = self._pace.ahead if self._desk.is_full else 0
+        ahead = self._pace.ahead
         if self._desk.backlog > ahead // 2:
             return None
-        limit = min(
-            self._desk.capacity + ahead - self._desk.running - self._desk.backlog,
-            self._settings.batch,
-        )
-        if limit < 1:
+        coming = sum(trade.claim.limit for trade in self._trades if trade.claim)
+        held = self._desk.running + self._desk.backlog + coming
+        places = self._desk.capacity - held
+        tasks = self._tasks
+        if self._patient != tasks and ahead:
+            # A job that is tried only once is claimed when it can start, not before: of one that waits
+            # here when the worker dies nobody could say whether it had begun.
+            if places > 0:
+                ahead = 0
+            else:
+                tasks = self._patient
+        limit = min(places + ahead, self._settings.batch)
+        if limit < 1 or not tasks:
             return None
-        return _Claim(self._floors.look(now), limit, uuid4(), timers_due)
+        return _Claim(self._floors.look(now), limit, timers_due, tasks)
 
-    async def _trade(self, batch: Batch, claim: _Claim | None) -> None:
+    async def _exchange(self, trade: _Trade, hand: _Hand) -> None:
+        batch, claim = trade.batch, trade.claim
         segments = self._record(batch)
         recorded = len(segments)
-        if batch:
-            finished = [each[0].job for each in (*batch.done, *batch.ended)]
-            if finished:
-                segments.append([waiters.tell(finished)])
+        if batch.done or batch.ended:
+            segments.append([waiters.tell([each[0].job for each in (*batch.done, *batch.ended)])])
         if claim is not None:
             # Timers first, in the claim's transaction: what has just become due is claimed with it.
             wake = [timers.wake(WAKE_AT_ONCE)] if claim.timers else []
             segments.append([*wake, self._claim_query(claim)])
+            if claim.timers:
+                self._timers_at = time.monotonic() + self._settings.poll
 
         began = time.perf_counter()
-        answers = await self._send(segments)
+        answers = await hand.send(segments)
         took = time.perf_counter() - began
 
-        self._accept(batch, answers[:recorded])
+        refused = self._accept(batch, answers[:recorded])
+        self._recorded(batch, set(refused))
         if claim is not None:
-            self._pace.round_trip(took)
             if claim.timers:
                 self._woken(answers[-1][0][0])
             self._receive(claim, answers[-1][-1], took)
@@ -189,7 +232,7 @@ class Exchange(Service):
         return jobs.claim(
             self._worker,
             claim.nonce,
-            self._tasks,
+            claim.tasks,
             look.queues,
             look.lanes,
             look.floors,
@@ -266,9 +309,29 @@ class Exchange(Service):
             queues = next(answer)[1]
             if queues:
                 self._news(queues)
-        if refused and self._unsure is None:
-            self._lost(refused)
         return refused
+
+    def _recorded(self, batch: Batch, lost: set[int]) -> None:
+        """Say what became of a batch, now that the database has said it."""
+        if lost:
+            log.warning("%s outcome(s) refused: no longer ours, e.g. job %s", len(lost), min(lost))
+        if not self._announcer:
+            return
+        worker, announce = self._worker, self._announcer.announce
+        for id in lost:
+            announce(events.OutcomeRefused(worker, id))
+        ends = [
+            *((job, "succeeded", took) for job, _, took in batch.done),
+            *((job, end.state, took) for job, end, took in batch.ended),
+        ]
+        for job, state, took in ends:
+            if job.job not in lost:
+                announce(events.JobFinished(worker, job.job, job.task, job.attempt, state, took))
+        for job, again, _ in batch.again:
+            if job.job not in lost:
+                announce(events.JobRetried(worker, job.job, job.task, job.attempt, again.delay))
+        for job in batch.unstarted:
+            announce(events.JobGivenBack(worker, job.job, job.task))
 
     def _woken(self, woken: timers.Woken) -> None:
         now = time.monotonic()
@@ -280,10 +343,13 @@ class Exchange(Service):
 
     def _receive(self, claim: _Claim, found: list[Claimed], took: float) -> None:
         now = time.monotonic()
+        self._pace.answered(self._desk.idle, took, full=len(found) == claim.limit)
         self._more = self._floors.learn(claim.look, found, claim.limit, took, now)
-        if not claim.look.full and len(found) < claim.limit:
-            self._more = True  # … but only to a full look
         self._poll_at = now + self._settings.poll * random.uniform(0.8, 1.2)
+        if self._announcer:
+            for job in found:
+                event = events.JobClaimed(self._worker, job.job, job.task, job.attempt)
+                self._announcer.announce(event)
         if found:
             self._desk.put(found)
 
@@ -291,7 +357,7 @@ class Exchange(Service):
         if not self._claiming:
             return None
         until = [self._poll_at, self._timers_at]
-        if self._more and self._floors.full_at is not None:
+        if self._floors.full_at is not None:
             until.append(self._floors.full_at)
         if self._desk.backlog:
             until.append(now + PUT_AWAY_AFTER / 4)
@@ -301,62 +367,70 @@ class Exchange(Service):
             return PUT_AWAY_AFTER / 4 if self._desk.backlog else None
         return max(min(until) - now, 0.001)
 
-    # Sending
+    # What an answer is missing for
 
-    async def _send(self, segments: list[list[Query[Any]]]) -> list[list[list[Any]]]:
-        if self._connection is None or self._connection.closed:
-            self._connection = await self._database.connect(engine=True)
-        async with asyncio.timeout(self._settings.statement_timeout + 5):
-            return await exchange(self._connection, segments, self._database.schema)
-
-    async def _send_again(self, batch: Batch) -> None:
+    async def _send_again(self) -> None:
         """Record a batch whose answer never came: it may have been recorded, or not."""
+        batch, hand = self._unsure[0], self._free[0]
         try:
-            refused = self._accept(batch, await self._send(self._record(batch)))
-        except Exception as error:
-            await self._disconnect(error)
-            if failures.is_passing(error):
-                raise
-            await self._send_singly(batch)
-            return
-        if refused:
-            query = jobs.recorded(refused, sorted(batch.claims))
-            known = set((await self._send([[query]]))[0][0])
-            lost = [job for job in refused if job not in known]
-            if lost:
-                self._lost(lost)
-        ended = [each[0].job for each in (*batch.done, *batch.ended)]
-        await self._send([[waiters.tell(ended)]])
-
-    async def _send_singly(self, batch: Batch) -> None:
-        """One outcome in the batch cannot be stored: record each by itself, and that one as failed."""
-        parts = [
-            *(Batch(done=[each]) for each in batch.done),
-            *(Batch(ended=[each]) for each in batch.ended),
-            *(Batch(again=[each]) for each in batch.again),
-            *([Batch(unstarted=batch.unstarted)] if batch.unstarted else []),
-        ]
-        for part in parts:
             try:
-                await self._send(self._record(part))
+                refused = self._accept(batch, await hand.send(self._record(batch)))
             except Exception as error:
-                await self._disconnect(error)
+                if failures.is_passing(error):
+                    raise
+                refused = await self._send_singly(batch, hand)
+            known: set[int] = set()
+            if refused:
+                query = jobs.recorded(refused, sorted(batch.claims))
+                known = set((await hand.send([[query]]))[0][0])
+            ended = [each[0].job for each in (*batch.done, *batch.ended)]
+            await hand.send([[waiters.tell(ended)]])
+        except BaseException:
+            await hand.let_go()
+            raise
+        self._recorded(batch, set(refused) - known)
+        self._unsure.pop(0)
+
+    async def _send_singly(self, batch: Batch, hand: _Hand) -> list[int]:
+        """One outcome in the batch cannot be stored: record each by itself, and that one as failed."""
+        refused: list[int] = []
+        for part in batch.singly():
+            try:
+                refused += self._accept(part, await hand.send(self._record(part)))
+            except Exception as error:
                 if failures.is_passing(error):
                     raise
                 for job, _, took in (*part.done, *part.ended, *part.again):
                     log.error("the outcome of job %s could not be stored: %s", job.job, error)
                     document = codec.error_document(error, job.attempt, "")
                     end = Batch(ended=[(job, Ended("failed", document), took)])
-                    await self._send(self._record(end))
+                    refused += self._accept(end, await hand.send(self._record(end)))
+        return refused
 
-    async def _disconnect(self, error: BaseException) -> None:
+    async def close(self) -> None:
+        if self._trades:
+            await asyncio.wait(self._trades.values())
+        for hand in self._free:
+            await hand.let_go()
+
+
+class _Hand:
+    """A connection of the exchange's own, opened when needed."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._connection: AsyncConnection[Any] | None = None
+
+    async def send(self, segments: list[list[Query[Any]]]) -> list[list[list[Any]]]:
+        if self._connection is None or self._connection.closed:
+            self._connection = await self._database.connect(engine=True)
+        async with asyncio.timeout(self._database.settings.statement_timeout + 5):
+            return await exchange(self._connection, segments, self._database.schema)
+
+    async def let_go(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
-
-    async def close(self) -> None:
-        if self._connection is not None:
-            await self._connection.close()
 
 
 def give_back(worker: int, held: Sequence[int], given: Sequence[int]) -> list[Query[Any]]:

@@ -42,7 +42,9 @@ class Stop(Enum):
 class Executor(Protocol):
     """Runs jobs of one kind."""
 
-    def start(self, job: Claimed, task: Definition, retry: Retry, timeout: float | None) -> None: ...
+    def start(
+        self, job: Claimed, task: Definition, retry: Retry, timeout: float | None
+    ) -> None: ...
 
     def stop(self, job: int, why: Stop) -> None:
         """Ask a job to stop; it may take its time, and it may not listen."""
@@ -50,7 +52,7 @@ class Executor(Protocol):
     def close(self) -> None: ...
 
 
-class Timeout(Exception):  # noqa: N818 - the name users see on a failed attempt
+class Timeout(Exception):
     """An attempt took longer than the task's timeout."""
 
 
@@ -75,8 +77,10 @@ class LoopExecutor:
         outcome: Outcome
         try:
             arguments = task.arguments.decode(job.args)
-            call = task.fn(_context(job, task), **arguments) if task.takes_context else (
-                task.fn(**arguments)
+            call = (
+                task.fn(_context(job, task), **arguments)
+                if task.takes_context
+                else (task.fn(**arguments))
             )
             if timeout is None:
                 value = await call
@@ -85,10 +89,7 @@ class LoopExecutor:
             outcome = NOTHING if value is None else _done(value, task, self._limit)
         except asyncio.CancelledError as error:
             why = self._why.pop(job.job, None)
-            if why is None:
-                outcome = judge(error, job, retry)
-            else:
-                outcome = _stopped(why)
+            outcome = judge(error, job, retry) if why is None else _stopped(why)
         except (Exception, SystemExit) as error:
             outcome = judge(error, job, retry)
         self._why.pop(job.job, None)
@@ -174,7 +175,7 @@ def judge(error: BaseException, job: Claimed, retry: Retry) -> Outcome:
     return Ended("failed", document) if delay is None else Again(delay, document)
 
 
-class Unstorable(Exception):  # noqa: N818 - the name users see on a failed attempt
+class Unstorable(Exception):
     """The code ran, but what it returned cannot be stored; running it again would not help."""
 
 
@@ -204,7 +205,7 @@ def _stopped(why: Stop) -> Outcome:
 
 
 def _context(job: Claimed, task: Definition) -> Context:
-    return Context(job.job, job.job, task.name, task.policy.queue, job.attempt)
+    return Context(job.job, job.job, task.name, job.queue, job.attempt)
 
 
 class _Options(msgspec.Struct):

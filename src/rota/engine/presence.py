@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
+from typing import Any
 
 from rota.engine.desk import Desk
 from rota.engine.exchange import Exchange, give_back
@@ -17,6 +18,7 @@ from rota.engine.service import Service
 from rota.store import claims, jobs, workers
 from rota.store.claims import Held
 from rota.store.database import Database, exchange
+from rota.store.query import Query
 
 log = logging.getLogger("rota")
 
@@ -37,7 +39,7 @@ class Presence(Service):
 
     async def tick(self) -> float:
         async with self._database.connection() as connection:
-            queries = [jobs.unwanted(self._worker)]
+            queries: list[Query[Any]] = [jobs.unwanted(self._worker)]
             beating = time.monotonic() >= self._beat_at
             if beating:
                 self._beat_at = time.monotonic() + BEAT
@@ -54,8 +56,9 @@ class Presence(Service):
     async def _account_for(self, held: Held) -> None:
         if self._exchange.knows(held.id, held.nonce):
             return
-        log.warning("giving back claim %s (%s jobs): its answer was lost", held.id, len(held.jobs))
         async with self._database.connection() as connection:
             segment = give_back(self._worker, [held.id], held.jobs)
             [answers] = await exchange(connection, [segment], self._database.schema)
-        self._news.tell(answers[1])
+        if answers[1]:
+            log.warning("gave back claim %s: its answer was lost", held.id)
+            self._news.tell(answers[1])

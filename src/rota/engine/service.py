@@ -48,10 +48,8 @@ class Service:
 
     def _after(self, error: Exception) -> float:
         self._failures += 1
-        rest = min(
-            self.rest_after_error * 2 ** min(self._failures - 1, 10), self.longest_rest_after_error
-        )
-        rest *= random.uniform(0.5, 1.0)
+        longest = self.rest_after_error * 2.0 ** min(self._failures - 1, 10)
+        rest = min(longest, self.longest_rest_after_error) * random.uniform(0.5, 1.0)
         name = type(self).__name__.lower()
         if self._failures <= 3 or self._failures % 20 == 0:
             log.warning(

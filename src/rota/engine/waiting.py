@@ -72,10 +72,7 @@ class Waiting:
             segments = [[jobs.outcome([run])]]
             if register:
                 segments.insert(0, [waiters.register(self._listener, [run])])
-            try:
-                answers = await exchange(connection, segments, self._database.schema)
-            except Exception as error:
-                raise failures.explain(error, self._database.schema) or error from error
+            answers = await exchange(connection, segments, self._database.schema)
         if not answers[-1][0]:
             raise RunNotFound(f"there is no run {run}; it may have been removed by retention")
         ending: Ending = answers[-1][0][0]

@@ -139,4 +139,3 @@ class Wakeups(Service):
 
     async def close(self) -> None:
         await self._disconnect()
-

@@ -19,12 +19,14 @@ import socket
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 
+from rota.engine.announce import Announcer
 from rota.engine.desk import Desk
 from rota.engine.exchange import Exchange
 from rota.engine.news import News
 from rota.engine.presence import Presence
 from rota.engine.wakeups import Wakeups
 from rota.errors import DefinitionError
+from rota.model.events import WorkerStarted, WorkerStopped
 from rota.model.task import Definition
 from rota.store import waiters, workers
 from rota.store.database import Database
@@ -39,6 +41,7 @@ class Worker:
         database: Database,
         wakeups: Wakeups,
         news: News,
+        announcer: Announcer,
         tasks: Mapping[str, Definition],
         queues: Sequence[str],
         concurrency: int,
@@ -50,6 +53,7 @@ class Worker:
         self._database = database
         self._wakeups = wakeups
         self._news = news
+        self._announcer = announcer
         self._tasks = tasks
         self._queues = list(queues)
         self._concurrency = concurrency
@@ -74,10 +78,10 @@ class Worker:
             self._database,
             self.id,
             self.desk,
-            list(self._tasks),
+            self._tasks,
             self._queues,
             self._news.tell,
-            self._lost,
+            self._announcer,
         )
         self.presence = Presence(self._database, self.id, self.desk, self.exchange, self._news)
         if settings.notify:
@@ -88,6 +92,7 @@ class Worker:
             asyncio.create_task(self.exchange.run(), name="rota exchange"),
             asyncio.create_task(self.presence.run(), name="rota presence"),
         ]
+        self._announcer.announce(WorkerStarted(self.id))
         log.info(
             "worker %s: up to %s jobs at once from %s",
             self.id,
@@ -100,9 +105,6 @@ class Worker:
             self.presence.wake()
         elif word in self._queues or word.startswith("!"):
             self.exchange.look_again()
-
-    def _lost(self, jobs: Sequence[int]) -> None:
-        log.warning("%s outcome(s) refused: this worker no longer holds jobs %s", len(jobs), jobs[:5])
 
     async def stop(self, patience: float | None = None) -> None:
         """Leave without losing work: what cannot finish in time goes back, the attempt uncounted."""
@@ -131,6 +133,7 @@ class Worker:
             await self._database.insist(workers.leave(self.id), patience=2.0)
         except Exception as error:
             log.warning("worker %s could not sign off: %s", self.id, error)
+        self._announcer.announce(WorkerStopped(self.id))
 
     async def _until_recorded(self) -> None:
         while not self.exchange.is_clear:

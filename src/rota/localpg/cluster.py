@@ -1,8 +1,8 @@
 """A data directory: whole, or not there.
 
-initdb works in a sibling that is renamed when it has finished, so one that was interrupted leaves nothing
-that could be taken for a database. It holds the gate while it lives: if the app that started it is killed,
-nobody else begins before it has ended.
+initdb works in a sibling that is renamed when it has finished, so one that was interrupted leaves
+nothing that could be taken for a database. It holds the gate while it lives: if the app that
+started it is killed, nobody else begins before it has ended.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rota.errors import LocalPostgresError
 from rota.localpg import account
 from rota.localpg.account import Account
 from rota.localpg.binaries import Binaries
-from rota.localpg.places import Place, make_parents
+from rota.localpg.places import Place
 
 LOCALES = ("C.UTF-8", "C")  # older macOS has no C.UTF-8
 INITDB_TIMEOUT = 300.0
@@ -44,7 +44,6 @@ def initialise(place: Place, binaries: Binaries, user: Account, gate: int, *, sy
         raise LocalPostgresError(
             f"{place.data} is not empty and holds no PostgreSQL data: choose another directory"
         )
-    make_parents(place.data, user)
     for locale in LOCALES:
         place.new.mkdir(mode=0o700)
         account.hand_over(place.new, user)
@@ -76,7 +75,8 @@ def _initdb(
         "--username=postgres",
         "--encoding=UTF8",
         f"--locale={locale}",
-        # The socket lies in a directory only its owner can enter. A TCP port is open to the whole machine.
+        # The socket lies in a directory only its owner can enter. A TCP port is open to the whole
+        # machine.
         "--auth-local=trust",
         "--auth-host=scram-sha-256",
         "--no-instructions",
@@ -104,7 +104,7 @@ def _initdb(
 
 
 def environment() -> dict[str, str]:
-    """Ours, without what would change a server: PGDATA and its kind, the language, the time zone."""
+    """Ours, without what would change a server: PGDATA and its kind, language, time zone."""
     ours = {
         name: value
         for name, value in os.environ.items()

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import secrets
 import time
+from contextlib import suppress
 from urllib.parse import quote
 
 from rota.errors import LocalPostgresError
 from rota.localpg.places import Place
 from rota.localpg.postmaster import Postmaster
 
-# What a server answers while it is not yet, or no longer, ready. It speaks English to us: lc_messages=C.
+# What a server answers while it is not yet, or no longer, ready. It speaks English to us:
+# lc_messages=C.
 PASSING = ("starting up", "recovery mode", "shutting down", "not yet accepting")
 PATIENCE = 60.0
 
@@ -43,10 +45,9 @@ def ensure(server: Postmaster, place: Place, database: str) -> None:
                 ).fetchone()
                 if not found:
                     create = sql.SQL("create database {}").format(sql.Identifier(database))
-                    try:
+                    # Another app may be faster.
+                    with suppress(errors.DuplicateDatabase, errors.UniqueViolation):
                         connection.execute(create)
-                    except (errors.DuplicateDatabase, errors.UniqueViolation):
-                        pass  # another app was faster
                 if server.tcp and not place.password.exists():
                     secret = secrets.token_urlsafe(24)
                     change = sql.SQL("alter role postgres password {}").format(sql.Literal(secret))

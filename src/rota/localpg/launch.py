@@ -1,8 +1,8 @@
 """A running server, and a watcher over it.
 
-Two failures of a start are not the app's business: processes of a killed server that still hold its shared
-memory, which go away, and a free TCP port that somebody took a moment before us. Any other failure is
-told with the last lines of the log.
+Two failures of a start are not the app's business: processes of a killed server that still hold
+its shared memory, which go away, and a free TCP port that somebody took a moment before us. Any
+other failure is told with the last lines of the log.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _order(
 
 
 def _wait_for_orphans(data: Path, *, terminate: bool) -> None:
-    """They notice by themselves that their postmaster is gone, unless they are busy; then they are told."""
+    """They notice by themselves that their postmaster is gone; those too busy for it are told."""
     if terminate:
         for pid in postmaster.orphans(data):
             with suppress(ProcessLookupError):

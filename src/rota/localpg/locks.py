@@ -5,13 +5,13 @@
     watched   the same holders; the watcher sleeps on it (see `watch`)
     watcher   exclusive: a watcher is alive
 
-`shared` is only ever asked for exclusively by someone who holds the gate, and never waited for, so the answer
-"I was the last" is exact. The watcher has to wait somewhere, and an app that leaves would then find the
-watcher in its way; so it waits on a file of its own.
+`shared` is only ever asked for exclusively by someone who holds the gate, and never waited for, so
+the answer "I was the last" is exact. The watcher has to wait somewhere, and an app that leaves
+would then find the watcher in its way; so it waits on a file of its own.
 
-All are flocks: the kernel drops them when their holder dies, however it dies. They are closed on exec,
-and in a forked child: a share belongs to the process that took it, or an orphaned pool of workers would keep
-a server alive for ever.
+All are flocks: the kernel drops them when their holder dies, however it dies. They are closed on
+exec, and in a forked child: a share belongs to the process that took it, or an orphaned pool of
+workers would keep a server alive for ever.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def open_lock(path: Path) -> int:
 
 @contextmanager
 def gate(place: Place, patience: float) -> Iterator[int]:
-    """The right to start or stop the server. Yields the file, so that a child at work inside can hold
-    the gate for as long as it lives, even when we do not live to see its end."""
+    """The right to start or stop the server. Yields the file, so that a child at work inside can
+    hold the gate for as long as it lives, even when we do not live to see its end."""
     file = open_lock(place.gate)
     try:
         if not _wait(file, patience):

@@ -75,8 +75,8 @@ class Place:
 
 
 def default_directory(major: int | None = None) -> Path:
-    """The data directory when none is named; its name carries the major, so that a new release never
-    opens the files of an old one."""
+    """The data directory when none is named; its name carries the major, so that a new release
+    never opens the files of an old one."""
     name = f"pg{major or find_binaries().major}"
     if base := os.environ.get("ROTA_LOCAL_DIR"):
         return Path(base).expanduser().resolve() / name
@@ -90,12 +90,22 @@ def default_directory(major: int | None = None) -> Path:
 
 def _user_data_directory() -> Path:
     if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "rota"
+        return _home() / "Library" / "Application Support" / "rota"
     if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home()) / "rota"
+        return Path(os.environ.get("LOCALAPPDATA") or _home()) / "rota"
     base = os.environ.get("XDG_DATA_HOME", "")
     # The XDG specification: a relative path is to be ignored.
-    return (Path(base) if base.startswith("/") else Path.home() / ".local" / "share") / "rota"
+    return (Path(base) if base.startswith("/") else _home() / ".local" / "share") / "rota"
+
+
+def _home() -> Path:
+    try:
+        return Path.home()
+    except RuntimeError as error:  # a number without a name, as containers have them
+        raise LocalPostgresError(
+            "there is no home directory to keep a database in: choose a directory "
+            "with ROTA_LOCAL_DIR, or set ROTA_DATABASE_URL"
+        ) from error
 
 
 def make_parents(data: Path, user: Account) -> None:
@@ -124,8 +134,8 @@ def make_private(directory: Path, owner: int) -> None:
 
 
 def socket_directory(data: Path, user: Account) -> Path:
-    """Where the server puts its socket: in the data directory, unless the path is too long for a socket
-    or has characters that a connection string would split at."""
+    """Where the server puts its socket: in the data directory, unless the path is too long for a
+    socket or has characters that a connection string would split at."""
     if _good_for_socket(data):
         return data
     name = f"rota-{hashlib.sha256(os.fsencode(data)).hexdigest()[:12]}"

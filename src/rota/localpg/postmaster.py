@@ -1,7 +1,7 @@
 """What a running server says of itself, in the file it keeps in its data directory.
 
-A `Postmaster` is only handed out for a process that is alive and really serves this directory: after a crash the
-file stays behind, and its number may long since belong to somebody else.
+A `Postmaster` is only handed out for a process that is alive and really serves this directory:
+after a crash the file stays behind, and its number may long since belong to somebody else.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,8 +47,8 @@ class Postmaster:
         return serves(self.pid, self.data)
 
     def stop(self, *, immediately: bool = False) -> None:
-        """Fast shutdown: clients are cut off, everything committed is on disk. Immediately: as if it
-        had crashed; the next start recovers."""
+        """Fast shutdown: clients are cut off, everything committed is on disk. Immediately: as if
+        it had crashed; the next start recovers."""
         self.signal(signal.SIGQUIT if immediately else signal.SIGINT)
         if not self.gone_within(STOP_PATIENCE):
             self.signal(signal.SIGQUIT)
@@ -61,10 +62,8 @@ class Postmaster:
         self.gone_within(STOP_PATIENCE)
 
     def signal(self, number: int) -> None:
-        try:
+        with suppress(ProcessLookupError):
             os.kill(self.pid, number)
-        except ProcessLookupError:
-            pass
 
     def gone_within(self, patience: float) -> bool:
         deadline = time.monotonic() + patience
@@ -94,9 +93,22 @@ def read(data: Path) -> Postmaster | None:
     )
 
 
+def settled(data: Path, patience: float) -> Postmaster | None:
+    """The same, after waiting for a server that is still starting, or already stopping."""
+    deadline = time.monotonic() + patience
+    while (server := read(data)) and not server.ready:
+        if time.monotonic() > deadline:
+            raise LocalPostgresError(
+                f"PostgreSQL (process {server.pid}) in {data} has been neither ready nor gone "
+                f"for {patience:g} s: look into its log, or end it by hand"
+            )
+        time.sleep(0.005)
+    return server
+
+
 def remove_if_stale(data: Path) -> None:
-    """PostgreSQL sees through a dead process's file, but not through one whose number was given to another
-    process since. That is common in containers, where numbers start over."""
+    """PostgreSQL sees through a dead process's file, but not through one whose number was given to
+    another process since. That is common in containers, where numbers start over."""
     lines = _lines(data)
     if lines and lines[0].isdigit() and _exists(int(lines[0])) and read(data) is None:
         (data / "postmaster.pid").unlink(missing_ok=True)
@@ -127,7 +139,7 @@ def _exists(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True
+        pass
     return True
 
 

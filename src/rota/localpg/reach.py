@@ -1,7 +1,8 @@
 """Binaries that the account can run.
 
-Root's virtual environment often lies in a directory that nobody else may enter. Opening it would change somebody's
-directory; so the programs are copied, once, to a directory that only root and that user can read.
+Root's virtual environment often lies in a directory that nobody else may enter. Opening it would
+change somebody's directory; so the programs are copied, once, to a directory that only root and
+that user can read.
 """
 
 from __future__ import annotations

@@ -45,11 +45,11 @@ class ServerStatus:
 
 
 class LocalPostgres:
-    """The server of one directory. `start` takes a share in it, `stop` gives it back; the first share
-    starts it, the last one stops it.
+    """The server of one directory. `start` takes a share in it, `stop` gives it back; the first
+    share starts it, the last one stops it.
 
-    `settings` and `profile` shape the server when this call starts it; a server that is running already
-    stays as it is. A share belongs to the process that took it: a forked child has none.
+    `settings` and `profile` shape the server when this call starts it; a server that is running
+    already stays as it is. A share belongs to the process that took it: a forked child has none.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class LocalPostgres:
     # -- using it
 
     def start(self) -> str:
-        """Take a share, start the server if nobody has, make the database if it is missing; its DSN."""
+        """Take a share; the server runs and the database exists from here on. Its DSN."""
         with self._one_at_a_time:
             if self._holds():
                 return self.dsn
@@ -147,8 +147,7 @@ class LocalPostgres:
     def status(self) -> ServerStatus:
         data = self.place.data
         server = postmaster.read(data)
-        made_by = cluster.major(data)
-        version = str(made_by) if made_by else self._suitable_binaries().version
+        version = self._version()
         if server is None or not server.ready:
             return ServerStatus(data, False, version)
         return ServerStatus(
@@ -176,7 +175,7 @@ class LocalPostgres:
             return dsn
 
     def release(self, *, now: bool = False) -> bool:
-        """Undo `keep`; the server stops when nobody uses it, or `now`, whoever does. Is it stopped?"""
+        """Undo `keep`: the server stops with its last user, or `now`. Has it stopped?"""
         with self._one_at_a_time, self._gate():
             self.place.kept.unlink(missing_ok=True)
             if now or locks.is_free(self.place.shared):
@@ -185,9 +184,14 @@ class LocalPostgres:
             return False
 
     def bequeath(self) -> None:
-        """Let the program that this process is about to exec hold the share for as long as it runs."""
+        """Let the program that this process is about to exec hold the share while it runs."""
         if self._share:
             self._share.bequeath()
+
+    def program(self, name: str) -> Path | None:
+        """A program that comes with the server, such as psql, if it does."""
+        path = self._suitable_binaries().program(name)
+        return path if path.is_file() else None
 
     # -- breaking it
 
@@ -212,10 +216,8 @@ class LocalPostgres:
 
     def _running(self, gate: int) -> Postmaster | None:
         """The server, if there is one; one that is starting or stopping is waited for."""
-        server = postmaster.read(self.place.data)
-        while server and not server.ready and not server.gone_within(0.02):
-            server = postmaster.read(self.place.data)
-        if server is None or not server.ready:
+        server = postmaster.settled(self.place.data, START_TIMEOUT)
+        if server is None:
             return None
         self._refuse_a_strangers(server)
         if self._listen and not server.tcp:
@@ -248,7 +250,8 @@ class LocalPostgres:
         if server and not self._is_kept(server):
             self._refuse_a_strangers(server)
             server.stop()
-            # Its watcher has nothing left to do. Waiting for it makes "stopped" mean that no process is left.
+            # Its watcher has nothing left to do. Waiting for it makes "stopped" mean that no
+            # process is left.
             locks.is_free(self.place.watcher, WATCHER_PATIENCE)
 
     def _refuse_a_strangers(self, server: Postmaster) -> None:
@@ -264,9 +267,15 @@ class LocalPostgres:
     def _gate(self) -> Iterator[int]:
         if sys.platform == "win32":
             account.choose(self.place.data)  # says that it cannot be
-        if not self.place.run.is_dir():
-            make_parents(self.place.run, account.choose(self.place.data))
-        make_private(self.place.run, os.geteuid())
+        try:
+            if not self.place.run.is_dir():
+                make_parents(self.place.run, account.choose(self.place.data))
+            make_private(self.place.run, os.geteuid())
+        except OSError as error:
+            raise LocalPostgresError(
+                f"{error.filename} cannot be made ({error.strerror}): "
+                "choose another directory with ROTA_LOCAL_DIR"
+            ) from error
         with locks.gate(self.place, GATE_PATIENCE) as gate:
             yield gate
 
@@ -289,6 +298,15 @@ class LocalPostgres:
 
     def _default(self) -> Path:
         return default_directory(self._binaries.major if self._binaries else None)
+
+    def _version(self) -> str:
+        try:
+            return self._suitable_binaries().version
+        except LocalPostgresError:
+            made_by = cluster.major(self.place.data)
+            if made_by is None:
+                raise
+            return str(made_by)  # the programs are gone; what they made is still there
 
     def _suitable_binaries(self) -> Binaries:
         made_by = cluster.major(self.place.data)

@@ -1,16 +1,18 @@
 """The watcher: starts a server, and stops it when the last app that used it is gone.
 
-It is a program of its own, run by path with the standard library alone (`python -I -S watch.py ORDER`), so it
-starts in a blink whatever Rota imports. It is the server's parent. That makes three things simple: it
-knows at once when the server ends, it leaves no zombie that would pass for a running server under an init
-that does not reap, and an app that is killed halfway through a start leaves somebody in charge.
+It is a program of its own, run by path with the standard library alone (`python -I -S watch.py
+ORDER`), so it starts in a blink whatever Rota imports. It is the server's parent. That makes three
+things simple: it knows at once when the server ends, it leaves no zombie that would pass for a
+running server under an init that does not reap, and an app that is killed halfway through a start
+leaves somebody in charge.
 
-It holds `watcher` while it lives, and the gate until the server is ready. Then it sleeps on `watched`, which every
-app holds shared. When it wakes up, it takes the gate and asks whether anybody is left, as a leaving app does;
-an app that arrives meanwhile waits at the gate and then finds the server running or gone, never halfway.
+It holds `watcher` while it lives, and the gate until the server is ready. Then it sleeps on
+`watched`, which every app holds shared. When it wakes up, it takes the gate and asks whether
+anybody is left, as a leaving app does; an app that arrives meanwhile waits at the gate and then
+finds the server running or gone, never halfway.
 
-A watcher that was killed is replaced by the next app that joins; that one did not start the server and
-watches it from outside (`adopt`).
+A watcher that was killed is replaced by the next app that joins; that one did not start the server
+and watches it from outside (`adopt`).
 """
 
 from __future__ import annotations
@@ -173,11 +175,21 @@ def _wait_for_child(server: subprocess.Popen[bytes], events: SimpleQueue[Event])
 
 
 def _wait_for_stranger(pid: int, events: SimpleQueue[Event]) -> None:
-    with suppress(ProcessLookupError):
-        while True:
-            os.kill(pid, 0)
-            time.sleep(0.1)
+    while _runs(pid):
+        time.sleep(0.05)
     events.put("ended")
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        with open(f"/proc/{pid}/stat") as file:
+            # A zombie has ended, even if whoever should reap it never does.
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True  # no /proc here: take the system's word
 
 
 def _wait_for_nobody(order: Order, events: SimpleQueue[Event]) -> None:

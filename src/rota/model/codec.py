@@ -50,7 +50,13 @@ def encode(value: Any, what: str, limit: int) -> str:
     """JSON text for storing. `what` is named in errors."""
     try:
         data = _encoder.encode(value)
-    except (UnicodeEncodeError, RecursionError, NotImplementedError, TypeError, ValueError) as error:
+    except (
+        UnicodeEncodeError,
+        RecursionError,
+        NotImplementedError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise ArgumentError(f"{what} cannot be stored: {_fault(value) or error}") from None
     # A hint that something may be wrong, for next to nothing; the walk that knows runs only then.
     if b"\\u0000" in data or b"null" in data:
@@ -82,7 +88,7 @@ def _fault(value: Any) -> str | None:
         where = f" (in {path})" if path else ""
         if depth > DEEPEST:
             # The path of something this deep helps nobody: its beginning does.
-            return f"it is nested more than {DEEPEST} levels deep{f' (in {_head(path)})' if path else ''}"
+            return f"it is nested more than {DEEPEST} levels deep (in {_head(path)})"
         if isinstance(part, float) and not math.isfinite(part):
             return f"{part} is not a number JSON has{where}"
         if isinstance(part, str):
@@ -108,7 +114,10 @@ def _walk(value: Any) -> Iterator[tuple[str, Any, int]]:
         elif isinstance(part, list | tuple | set | frozenset):
             pile.extend((f"{path}[{index}]", each, depth + 1) for index, each in enumerate(part))
         elif not isinstance(part, str | bytes | int | float | type(None)):
-            pile.extend((f"{path}.{name}" if path else name, each, depth + 1) for name, each in _fields(part))
+            pile.extend(
+                (f"{path}.{name}" if path else name, each, depth + 1)
+                for name, each in _fields(part)
+            )
 
 
 def _fields(part: Any) -> Iterator[tuple[str, Any]]:
@@ -139,8 +148,10 @@ TRACEBACK_LIMIT = 16 * 1024
 def error_document(error: BaseException, attempt: int, traceback: str) -> str:
     """An error as it is kept. Always possible: what cannot be stored is replaced, not raised."""
     kind = type(error)
-    name = kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else (
-        f"{kind.__module__}.{kind.__qualname__}"
+    name = (
+        kind.__qualname__
+        if kind.__module__ in ("builtins", "__main__")
+        else (f"{kind.__module__}.{kind.__qualname__}")
     )
     try:
         message = str(error)

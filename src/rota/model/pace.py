@@ -1,38 +1,36 @@
 """How many jobs to hold beyond those that run.
 
-While one batch runs and another is being written, the next must be on its way, or short jobs wait for
-the network. How many that takes follows from what is measured: the jobs that end in the time of two
-round trips. Long jobs end rarely, so for them it is none, and nothing waits in a busy worker's hands
-that an idle one could run.
+While one batch runs and another is being written, the next must be on its way, or short jobs leave
+places empty for the length of a round trip. Long jobs leave none, and a job that waits in a busy
+worker's hands is one that an idle worker could have run. So the number follows from what is seen:
+
+    places were empty when the answer came   hold twice as many
+    jobs waited longer than a few answers    hold half as many
+
+A worker that has just started holds none beyond what it can run.
 """
 
 from __future__ import annotations
 
-_WEIGHT = 0.3
+PATIENCE = 0.03
+"""Seconds that a job may always wait here for a place."""
 
 
 class Pace:
-    def __init__(self, most: int) -> None:
+    def __init__(self, capacity: int, most: int) -> None:
+        self._capacity = capacity
         self._most = most
-        self._rate = 0.0
         self._round_trip = 0.0
-        self._last: float | None = None
+        self.ahead = 0
 
-    def ended(self, count: int, now: float) -> None:
-        """So many jobs ended since the last call."""
-        if self._last is not None and now > self._last:
-            rate = count / (now - self._last)
-            # Slowing down counts at once, speeding up gradually: holding too many harms others.
-            self._rate = rate if rate < self._rate else self._mix(self._rate, rate)
-        self._last = now
+    def answered(self, idle: int, took: float, *, full: bool) -> None:
+        """A claim was answered, after so long, with as many as were asked for or fewer; so many places
+        were empty by then."""
+        self._round_trip = took if not self._round_trip else 0.7 * self._round_trip + 0.3 * took
+        if full and idle * 4 > self._capacity:
+            self.ahead = min(max(self._capacity // 2, self.ahead * 2, 1), self._most)
 
-    def round_trip(self, took: float) -> None:
-        self._round_trip = self._mix(self._round_trip, took) if self._round_trip else took
-
-    @property
-    def ahead(self) -> int:
-        return min(int(self._rate * self._round_trip * 2), self._most)
-
-    @staticmethod
-    def _mix(old: float, new: float) -> float:
-        return old * (1 - _WEIGHT) + new * _WEIGHT
+    def waited(self, seconds: float) -> None:
+        """The job that has waited longest for a place has waited so long."""
+        if seconds > max(4 * self._round_trip, PATIENCE):
+            self.ahead //= 2

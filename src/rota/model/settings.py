@@ -108,5 +108,3 @@ def _parse(variable: str, text: str, kind: type) -> Any:
         raise SettingsError(
             f"{variable} must be {expected.get(kind, 'text')}, not {text!r}"
         ) from None
-
-

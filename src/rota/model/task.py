@@ -86,7 +86,7 @@ class Definition:
         for word, parameter in self._parameters.items():
             kind = self._hints.get(word, Any)
             fields[word] = kind if parameter.default is _EMPTY else typing.NotRequired[kind]
-        return self._decoder(typing.TypedDict(f"{self.name} arguments", fields), "an argument")  # type: ignore[operator, misc]
+        return self._decoder(typing.TypedDict(f"{self.name} arguments", fields), "an argument")  # type: ignore[operator]
 
     @cached_property
     def result(self) -> msgspec.json.Decoder[Any]:
@@ -168,7 +168,7 @@ class Registry:
 
 
 def check_name(what: str, name: str) -> str:
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not _NAME.fullmatch(name):
         raise DefinitionError(
             f"{name!r} cannot be a {what}'s name: letters, digits and _ . : / - only, at most 200"
         )
@@ -176,7 +176,7 @@ def check_name(what: str, name: str) -> str:
 
 
 def check_priority(priority: int) -> int:
-    if not isinstance(priority, int) or not 0 <= priority <= 9:
+    if not 0 <= priority <= 9:
         raise DefinitionError(f"priority is from 0 to 9, larger sooner, not {priority!r}")
     return priority
 

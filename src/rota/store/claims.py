@@ -7,6 +7,7 @@ from uuid import UUID
 
 import msgspec
 
+from rota.store.arrays import of_ints
 from rota.store.query import Query
 
 
@@ -18,17 +19,18 @@ class Held(msgspec.Struct, frozen=True):
 
 def hold(worker: int, claims: Sequence[int]) -> Query[int]:
     """Lock claims before a move that takes finished jobs out of them."""
-    return Query("claim/hold", {"worker": worker, "claims": claims}, int)
+    return Query("claim/hold", {"worker": worker, "claims": of_ints(claims)}, int)
 
 
 def seize(worker: int, claims: Sequence[int]) -> Query[int]:
     """Lock claims before a move that takes unfinished jobs out of them."""
-    return Query("claim/seize", {"worker": worker, "claims": claims}, int)
+    return Query("claim/seize", {"worker": worker, "claims": of_ints(claims)}, int)
 
 
 def release(worker: int, claims: Sequence[int], jobs: Sequence[int]) -> Query[None]:
     """Take jobs out of claims that are held or seized; an empty claim goes."""
-    return Query("claim/release", {"worker": worker, "claims": claims, "jobs": jobs}, lambda: None)
+    params = {"worker": worker, "claims": of_ints(claims), "jobs": of_ints(jobs)}
+    return Query("claim/release", params, lambda: None)
 
 
 def mine(worker: int) -> Query[Held]:

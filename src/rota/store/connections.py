@@ -9,6 +9,7 @@ transaction, is closed instead. Lending costs a list operation, not a round trip
 from __future__ import annotations
 
 import asyncio
+import select
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -18,8 +19,6 @@ from rota.errors import DatabaseUnavailable
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
-
-Connection = "AsyncConnection[Any]"
 
 IDLE_AFTER = 60.0
 """Seconds after which a connection nobody needed is closed."""
@@ -51,8 +50,12 @@ class Connections:
             await self._places.acquire()
         connection: AsyncConnection[Any] | None = None
         try:
-            connection = self._idle.pop()[0] if self._idle else await self._connect()
-            if connection.closed:
+            while self._idle and connection is None:
+                connection = self._idle.pop()[0]
+                if _has_ended(connection):
+                    await connection.close()
+                    connection = None
+            if connection is None:
                 connection = await self._connect()
             yield connection
         finally:
@@ -74,3 +77,11 @@ class Connections:
         self._closed = True
         while self._idle:
             await self._idle.pop()[0].close()
+
+
+def _has_ended(connection: AsyncConnection[Any]) -> bool:
+    """Whether the server has hung up while nobody looked: then there is something to read, the end."""
+    if connection.closed:
+        return True
+    readable, _, _ = select.select([connection.pgconn.socket], [], [], 0)
+    return bool(readable)

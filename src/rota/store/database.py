@@ -76,14 +76,17 @@ class Database:
                 fallback_application_name="rota",
             )
         except Exception as error:
-            raise failures.explain(error, self.schema) or error from None
+            raise failures.explain(error, self.schema) or DatabaseUnavailable(
+                f"cannot reach the database: {failures.first_line(error)}; check ROTA_DATABASE_URL, "
+                "and that PostgreSQL is running there"
+            ) from error
         settings = {
             **_SESSION,
             "statement_timeout": f"{int(self.settings.statement_timeout * 1000)}ms",
             **(_ENGINE if engine else {}),
         }
         # JSON stays the bytes it is: the codec decodes it once, into the type that is wanted.
-        set_json_loads(bytes, connection)
+        set_json_loads(_raw, connection)
         cursor = connection.cursor()
         await cursor.execute(
             b"select set_config(name, value, false) from unnest(%s::text[], %s::text[]) s (name, value)",
@@ -94,16 +97,17 @@ class Database:
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[AsyncConnection[Any]]:
-        async with self._connections.lend() as connection:
-            yield connection
-
-    async def run(self, query: Query[Row]) -> list[Row]:
-        """Run one query on a connection of ours; errors a user can act on are said in our words."""
+        """A connection for a moment; errors a user can act on are said in our words."""
         try:
             async with self._connections.lend() as connection:
-                return await run(connection, query, self.schema)
+                yield connection
         except Exception as error:
             raise failures.explain(error, self.schema) or error from error
+
+    async def run(self, query: Query[Row]) -> list[Row]:
+        """Run one query on a connection of ours."""
+        async with self.connection() as connection:
+            return await run(connection, query, self.schema)
 
     async def one(self, query: Query[Row]) -> Row | None:
         rows = await self.run(query)
@@ -136,6 +140,10 @@ class Database:
 
     async def close(self) -> None:
         await self._connections.close()
+
+
+def _raw(data: str | bytes) -> bytes:
+    return data.encode() if isinstance(data, str) else bytes(data)
 
 
 async def run(connection: AsyncConnection[Any], query: Query[Row], schema: str) -> list[Row]:

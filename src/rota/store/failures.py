@@ -5,7 +5,14 @@ Errors are judged by SQLSTATE, so that the driver on a user's connection does no
 
 from __future__ import annotations
 
-from rota.errors import ArgumentError, DatabaseError, KeyBusy, RotaError, SchemaMissing
+from rota.errors import (
+    ArgumentError,
+    DatabaseError,
+    DatabaseUnavailable,
+    KeyBusy,
+    RotaError,
+    SchemaMissing,
+)
 
 # Serialisation, deadlock, lock timeout, shutdown and start-up, a node that turned read-only, too many
 # connections: the same call may go through later.
@@ -28,6 +35,8 @@ def sqlstate(error: BaseException) -> str:
 
 def is_passing(error: BaseException) -> bool:
     """Whether trying again can help: the connection broke, or the server says not now."""
+    if isinstance(error, DatabaseUnavailable):
+        return True
     code = sqlstate(error)
     if code:
         return code in _PASSING or code.startswith(_PASSING_CLASSES)

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import msgspec
 
+from rota.store.arrays import of_ints, of_seconds, of_texts
 from rota.store.query import Query
 
 
@@ -58,10 +59,10 @@ class Claimed(msgspec.Struct, gc=False, eq=False):
     place: int
     seq: int
     task: str
-    args: bytes
-    options: bytes | None
+    queue: str
+    args: str
+    options: str | None
     expired: bool | None
-    _: str
 
 
 def start(job: Start, *, notify: bool) -> Query[Started]:
@@ -144,8 +145,8 @@ def claim(
             "nonce": nonce,
             "tasks": tasks,
             "queues": queues,
-            "lanes": lanes,
-            "floors": floors,
+            "lanes": of_ints(lanes),
+            "floors": of_ints(floors),
             "limit": limit,
         },
         Claimed,
@@ -164,10 +165,10 @@ def complete(
         "job/complete",
         {
             "worker": worker,
-            "claims": claims,
-            "jobs": jobs,
-            "results": results,
-            "took": took,
+            "claims": of_ints(claims),
+            "jobs": of_ints(jobs),
+            "results": of_texts(results),
+            "took": of_seconds(took),
         },
         int,
     )
@@ -186,11 +187,11 @@ def finish(
         "job/finish",
         {
             "worker": worker,
-            "claims": claims,
-            "jobs": jobs,
+            "claims": of_ints(claims),
+            "jobs": of_ints(jobs),
             "states": states,
             "errors": errors,
-            "took": took,
+            "took": of_seconds(took),
         },
         int,
     )
@@ -214,11 +215,11 @@ def retry(
         "job/retry",
         {
             "worker": worker,
-            "claims": claims,
-            "jobs": jobs,
+            "claims": of_ints(claims),
+            "jobs": of_ints(jobs),
             "delays": delays,
             "errors": errors,
-            "took": took,
+            "took": of_seconds(took),
         },
         Retried,
     )
@@ -226,11 +227,11 @@ def retry(
 
 def give_back(worker: int, claims: Sequence[int], jobs: Sequence[int]) -> Query[str]:
     """Put jobs back as they were. Answers the queues they went to."""
-    return Query("job/give_back", {"worker": worker, "claims": claims, "jobs": jobs}, str)
+    return Query("job/give_back", {"worker": worker, "claims": of_ints(claims), "jobs": jobs}, str)
 
 
 def recorded(jobs: Sequence[int], claims: Sequence[int]) -> Query[int]:
-    return Query("job/recorded", {"jobs": jobs, "claims": claims}, int)
+    return Query("job/recorded", {"jobs": of_ints(jobs), "claims": claims}, int)
 
 
 def unwanted(worker: int) -> Query[int]:
@@ -246,7 +247,7 @@ class Ending(msgspec.Struct, frozen=True):
 
 
 def outcome(jobs: Sequence[int]) -> Query[Ending]:
-    return Query("job/outcome", {"jobs": jobs}, Ending)
+    return Query("job/outcome", {"jobs": of_ints(jobs)}, Ending)
 
 
 def cancel(run: int) -> Query[str | None]:

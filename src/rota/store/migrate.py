@@ -13,7 +13,6 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from rota.errors import SchemaMissing, SchemaTooNew, SchemaTooOld
-from rota.store import failures
 from rota.store.advisory import MIGRATION, key_of
 from rota.store.database import Database
 from rota.store.query import check_schema, in_schema, load
@@ -64,10 +63,8 @@ async def migrate(database: Database) -> list[Migration]:
             found = await connection.execute(
                 "select from pg_namespace where nspname = %s", (schema,)
             )
-            if not await found.fetchone():
-                await connection.execute(
-                    sql.SQL("create schema {}").format(sql.Identifier(schema))
-                )
+            if await found.fetchone() is None:
+                await connection.execute(sql.SQL("create schema {}").format(sql.Identifier(schema)))
             await connection.execute(load("migration/prepare", schema).encode())
             applied = await _applied(connection, schema)
             _refuse_newer(applied, schema)
@@ -85,11 +82,8 @@ async def migrate(database: Database) -> list[Migration]:
 
 async def check(database: Database) -> None:
     """Refuse to work on a schema that is missing, too old or too new."""
-    try:
-        async with database.connection() as connection:
-            applied = await _applied(connection, database.schema)
-    except Exception as error:
-        raise failures.explain(error, database.schema) or error from error
+    async with database.connection() as connection:
+        applied = await _applied(connection, database.schema)
     if not applied:
         raise SchemaMissing(
             f"schema {database.schema!r} has not got Rota's tables; run `rota db migrate`, "
@@ -109,10 +103,8 @@ async def applied(database: Database) -> dict[int, str]:
     try:
         async with database.connection() as connection:
             return await _applied(connection, database.schema)
-    except Exception as error:
-        if failures.sqlstate(error) in ("42P01", "3F000"):
-            return {}
-        raise failures.explain(error, database.schema) or error from error
+    except SchemaMissing:
+        return {}
 
 
 async def _applied(connection: AsyncConnection[Any], schema: str) -> dict[int, str]:

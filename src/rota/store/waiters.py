@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rota.store.arrays import of_ints
 from rota.store.query import Query
 
 NEWS = "rota.wake"
@@ -14,16 +15,16 @@ CANCEL = "!cancel"
 
 
 def register(listener: str, jobs: Sequence[int]) -> Query[Any]:
-    return Query("waiter/register", {"listener": listener, "jobs": jobs}, _nothing)
+    return Query("waiter/register", {"listener": listener, "jobs": of_ints(jobs)}, _nothing)
 
 
 def forget(listener: str, jobs: Sequence[int]) -> Query[Any]:
-    return Query("waiter/forget", {"listener": listener, "jobs": jobs}, _nothing)
+    return Query("waiter/forget", {"listener": listener, "jobs": of_ints(jobs)}, _nothing)
 
 
 def tell(jobs: Sequence[int]) -> Query[Any]:
     """Tell whoever waits for these jobs; only after their outcomes have committed."""
-    return Query("waiter/tell", {"jobs": jobs}, _nothing)
+    return Query("waiter/tell", {"jobs": of_ints(jobs)}, _nothing)
 
 
 def notify(channel: str, words: Sequence[str]) -> Query[Any]:

@@ -4,7 +4,7 @@
 -- cancel, as they are under the lock.
 select claims.id
   from rota.claims
- where claims.id = any(%(claims)b::bigint[])
+ where claims.id = any(%(claims)s::bigint[])
    and claims.worker = %(worker)b::bigint
  order by claims.id
    for no key update

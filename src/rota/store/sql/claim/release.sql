@@ -13,9 +13,9 @@ with rest as materialized (
            select member.job, member.attempt, member.lost, member.seq, member.number
              from unnest(claims.jobs, claims.attempts, claims.lost, claims.seqs)
                   with ordinality as member (job, attempt, lost, seq, number)
-            where member.job <> all(%(jobs)b::bigint[])
+            where member.job <> all(%(jobs)s::bigint[])
            ) as member on true
-     where claims.id = any(%(claims)b::bigint[])
+     where claims.id = any(%(claims)s::bigint[])
        and claims.worker = %(worker)b::bigint
      group by claims.id
 ),

@@ -6,7 +6,7 @@
 -- completing under it is refused.
 with pick as materialized (
     select found.spot, found.seq, found.job, found.attempt, found.lost, place.number as place
-      from unnest(%(queues)b::text[], %(lanes)b::smallint[], %(floors)b::bigint[])
+      from unnest(%(queues)b::text[], %(lanes)s::smallint[], %(floors)s::bigint[])
            with ordinality as place (queue, lane, floor, number)
      cross join lateral (
            select ready.ctid as spot, ready.seq, ready.job, ready.attempt, ready.lost
@@ -33,8 +33,14 @@ claimed as (
     returning id
 )
 select claimed.id, pick.job, pick.attempt, pick.lost, pick.place::int, pick.seq,
-       job.task, job.args, job.options, job.expires <= rota.clock(),
-       set_config('synchronous_commit', 'off', true)
+       job.task, job.queue, job.args::text, job.options::text, job.expires <= rota.clock()
   from claimed
  cross join pick
-  join rota.jobs as job on job.id = pick.job
+ -- One look-up a job, whatever the statistics say: `offset 0` leaves the planner no other way.
+ cross join lateral (
+       select jobs.task, jobs.queue, jobs.args, jobs.options, jobs.expires
+         from rota.jobs
+        where jobs.id = pick.job
+       offset 0
+       ) as job
+ where (select set_config('synchronous_commit', 'off', true)) is not null

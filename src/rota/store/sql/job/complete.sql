@@ -6,14 +6,14 @@
 with held as materialized (
     select claims.id, claims.jobs, claims.attempts, claims.lost, claims.seqs
       from rota.claims
-     where claims.id = any(%(claims)b::bigint[])
+     where claims.id = any(%(claims)s::bigint[])
        and claims.worker = %(worker)b::bigint
      order by claims.id
        for no key update
 ),
 given as materialized (
     select given.job, given.result, given.took
-      from unnest(%(jobs)b::bigint[], %(results)b::text[], %(took)b::real[]) as given (job, result, took)
+      from unnest(%(jobs)s::bigint[], %(results)s::json[], %(took)s::bigint[]) as given (job, result, took)
 ),
 member as materialized (
     select held.id as claim, member.job, member.attempt, member.lost, member.seq, member.number,
@@ -25,11 +25,10 @@ member as materialized (
 ),
 recorded as (
     insert into rota.outcomes (job, claim, worker, took, state, attempt, result)
-    select member.job, member.claim, %(worker)b::bigint, member.took, 'succeeded', member.attempt,
-           member.result::json
+    select member.job, member.claim, %(worker)b::bigint, member.took::float8 / 1e6, 'succeeded', member.attempt,
+           member.result
       from member
      where member.finished
-    on conflict (job) do nothing
 ),
 rest as materialized (
     select member.claim,

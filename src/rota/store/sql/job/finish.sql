@@ -4,10 +4,10 @@
 -- holds is left alone and not answered.
 with recorded as (
     insert into rota.outcomes (job, claim, worker, took, state, attempt, error)
-    select given.job, claims.id, claims.worker, given.took, given.state::rota.outcome,
+    select given.job, claims.id, claims.worker, given.took::float8 / 1e6, given.state::rota.outcome,
            claims.attempts[array_position(claims.jobs, given.job)], given.error::json
-      from unnest(%(claims)b::bigint[], %(jobs)b::bigint[], %(states)b::text[],
-                  %(errors)b::text[], %(took)b::real[]) as given (claim, job, state, error, took)
+      from unnest(%(claims)s::bigint[], %(jobs)s::bigint[], %(states)b::text[],
+                  %(errors)b::text[], %(took)s::bigint[]) as given (claim, job, state, error, took)
       join rota.claims on claims.id = given.claim
                       and claims.worker = %(worker)b::bigint
                       and given.job = any(claims.jobs)

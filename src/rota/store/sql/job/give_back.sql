@@ -9,9 +9,9 @@ with accepted as materialized (
       from rota.claims
      cross join lateral unnest(claims.jobs, claims.attempts, claims.lost, claims.seqs)
            as member (job, attempt, lost, seq)
-     where claims.id = any(%(claims)b::bigint[])
+     where claims.id = any(%(claims)s::bigint[])
        and claims.worker = %(worker)b::bigint
-       and member.job = any(%(jobs)b::bigint[])
+       and member.job = any(%(jobs)s::bigint[])
 ),
 ended as (
     insert into rota.outcomes (job, claim, worker, state, attempt)
@@ -28,7 +28,9 @@ put as (
     insert into rota.ready (seq, job, lane, attempt, lost, queue, task)
     select accepted.seq, accepted.job, job.lane, accepted.attempt, accepted.lost, job.queue, job.task
       from accepted
-      join rota.jobs as job on job.id = accepted.job
+     cross join lateral (
+           select jobs.lane, jobs.queue, jobs.task from rota.jobs where jobs.id = accepted.job offset 0
+           ) as job
      where not accepted.unwanted
     returning ready.queue
 )

@@ -2,4 +2,4 @@
 select job.id, job.task, outcome.state::text, outcome.result, outcome.error
   from rota.jobs as job
   left join rota.outcomes as outcome on outcome.job = job.id
- where job.id = any(%(jobs)b::bigint[])
+ where job.id = any(%(jobs)s::bigint[])

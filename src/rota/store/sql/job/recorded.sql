@@ -2,10 +2,10 @@
 -- was lost and that is sent again has been accepted already.
 select outcomes.job
   from rota.outcomes
- where outcomes.job = any(%(jobs)b::bigint[])
-   and outcomes.claim = any(%(claims)b::bigint[])
+ where outcomes.job = any(%(jobs)s::bigint[])
+   and outcomes.claim = any(%(claims)s::bigint[])
  union
 select attempts.job
   from rota.attempts
- where attempts.job = any(%(jobs)b::bigint[])
-   and attempts.claim = any(%(claims)b::bigint[])
+ where attempts.job = any(%(jobs)s::bigint[])
+   and attempts.claim = any(%(claims)s::bigint[])

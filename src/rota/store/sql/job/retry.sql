@@ -8,22 +8,22 @@ with accepted as materialized (
            claims.attempts[array_position(claims.jobs, given.job)] as attempt,
            claims.lost[array_position(claims.jobs, given.job)] as lost,
            exists (select from rota.cancels where cancels.job = given.job) as unwanted
-      from unnest(%(claims)b::bigint[], %(jobs)b::bigint[], %(delays)b::float8[],
-                  %(errors)b::text[], %(took)b::real[]) as given (claim, job, delay, error, took)
+      from unnest(%(claims)s::bigint[], %(jobs)s::bigint[], %(delays)b::float8[],
+                  %(errors)b::text[], %(took)s::bigint[]) as given (claim, job, delay, error, took)
       join rota.claims on claims.id = given.claim
                       and claims.worker = %(worker)b::bigint
                       and given.job = any(claims.jobs)
 ),
 kept as (
     insert into rota.attempts (job, claim, worker, took, state, attempt, error)
-    select accepted.job, accepted.claim, %(worker)b::bigint, accepted.took, 'failed',
+    select accepted.job, accepted.claim, %(worker)b::bigint, accepted.took::float8 / 1e6, 'failed',
            accepted.attempt, accepted.error::json
       from accepted
      where not accepted.unwanted
 ),
 ended as (
     insert into rota.outcomes (job, claim, worker, took, state, attempt, error)
-    select accepted.job, accepted.claim, %(worker)b::bigint, accepted.took, 'cancelled',
+    select accepted.job, accepted.claim, %(worker)b::bigint, accepted.took::float8 / 1e6, 'cancelled',
            accepted.attempt, accepted.error::json
       from accepted
      where accepted.unwanted
@@ -38,7 +38,9 @@ laid as (
     select accepted.job, rota.clock() + make_interval(secs => accepted.delay), job.lane,
            accepted.attempt + 1, accepted.lost, job.queue, job.task
       from accepted
-      join rota.jobs as job on job.id = accepted.job
+     cross join lateral (
+           select jobs.lane, jobs.queue, jobs.task from rota.jobs where jobs.id = accepted.job offset 0
+           ) as job
      where not accepted.unwanted
 )
 select accepted.job, accepted.unwanted from accepted

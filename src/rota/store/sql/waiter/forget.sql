@@ -1,4 +1,4 @@
 -- Stop asking.
 delete from rota.waiters
- where waiters.job = any(%(jobs)b::bigint[])
+ where waiters.job = any(%(jobs)s::bigint[])
    and waiters.listener = %(listener)s::text

@@ -3,8 +3,9 @@
 with told as (
     delete from rota.waiters
      where exists (select from rota.waiters)
-       and waiters.job = any(%(jobs)b::bigint[])
+       and waiters.job = any(%(jobs)s::bigint[])
     returning waiters.listener, waiters.job
 )
-select pg_notify(told.listener, told.job::text), set_config('synchronous_commit', 'off', true)
+select pg_notify(told.listener, told.job::text)
   from told
+ where (select set_config('synchronous_commit', 'off', true)) is not null

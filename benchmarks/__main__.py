@@ -1,0 +1,84 @@
+"""`make bench`: install the peers, start one server, run the workloads, say what was found.
+
+Leaves with 1 when a workload could not be measured; a missed bar is a finding, not a fault.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version
+
+from rich.console import Console
+
+from benchmarks import cluster, contender, machine, peers
+from benchmarks.contender import Contender
+from benchmarks.findings import Findings
+from benchmarks.options import Options, parse
+from benchmarks.peers import PeerMissing
+from benchmarks.places import PEERS
+from benchmarks.process import ChildFailed
+from benchmarks.report import Report
+from benchmarks.stage import Stage, Wrong
+from benchmarks.workloads import WORKLOADS
+
+
+def main() -> int:
+    options = parse()
+    console = Console(soft_wrap=True)
+    if options.listing:
+        for name, workload in WORKLOADS.items():
+            promise = (sys.modules[workload.__module__].__doc__ or "").partition("\n")[0]
+            console.print(f"  {name:10} {promise}", highlight=False)
+        return 0
+
+    remarks = (
+        ["Small numbers: this shows that it works, not how fast it is."] if options.quick else []
+    )
+    competitors = _peers(options, console, remarks)
+    failed = False
+    findings: list[Findings] = []
+    with cluster.given(options.dsn) if options.dsn else cluster.private() as server:
+        stage = Stage(
+            server,
+            contender.rota(),
+            competitors,
+            options.sizes,
+            lambda line: console.print(f"  {line}"),
+        )
+        facts = machine.describe(server)
+        for name in options.workloads:
+            console.print(f"[bold]{name}[/]")
+            try:
+                findings.append(WORKLOADS[name](stage))
+            except (ChildFailed, Wrong) as error:
+                failed = True
+                remarks.append(f"{name} was not measured: {error}")
+                console.print(remarks[-1], style="red", markup=False)
+
+    report = Report(facts, _versions(), findings, remarks)
+    report.show(console)
+    page = report.write("-quick" if options.quick else "")
+    console.print(f"written to benchmarks/results/{page.name} and .json")
+    return int(failed)
+
+
+def _peers(options: Options, console: Console, remarks: list[str]) -> list[Contender]:
+    found = []
+    for name in options.peers:
+        try:
+            found.append(contender.peer(name))
+        except PeerMissing as missing:
+            remarks.append(f"{name} is left out: {missing}")
+            console.print(remarks[-1], markup=False)
+    return found
+
+
+def _versions() -> dict[str, str]:
+    pins = [line for line in PEERS.read_text().splitlines() if line and not line.startswith("#")]
+    named = dict(pin.split("==") for pin in pins)
+    named |= dict(pin.split("@") for pin in (*peers.NPM_PACKAGES, f"node@{peers.NODE_VERSION}"))
+    return {"rota": version("rota"), **named}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,52 @@
+"""Rota, as a user would write it: one app, one task, the defaults.
+
+`haste` changes nothing: one set of defaults has to serve throughput and latency alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from serve import URL, serve
+from tally import Tally
+
+from rota import Rota
+
+
+class RotaContender:
+    tally: Tally
+
+    async def open(self, dsn: str) -> None:
+        self._app = Rota(dsn)
+
+        @self._app.task
+        async def noop(n: int, url: str) -> None:
+            self.tally.saw(n)
+
+        self._noop = noop
+
+    async def migrate(self) -> None:
+        await self._app.migrate()
+
+    async def enqueue(self, numbers: range) -> None:
+        await self._app.start_many([self._noop.call(n=n, url=URL) for n in numbers])
+
+    async def start(self, n: int) -> None:
+        await self._noop.start(n=n, url=URL)
+
+    async def start_and_wait(self, n: int) -> None:
+        run = await self._noop.start(n=n, url=URL)
+        await run.result(timeout=10)
+
+    @asynccontextmanager
+    async def working(self, concurrency: int, haste: bool) -> AsyncIterator[None]:
+        async with self._app.worker(concurrency=concurrency):
+            yield
+
+    async def close(self) -> None:
+        await self._app.close()
+
+
+if __name__ == "__main__":
+    serve(RotaContender())

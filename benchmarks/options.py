@@ -1,0 +1,64 @@
+"""The command line, checked once."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from benchmarks.contender import PEERS
+from benchmarks.sizes import FULL, QUICK, Sizes
+from benchmarks.workloads import WORKLOADS
+
+
+@dataclass(frozen=True)
+class Options:
+    workloads: tuple[str, ...]
+    peers: tuple[str, ...]
+    sizes: Sizes
+    dsn: str | None
+    listing: bool
+    quick: bool
+
+
+def parse(arguments: Sequence[str] | None = None) -> Options:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description="Rota against its peers, as ratios."
+    )
+    add = parser.add_argument
+    add("--only", metavar="A,B", help=f"workloads, of: {', '.join(WORKLOADS)}")
+    add("--peers", metavar="A,B", help=f"peers, of: {', '.join(PEERS)}; none for Rota alone")
+    add("--pairs", type=int, metavar="N", help="interleaved rounds (5; with --quick 3)")
+    add("--history", type=int, metavar="N", help="finished jobs present (5,000,000)")
+    add("--dsn", metavar="URL", help="use this server; the role must be a superuser")
+    add("--quick", action="store_true", help="small numbers, to see that all of it works")
+    add("--list", action="store_true", help="say what there is, and leave")
+    given = parser.parse_args(arguments)
+
+    sizes = QUICK if given.quick else FULL
+    if given.pairs is not None:
+        if given.pairs < 1:
+            parser.error(f"--pairs must be 1 or more, not {given.pairs}")
+        sizes = replace(sizes, pairs=given.pairs)
+    if given.history is not None:
+        sizes = replace(sizes, history=given.history)
+    return Options(
+        workloads=_chosen(parser, "--only", given.only, tuple(WORKLOADS)),
+        peers=_chosen(parser, "--peers", given.peers, PEERS),
+        sizes=sizes,
+        dsn=given.dsn,
+        listing=given.list,
+        quick=given.quick,
+    )
+
+
+def _chosen(
+    parser: argparse.ArgumentParser, option: str, given: str | None, known: tuple[str, ...]
+) -> tuple[str, ...]:
+    """In the order of `known`, whatever the order they were named in."""
+    if given is None:
+        return known
+    wanted = {name for name in given.split(",") if name and name != "none"}
+    if strange := wanted - set(known):
+        parser.error(f"{option}: there is no {', '.join(sorted(strange))}; of: {', '.join(known)}")
+    return tuple(name for name in known if name in wanted)

@@ -1,0 +1,129 @@
+"""The figures as a table to read, as Markdown to keep, and as JSON to compare."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.findings import Bar, Findings, Verdict
+from benchmarks.places import RESULTS
+
+COLOURS = {"beyond": "bold green", "pass": "green", "MISS": "bold red"}
+Rows = list[tuple[str, ...]]
+FIGURES = ("what", "who", "median", "rounds")
+VERDICTS = ("budget", "measured", "rounds", "bar", "beyond", "verdict")
+
+
+@dataclass(frozen=True)
+class Report:
+    machine: Mapping[str, str]
+    versions: Mapping[str, str]
+    findings: Sequence[Findings]
+    remarks: Sequence[str]
+
+    def show(self, console: Console) -> None:
+        for found in self.findings:
+            console.print(_table(found.title, FIGURES, _figures(found)))
+            for note in found.notes:
+                console.print(f"  {note}")
+        console.print(_table("Budgets (design §7)", VERDICTS, self._verdicts()))
+        for remark in self.remarks:
+            console.print(remark)
+
+    def write(self, name: str) -> Path:
+        """Both files; answers the Markdown one. A second run of a day gets a number."""
+        RESULTS.mkdir(exist_ok=True)
+        day = f"{datetime.now(UTC):%Y-%m-%d}{name}"
+        stem, number = day, 1
+        while (RESULTS / f"{stem}.md").exists():
+            number += 1
+            stem = f"{day}-{number}"
+        (RESULTS / f"{stem}.json").write_text(json.dumps(self._data(), indent=1) + "\n")
+        page = RESULTS / f"{stem}.md"
+        page.write_text(self._page(stem))
+        return page
+
+    def _verdicts(self) -> Rows:
+        return [_verdict(verdict) for found in self.findings for verdict in found.verdicts]
+
+    def _data(self) -> dict[str, object]:
+        return {
+            "machine": dict(self.machine),
+            "versions": dict(self.versions),
+            "remarks": list(self.remarks),
+            "findings": [asdict(found) for found in self.findings],
+            "verdicts": [
+                {"budget": verdict.bar.what, "median": verdict.median, "verdict": verdict.word}
+                for found in self.findings
+                for verdict in found.verdicts
+            ],
+        }
+
+    def _page(self, title: str) -> str:
+        parts = [f"# Benchmark {title}", _facts("Machine", self.machine)]
+        parts.append(_facts("Versions", self.versions))
+        parts += [f"> {remark}" for remark in self.remarks]
+        parts.append("## Budgets (design §7)\n\n" + _markdown(VERDICTS, self._verdicts()))
+        for found in self.findings:
+            parts.append(f"## {found.title}\n\n" + _markdown(FIGURES, _figures(found)))
+            parts += found.notes
+        return "\n\n".join(parts) + "\n"
+
+
+def _figures(found: Findings) -> Rows:
+    return [
+        (
+            figure.what,
+            figure.who,
+            f"{_number(figure.median)} {figure.unit}",
+            " ".join(map(_number, figure.rounds)),
+        )
+        for figure in found.figures
+    ]
+
+
+def _verdict(verdict: Verdict) -> tuple[str, ...]:
+    bar = verdict.bar
+    return (
+        bar.what,
+        f"{_number(verdict.median)} {bar.unit}",
+        " ".join(map(_number, verdict.rounds)),
+        _limit(bar, bar.bar),
+        _limit(bar, bar.beyond),
+        verdict.word,
+    )
+
+
+def _limit(bar: Bar, limit: float | None) -> str:
+    return f"{'≥' if bar.more else '≤'} {_number(limit)}" if limit is not None else "–"
+
+
+def _number(value: float) -> str:
+    """Three figures that matter; no more were measured."""
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+def _table(title: str, head: Sequence[str], rows: Rows) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for name in head:
+        table.add_column(name, justify="right" if name in ("median", "measured") else "left")
+    for row in rows:
+        table.add_row(*row, style=COLOURS.get(row[-1]))
+    return table
+
+
+def _markdown(head: Sequence[str], rows: Rows) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _facts(title: str, facts: Mapping[str, str]) -> str:
+    return f"{title}: " + ", ".join(f"{name} {value}" for name, value in facts.items()) + "."

@@ -1,0 +1,34 @@
+"""The workloads, in the order they are run and reported. Each is a function over a stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from benchmarks.findings import Findings
+from benchmarks.stage import Stage
+from benchmarks.workloads import (
+    backlog,
+    bulk,
+    drain,
+    history,
+    idle,
+    importing,
+    latency,
+    single,
+    snapshot,
+)
+
+Workload = Callable[[Stage], Findings]
+
+WORKLOADS: Mapping[str, Workload] = {
+    "bulk": bulk.run,
+    "single": single.run,
+    "drain": drain.run_one,
+    "drain2": drain.run_two,
+    "latency": latency.run,
+    "idle": idle.run,
+    "backlog": backlog.run,
+    "history": history.run,
+    "snapshot": snapshot.run,
+    "import": importing.run,
+}

@@ -1,0 +1,80 @@
+"""Idle cost: one worker with nothing to do, alone on its database.
+
+Transactions are read from pg_stat_database over a connection to another database, so the
+asking does not count. A backend reports its own within a second or so, which shifts both
+ends of the window alike; a visit by autovacuum adds a few a minute to every contender.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from benchmarks.contender import Contender
+from benchmarks.findings import Bar, Findings
+from benchmarks.stage import STEP, Stage
+
+TRANSACTIONS = Bar("idle worker, transactions", 2.0, 1.0, more=False, unit="/s")
+PROCESSOR = Bar("idle worker, CPU", 0.7, None, more=False, unit="% of a core")
+MEMORY = Bar("idle worker, memory", 70.0, None, more=False, unit="MB")
+SETTLE = 5.0
+
+COUNT = """
+select xact_commit + xact_rollback from pg_stat_database where datname = '{database}'
+"""
+
+
+def run(stage: Stage) -> Findings:
+    seconds = stage.sizes.idle_seconds
+    findings = Findings(f"An idle worker, alone, for {seconds} s")
+    for contender in stage.contenders:
+        measured = _measure(stage, contender, seconds)
+        for bar, value in measured.items():
+            findings.add(bar.what, contender.name, bar.unit, [value])
+            if contender is stage.rota:
+                findings.judge(bar, [value])
+        said = ", ".join(f"{value:.2f} {bar.unit}" for bar, value in measured.items())
+        stage.say(f"idle: {contender.name} {said}")
+    return findings
+
+
+def _measure(stage: Stage, contender: Contender, seconds: float) -> dict[Bar, float]:
+    ground = stage.fresh(contender)
+    ground.settle()
+    query = COUNT.format(database=ground.database)
+    with contender.child(ground.dsn) as worker:
+        worker.tell("work", concurrency=contender.concurrency, haste=False, marks=[], timed=False)
+        worker.until("working", STEP)
+        time.sleep(SETTLE)
+        with stage.cluster.connection() as connection:
+            # Each look in a transaction of its own: the view is otherwise a snapshot.
+            before, busy, began = _number(connection, query), _busy(worker.pid), time.monotonic()
+            time.sleep(seconds)
+            after, later, ended = _number(connection, query), _busy(worker.pid), time.monotonic()
+        memory = _memory(worker.pid)
+        worker.tell("stop")
+        worker.until("done", STEP)
+    ground.drop()
+    passed = ended - began
+    return {
+        TRANSACTIONS: (after - before) / passed,
+        PROCESSOR: 100 * (later - busy) / passed,
+        MEMORY: memory,
+    }
+
+
+def _number(connection: object, query: str) -> int:
+    return int(connection.execute(query).fetchone()[0])  # type: ignore[attr-defined]
+
+
+def _busy(pid: int) -> float:
+    """Seconds of processor time so far, all threads."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _memory(pid: int) -> float:
+    """Resident, in MB of 1,000,000 bytes."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6

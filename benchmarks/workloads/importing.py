@@ -1,0 +1,33 @@
+"""Import: the wall time `import rota` adds to a bare interpreter, each started by turns."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+from benchmarks.findings import Bar, Findings
+from benchmarks.stage import Stage
+
+BAR = Bar("import rota", 150.0, 80.0, more=False, unit="ms")
+PATIENCE = 30
+
+
+def run(stage: Stage) -> Findings:
+    findings = Findings("Import")
+    _start("import rota")  # writes the bytecode, fills the page cache
+    bare, added = [], []
+    for _ in range(stage.sizes.imports):
+        bare.append(_start("pass"))
+        added.append(_start("import rota") - bare[-1])
+    findings.add("bare interpreter", "python", "ms", bare)
+    findings.add("import rota, beyond it", stage.rota.name, "ms", added)
+    findings.judge(BAR, added)
+    stage.say(f"import: {findings.verdicts[0].median:.0f} ms")
+    return findings
+
+
+def _start(code: str) -> float:
+    began = time.perf_counter()
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE)
+    return 1000 * (time.perf_counter() - began)

@@ -1,0 +1,124 @@
+"""`rota pg`: the embedded PostgreSQL by hand.
+
+An app starts and stops it by itself. These commands are for people who want it to stay up between
+runs, to see whether it is up, or to look into it with psql.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import rich_click as click
+
+from rota.errors import RotaError
+from rota.localpg import LocalPostgres
+
+NOT_RUNNING = 3  # what `systemctl status` and `pg_ctl status` say, too
+
+
+class Failed(click.ClickException):
+    """What Rota raised on purpose, without a traceback."""
+
+
+@contextmanager
+def told_plainly() -> Iterator[None]:
+    try:
+        yield
+    except RotaError as error:
+        raise Failed(str(error)) from error
+
+
+def of_directory(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Every command is about one server; this says which."""
+    return click.option(
+        "--directory",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="Its data directory. The default is private to you, or lies in ROTA_LOCAL_DIR.",
+    )(command)
+
+
+@click.group()
+def pg() -> None:
+    """The embedded PostgreSQL: keep it up, look at it, talk to it."""
+
+
+@pg.command()
+@of_directory
+@click.option("--listen", is_flag=True, help="Also listen on a free TCP port of 127.0.0.1.")
+def start(directory: Path | None, listen: bool) -> None:
+    """Start it, and keep it up until `rota pg stop`. Prints its DSN."""
+    server = LocalPostgres(directory, listen=listen)
+    with told_plainly():
+        dsn = server.keep()
+        click.echo(server.tcp_dsn if listen else dsn)
+
+
+@pg.command()
+@of_directory
+@click.option("--now", is_flag=True, help="Even if apps use it; they lose their connections.")
+def stop(directory: Path | None, now: bool) -> None:
+    """Stop it, or let it stop with the last app that uses it."""
+    server = LocalPostgres(directory)
+    with told_plainly():
+        if not server.status().running:
+            click.echo("not running")
+        elif server.release(now=now):
+            click.echo("stopped")
+        else:
+            click.echo("in use: it stops when the last app leaves; --now does not wait for that")
+
+
+@pg.command()
+@of_directory
+@click.option("--json", "as_json", is_flag=True, help="For programs.")
+@click.pass_context
+def status(context: click.Context, directory: Path | None, as_json: bool) -> None:
+    """Say whether it is running, and where. Ends with 3 when it is not."""
+    with told_plainly():
+        now = LocalPostgres(directory).status()
+    if as_json:
+        click.echo(json.dumps(asdict(now), default=str))
+    elif now.running:
+        users = "" if now.sharers is None else f", {len(now.sharers)} using it"
+        kept = ", kept up until `rota pg stop`" if now.kept else ""
+        click.echo(f"running: PostgreSQL {now.version}, process {now.pid}{users}{kept}")
+        click.echo(f"  data  {now.directory}")
+        click.echo(f"  dsn   {now.dsn}")
+    else:
+        click.echo(f"not running; its data directory is {now.directory}")
+    if not now.running:
+        context.exit(NOT_RUNNING)
+
+
+@pg.command(context_settings={"ignore_unknown_options": True})
+@of_directory
+@click.option("--database", default="rota", show_default=True, help="Made if it is missing.")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def psql(directory: Path | None, database: str, arguments: tuple[str, ...]) -> None:
+    """Open psql on it; start it if need be. ARGUMENTS go to psql."""
+    server = LocalPostgres(directory, database=database)
+    with told_plainly():
+        dsn = server.start()
+        try:
+            program = server.program("psql") or shutil.which("psql")
+            if program is None:
+                raise Failed(
+                    "this PostgreSQL comes without psql: install a client "
+                    "(Debian: apt install postgresql-client, macOS: brew install libpq), "
+                    f"then say `rota pg start` and `psql {shlex.quote(dsn)}`"
+                )
+            # psql takes our place and our share; when it ends, the share ends.
+            server.bequeath()
+            sys.stdout.flush()
+            os.execv(program, [str(program), dsn, *arguments])
+        finally:
+            server.stop()

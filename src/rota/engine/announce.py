@@ -1,0 +1,32 @@
+"""Events → subscribers. One that raises is logged, not felt."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from rota.model.events import Event
+
+log = logging.getLogger("rota")
+
+Subscriber = Callable[[Event], None]
+
+
+class Announcer:
+    def __init__(self) -> None:
+        self._subscribers: list[Subscriber] = []
+
+    def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
+        self._subscribers.append(subscriber)
+        return lambda: self._subscribers.remove(subscriber)
+
+    def __bool__(self) -> bool:
+        """Whether anybody listens: where nobody does, no event need be made."""
+        return bool(self._subscribers)
+
+    def announce(self, event: Event) -> None:
+        for subscriber in tuple(self._subscribers):
+            try:
+                subscriber(event)
+            except Exception:
+                log.exception("a subscriber failed on %s; it stays subscribed", event)

@@ -1,0 +1,68 @@
+"""What the engine announces: the one mechanism that logs, metrics and tests observe it by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that has happened, as far as the database knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStarted(Event):
+    worker: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStopped(Event):
+    worker: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobClaimed(Event):
+    worker: int
+    job: int
+    task: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobFinished(Event):
+    """An outcome is recorded: succeeded, failed, cancelled or expired."""
+
+    worker: int
+    job: int
+    task: str
+    attempt: int
+    state: str
+    took: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobRetried(Event):
+    """An attempt failed; the next one comes after `delay` seconds."""
+
+    worker: int
+    job: int
+    task: str
+    attempt: int
+    delay: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobGivenBack(Event):
+    """The job went back unfinished, its attempt uncounted."""
+
+    worker: int
+    job: int
+    task: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeRefused(Event):
+    """The worker no longer held the job: what it did counts for nothing."""
+
+    worker: int
+    job: int

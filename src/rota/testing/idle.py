@@ -1,0 +1,134 @@
+"""Running a worker until there is nothing left to do.
+
+Idle means that no job is ready, none is running, and none that sleeps is due. Jobs that sleep until
+later do not keep anybody waiting: move the clock to when they are due, and run again.
+
+What is left is counted in one statement, and a job is in one place in every snapshot, so a job on its
+way from one place to another is not overlooked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rota.errors import RotaError
+from rota.model.events import Event
+from rota.store.query import in_schema
+
+if TYPE_CHECKING:
+    from rota.app import Rota
+
+_LEFT = """
+select place, queue, task, count(*), min(job)
+  from (select 'ready' as place, ready.queue, ready.task, ready.job
+          from rota.ready
+         union all
+        select 'due', asleep.queue, asleep.task, asleep.job
+          from rota.asleep
+         where asleep.wake <= rota.clock()
+         union all
+        select 'running', jobs.queue, jobs.task, jobs.id
+          from rota.claims
+         cross join lateral unnest(claims.jobs) as member (job)
+          join rota.jobs on jobs.id = member.job) as left_over
+ group by place, queue, task
+ order by place, queue, task
+"""
+
+LOOK_EVERY = 0.05
+"""Seconds between looks when no event says that something happened."""
+
+
+class NotIdle(RotaError, TimeoutError):
+    """There is still work; the message says what, and what keeps it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Jobs of one task that are not over."""
+
+    place: str
+    queue: str
+    task: str
+    count: int
+    example: int
+
+
+async def run_until_idle(
+    app: Rota,
+    *,
+    timeout: float = 10.0,
+    queues: Sequence[str] | None = None,
+    concurrency: int | None = None,
+) -> None:
+    """Run a worker of this app until there is nothing left to do, or raise NotIdle."""
+    known = app.registry.tasks
+    served = {task.policy.queue for task in known.values()} if queues is None else set(queues)
+    async with app.worker(queues=queues, concurrency=concurrency):
+        await _until_idle(app, timeout, served, known.keys())
+
+
+async def until_idle(app: Rota, *, timeout: float = 10.0) -> None:
+    """Wait until workers that are running already have nothing left to do, or raise NotIdle."""
+    await _until_idle(app, timeout, None, ())
+
+
+async def _until_idle(
+    app: Rota, timeout: float, served: Collection[str] | None, known: Collection[str]
+) -> None:
+    deadline = time.monotonic() + timeout
+    news = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def hear(_: Event) -> None:
+        loop.call_soon_threadsafe(news.set)
+
+    unsubscribe = app.subscribe(hear)
+    try:
+        while True:
+            news.clear()
+            left = [Left(*row) for row in await _left(app)]
+            if not left:
+                return
+            hopeless = served is not None and all(_why(each, served, known) for each in left)
+            if hopeless or time.monotonic() > deadline:
+                raise NotIdle(_account(left, timeout, served or (), known))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_EVERY):
+                    await news.wait()
+    finally:
+        unsubscribe()
+
+
+async def _left(app: Rota) -> list[tuple[Any, ...]]:
+    client = await app.open()
+    async with client.database.connection() as connection:
+        cursor = await connection.execute(in_schema(_LEFT, app.settings.schema).encode())
+        return await cursor.fetchall()
+
+
+def _why(each: Left, served: Collection[str], known: Collection[str]) -> str:
+    """Why this worker will never run it; "" if it may."""
+    if each.place == "running":
+        return ""
+    if each.task not in known:
+        return "this app has no task of that name"
+    return "" if each.queue in served else "this worker does not serve that queue"
+
+
+def _account(
+    left: Sequence[Left], timeout: float, served: Collection[str], known: Collection[str]
+) -> str:
+    lines = []
+    for each in left:
+        why = _why(each, served, known) if known else ""
+        lines.append(
+            f"  {each.count} {each.place}: {each.task} in queue {each.queue}, such as job "
+            f"{each.example}{f' ({why})' if why else ''}"
+        )
+    return "\n".join([f"there is work left, after up to {timeout:g} s:", *lines])

@@ -1,0 +1,191 @@
+"""Databases for tests: made in milliseconds, migrated, and gone afterwards.
+
+The server is the one that ROTA_TEST_DATABASE_URL names, with a role that may create databases; else a
+private PostgreSQL in a temporary directory. A template is migrated once, and each test gets a copy.
+
+Every database made here is called `rota_test_…` and belongs to a session that keeps one connection open
+under the same name. What a killed session has left behind is dropped by the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from rota.errors import LocalPostgresError
+from rota.testing.clock import MARK
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+VARIABLE = "ROTA_TEST_DATABASE_URL"
+
+_OURS = re.compile(r"(rota_test_[0-9a-f]{10})_\w+")
+
+
+@contextmanager
+def server() -> Iterator[Server]:
+    """The server of this test session."""
+    named = os.environ.get(VARIABLE)
+    if named:
+        with Server.at(named) as opened:
+            yield opened
+    else:
+        with _private() as dsn, Server.at(dsn) as opened:
+            yield opened
+
+
+@contextmanager
+def _private() -> Iterator[str]:
+    from rota.localpg import LocalPostgres
+
+    base = Path(tempfile.mkdtemp(prefix="rota-pytest-")).resolve()
+    base.chmod(0o755)  # root cannot run PostgreSQL, and whoever does it instead must get in
+    try:
+        local = LocalPostgres(base / "pg", profile="test")
+        try:
+            dsn = local.start()
+        except LocalPostgresError as error:
+            error.add_note(f"Tests need a PostgreSQL; to use another one, set {VARIABLE}.")
+            raise
+        try:
+            yield dsn
+        finally:
+            local.stop()
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
+
+
+class Server:
+    """A server in which databases can be made."""
+
+    def __init__(self, dsn: str, name: str, connection: Connection[Any]) -> None:
+        self.dsn = dsn
+        self._name = name
+        self._connection = connection
+        self._numbers = count(1)
+        self._template: str | None = None
+
+    @classmethod
+    @contextmanager
+    def at(cls, dsn: str) -> Iterator[Server]:
+        import psycopg
+
+        name = f"rota_test_{uuid4().hex[:10]}"
+        with psycopg.connect(dsn, autocommit=True, application_name=name) as connection:
+            opened = cls(dsn, name, connection)
+            opened._sweep()
+            try:
+                yield opened
+            finally:
+                if opened._template is not None:
+                    opened._drop(opened._template)
+
+    @contextmanager
+    def database(self) -> Iterator[str]:
+        """The DSN of a fresh, migrated database."""
+        name = f"{self._name}_{next(self._numbers)}"
+        self._create(name, self._migrated())
+        try:
+            yield with_database(self.dsn, name)
+        finally:
+            self._drop(name)
+
+    @contextmanager
+    def empty_database(self) -> Iterator[str]:
+        """The DSN of a database in which there is nothing of ours."""
+        name = f"{self._name}_{next(self._numbers)}"
+        self._create(name, "template1")
+        try:
+            yield with_database(self.dsn, name)
+        finally:
+            self._drop(name)
+
+    def _migrated(self) -> str:
+        """The name of the template, made when it is first needed."""
+        if self._template is None:
+            self._template = f"{self._name}_template"
+            self._create(self._template, "template1")
+            _in_a_thread(with_database(self.dsn, self._template))
+        return self._template
+
+    def _create(self, name: str, template: str) -> None:
+        from psycopg import sql
+
+        self._connection.execute(
+            sql.SQL("create database {} template {}").format(
+                sql.Identifier(name), sql.Identifier(template)
+            )
+        )
+
+    def _drop(self, name: str) -> None:
+        from psycopg import sql
+
+        self._connection.execute(
+            sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name))
+        )
+
+    def _sweep(self) -> None:
+        """Drop what sessions that are no more have left behind."""
+        found = self._connection.execute(
+            "select datname, array(select application_name from pg_stat_activity) from pg_database"
+        )
+        for name, alive in found.fetchall():
+            ours = _OURS.fullmatch(name)
+            if ours and ours[1] not in alive:
+                self._drop(name)
+
+
+def _in_a_thread(dsn: str) -> None:
+    """Migrate; whoever needs the database may be in an event loop already."""
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            asyncio.run(_prepare(dsn))
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run, name="rota test template")
+    thread.start()
+    thread.join()
+    if failed:
+        raise failed[0]
+
+
+async def _prepare(dsn: str) -> None:
+    from psycopg import sql
+
+    from rota.model.settings import Settings
+    from rota.store.database import Database
+    from rota.store.migrate import migrate
+
+    database = Database(dsn, Settings.read())
+    try:
+        await migrate(database)
+        async with database.connection() as connection:
+            await connection.execute(sql.SQL("create schema {}").format(sql.Identifier(MARK)))
+    finally:
+        await database.close()
+
+
+def with_database(dsn: str, name: str) -> str:
+    """The same server, another database. A URL stays a URL, which more drivers understand."""
+    scheme, separator, rest = dsn.partition("://")
+    if not separator:
+        from psycopg.conninfo import make_conninfo
+
+        return make_conninfo(dsn, dbname=name)
+    head, _, query = rest.partition("?")
+    options = "&".join(each for each in query.split("&") if each and not each.startswith("dbname="))
+    return f"{scheme}://{head.partition('/')[0]}/{name}" + (f"?{options}" if options else "")

@@ -1,0 +1,58 @@
+"""An app that uses the embedded PostgreSQL, as a program: tests talk to it line by line.
+
+    app.py DIRECTORY [KEY=VALUE …]
+
+It says `asking`, starts, says its DSN, and then does what each line tells it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from rota.errors import LocalPostgresError
+from rota.localpg import LocalPostgres
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def fork(server: LocalPostgres) -> None:
+    """A child that behaves as badly as it can: it stops the server it was born with, and stays."""
+    child = os.fork()
+    if not child:
+        server.stop()
+        say(f"child {os.getpid()}")
+        signal.pause()
+
+
+def main() -> None:
+    options = dict(word.split("=", 1) for word in sys.argv[2:])
+    profile = "test" if options.get("profile", "test") == "test" else "dev"
+    server = LocalPostgres(Path(sys.argv[1]), profile=profile)  # type: ignore[arg-type]
+    if options.get("sigint") == "ignore":
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    say("asking")
+    try:
+        say(server.start())
+    except LocalPostgresError as error:
+        say(f"error {error}".replace("\n", " "))
+        raise SystemExit(1) from error
+    for line in sys.stdin:
+        match line.strip():
+            case "stop":
+                server.stop()
+                say("stopped")
+            case "start":
+                say(server.start())
+            case "fork":
+                fork(server)
+            case "leave":  # without a word to the server
+                return
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""Real processes for the tests: apps, the server they share, and the watcher over it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+import psycopg
+
+from rota.localpg.postmaster import read
+
+PROGRAM = Path(__file__).with_name("app.py")
+
+
+class App:
+    """One process of app.py."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        python: str = sys.executable,
+        env: Mapping[str, str] | None = None,
+        user: int | None = None,
+        **options: str,
+    ) -> None:
+        words = [f"{name}={value}" for name, value in options.items()]
+        identity: dict[str, Any] = {}
+        if user is not None:
+            identity = {"user": user, "group": user, "extra_groups": []}
+        self._process = subprocess.Popen(
+            [python, str(PROGRAM), str(directory), *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd="/",
+            env={**os.environ, **(env or {})},
+            start_new_session=True,
+            **identity,
+        )
+        self.pid = self._process.pid
+        self._asked = False
+
+    def hear(self) -> str:
+        return self._stdout.readline().strip()
+
+    def asking(self) -> App:
+        """Wait until it is about to start the server."""
+        if not self._asked:
+            assert self.hear() == "asking"
+            self._asked = True
+        return self
+
+    def started(self) -> str:
+        """Wait for its DSN."""
+        dsn = self.asking().hear()
+        assert dsn.startswith("postgresql://"), dsn
+        return dsn
+
+    def tell(self, line: str) -> None:
+        assert self._process.stdin
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+
+    def stop(self) -> None:
+        self.tell("stop")
+        assert self.hear() == "stopped"
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def interrupt(self) -> None:
+        """Ctrl-C in its terminal: everything in its process group gets it."""
+        os.killpg(self.pid, signal.SIGINT)
+
+    def close(self) -> None:
+        self.kill()
+        self._stdout.close()
+        if self._process.stdin:
+            self._process.stdin.close()
+
+    @property
+    def _stdout(self) -> IO[str]:
+        assert self._process.stdout
+        return self._process.stdout
+
+
+def eventually(happened: Callable[[], object], within: float = 15) -> None:
+    deadline = time.monotonic() + within
+    while not happened():
+        assert time.monotonic() < deadline, f"did not happen within {within} s"
+        time.sleep(0.01)
+
+
+def pid_of(directory: Path) -> int:
+    server = read(directory)
+    assert server, f"no server in {directory}"
+    return server.pid
+
+
+def ask(dsn: str, question: str) -> object:
+    with psycopg.connect(dsn, autocommit=True, connect_timeout=10) as connection:
+        row = connection.execute(question.encode()).fetchone()
+        return row[0] if row else None
+
+
+def tell(dsn: str, statement: str) -> None:
+    with psycopg.connect(dsn, autocommit=True, connect_timeout=10) as connection:
+        connection.execute(statement.encode())
+
+
+def processes(directory: Path) -> dict[int, str]:
+    """Servers, watchers and initdbs of this directory, and nothing else."""
+    about_it = re.compile(rf"{re.escape(str(directory))}\b")
+    return {
+        pid: command
+        for pid, command in _commands()
+        if about_it.search(command) and str(PROGRAM) not in command
+    }
+
+
+def _commands() -> Iterator[tuple[int, str]]:
+    if sys.platform == "linux":
+        for entry in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                yield int(entry.name), (entry / "cmdline").read_text().replace("\0", " ")
+    else:
+        listing = subprocess.check_output(["/bin/ps", "-axww", "-o", "pid=,args="], text=True)
+        for line in listing.splitlines():
+            pid, _, command = line.strip().partition(" ")
+            yield int(pid), command
+
+
+def nothing_left(directory: Path) -> bool:
+    return not processes(directory)
+
+
+def watcher_of(directory: Path) -> int:
+    (pid,) = [pid for pid, command in processes(directory).items() if "watch.py" in command]
+    return pid

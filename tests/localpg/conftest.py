@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from rota.localpg import LocalPostgres
+from rota.localpg.account import Account, hand_over
+
+from .apps import App, eventually, nothing_left, processes
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="Linux and macOS only")
+
+
+@pytest.fixture(autouse=True)
+def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ROTA_PG_BIN", "ROTA_LOCAL_DIR", "ROTA_LOCAL_ROOT", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A directory with a short name that other users can enter, empty and gone afterwards.
+
+    Whatever still runs in it is ended, and fails the test: nothing may be left behind.
+    """
+    base = Path(tempfile.mkdtemp(prefix="rota-test-", dir="/tmp")).resolve()
+    base.chmod(0o755)
+    yield base
+    try:
+        eventually(lambda: nothing_left(base), within=5)
+    finally:
+        for pid in processes(base):
+            os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(base)
+
+
+@pytest.fixture
+def fresh(home: Path) -> Path:
+    """A data directory that is not there yet."""
+    return home / "pg"
+
+
+@pytest.fixture(scope="session")
+def _spare() -> Iterator[Path]:
+    """Where a data directory lies between tests."""
+    base = Path(tempfile.mkdtemp(prefix="rota-test-", dir="/tmp")).resolve()
+    yield base / "spare"
+    shutil.rmtree(base)
+
+
+@pytest.fixture
+def made(fresh: Path, _spare: Path) -> Iterator[Path]:
+    """A data directory with the database `rota`, and no server.
+
+    initdb takes a second; so tests pass one directory on, unless they have moved or broken it.
+    """
+    if not _spare.exists():
+        with LocalPostgres(_spare, profile="test"):
+            pass
+    mine = Account(_spare.stat().st_uid, _spare.stat().st_gid, "")
+    _spare.rename(fresh)
+    yield fresh
+    with suppress(AssertionError):
+        eventually(lambda: nothing_left(fresh), within=5)
+    if fresh.is_dir() and nothing_left(fresh):
+        hand_over(fresh, mine)
+        fresh.rename(_spare)
+
+
+@pytest.fixture
+def app() -> Iterator[Callable[..., App]]:
+    """Starts apps; they are killed at the end."""
+    running: list[App] = []
+
+    def start(directory: Path, **options: object) -> App:
+        running.append(App(directory, **options))  # type: ignore[arg-type]
+        return running[-1]
+
+    yield start
+    for one in running:
+        one.close()

@@ -1,0 +1,115 @@
+"""Which PostgreSQL is used, and what is said when there is none."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from rota.errors import LocalPostgresError
+from rota.localpg import Binaries, LocalPostgres, binaries, find_binaries
+
+from .apps import ask
+
+DEBIAN_15 = Path("/usr/lib/postgresql/15/bin")
+
+
+def pretend(directory: Path, version: str) -> Path:
+    directory.mkdir(parents=True)
+    for name in ("postgres", "initdb"):
+        (directory / name).write_text(
+            f"#!/bin/sh\necho '{name} (PostgreSQL) {version} (Pretend)'\n"
+        )
+        (directory / name).chmod(0o755)
+    return directory
+
+
+@pytest.fixture
+def nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine without any PostgreSQL."""
+    monkeypatch.setattr(binaries, "WHEELS", ())
+    monkeypatch.setattr(binaries, "INSTALLED", ())
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+@pytest.fixture
+def wheels(nothing: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Where wheels can be put; importing one is an error."""
+    monkeypatch.setattr(binaries, "WHEELS", ("pretend_first", "pretend_second"))
+    for name in binaries.WHEELS:
+        (tmp_path / "site" / name).mkdir(parents=True)
+        (tmp_path / "site" / name / "__init__.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    return tmp_path / "site"
+
+
+@pytest.mark.usefixtures("nothing")
+def test_without_any_the_error_says_what_to_install_or_set(tmp_path: Path) -> None:
+    with pytest.raises(LocalPostgresError) as caught:
+        LocalPostgres(tmp_path / "pg").start()
+    for remedy in ('pip install "rota[local]"', "ROTA_PG_BIN", "ROTA_DATABASE_URL"):
+        assert remedy in str(caught.value)
+
+
+def test_the_first_wheel_wins_and_its_newest_release(wheels: Path) -> None:
+    pretend(wheels / "pretend_second" / "pginstall" / "bin", "19.1")
+    assert find_binaries().version == "19.1"
+
+    pretend(wheels / "pretend_first" / "pginstall" / "bin", "16.14")
+    pretend(wheels / "pretend_first" / "pginstall18" / "bin", "18.4")
+    found = find_binaries()
+    assert (found.version, found.major, found.source) == ("18.4", 18, "pretend_first")
+    assert find_binaries(16).version == "16.14"
+    assert find_binaries(19).source == "pretend_second"
+    assert not set(binaries.WHEELS) & set(sys.modules)
+
+
+def test_an_installed_one_is_found_through_the_path(
+    wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = pretend(tmp_path / "opt" / "bin", "17.2")
+    (directory / "pg_ctl").write_text("#!/bin/sh\n")
+    (directory / "pg_ctl").chmod(0o755)
+    monkeypatch.setenv("PATH", str(directory))
+    assert find_binaries() == Binaries(directory, "17.2", "installed")
+
+
+def test_one_set_by_hand_comes_before_all(wheels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(wheels / "pretend_first" / "pginstall" / "bin", "18.4")
+    mine = pretend(wheels.parent / "mine" / "bin", "14.1")
+    for way in (mine, mine.parent):
+        monkeypatch.setenv("ROTA_PG_BIN", str(way))
+        assert find_binaries() == Binaries(mine, "14.1", "ROTA_PG_BIN")
+
+    monkeypatch.setenv("ROTA_PG_BIN", str(wheels))
+    with pytest.raises(LocalPostgresError, match="ROTA_PG_BIN is"):
+        find_binaries()
+
+
+def test_one_that_is_too_old_is_refused_with_what_was_found(wheels: Path) -> None:
+    pretend(wheels / "pretend_first" / "pginstall" / "bin", "13.9")
+    with pytest.raises(LocalPostgresError, match=r"14 or newer .* 13\.9 \(pretend_first\)"):
+        find_binaries()
+
+
+@pytest.mark.skipif(not DEBIAN_15.is_dir(), reason="needs Debian's PostgreSQL 15")
+def test_a_data_directory_of_another_release_is_opened_with_that_release(fresh: Path) -> None:
+    with LocalPostgres(fresh, profile="test", binaries=Binaries(DEBIAN_15, "15", "here")) as server:
+        dsn = server.dsn
+        assert str(ask(dsn, "show server_version")).startswith("15.")
+    assert find_binaries().major != 15
+
+    with LocalPostgres(fresh, profile="test") as server:
+        assert str(ask(server.dsn, "show server_version")).startswith("15.")
+        assert server.status().version.startswith("15.")
+    with pytest.raises(LocalPostgresError, match="made by PostgreSQL 15"):
+        LocalPostgres(fresh, binaries=find_binaries()).start()
+
+
+def test_a_data_directory_of_a_release_that_is_not_here_is_not_touched(made: Path) -> None:
+    real = (made / "PG_VERSION").read_text()
+    (made / "PG_VERSION").write_text("99\n")
+    with pytest.raises(LocalPostgresError, match="PostgreSQL 99 is needed, but only"):
+        LocalPostgres(made).start()
+    (made / "PG_VERSION").write_text(real)

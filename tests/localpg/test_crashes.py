@@ -1,0 +1,148 @@
+"""What a crash leaves behind is not in the way of the next start; what was committed stays."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+
+import psycopg
+import pytest
+
+from rota.localpg import LocalPostgres, find_binaries, watch
+from rota.localpg.locks import is_free
+from rota.localpg.places import Place
+
+from .apps import App, ask, eventually, nothing_left, pid_of, processes, tell
+
+Start = Callable[..., App]
+
+
+def test_after_sigkill_of_the_postmaster_a_restart_recovers_what_was_committed(made: Path) -> None:
+    with LocalPostgres(made) as server:
+        tell(server.dsn, "drop table if exists kept; create table kept as select 42 as answer")
+        before = pid_of(made)
+
+        server.kill()
+        assert not server.status().running
+        server.restart()
+
+        assert pid_of(made) != before
+        assert ask(server.dsn, "select answer from kept") == 42
+
+
+def test_after_sigkill_of_the_postmaster_another_app_can_start_it(made: Path, app: Start) -> None:
+    first = app(made, profile="dev")
+    tell(first.started(), "drop table if exists kept; create table kept as select 42 as answer")
+    os.kill(pid_of(made), signal.SIGKILL)
+
+    second = app(made, profile="dev")
+    assert ask(second.started(), "select answer from kept") == 42
+
+    first.stop()
+    second.stop()
+    assert nothing_left(made)
+
+
+def test_an_immediate_stop_is_recovered_from(made: Path) -> None:
+    with LocalPostgres(made) as server:
+        tell(server.dsn, "drop table if exists kept; create table kept as select 42 as answer")
+        server.restart(immediately=True)
+        assert ask(server.dsn, "select answer from kept") == 42
+
+
+def test_a_backend_too_busy_to_notice_the_crash_is_waited_for_and_then_ended(made: Path) -> None:
+    with LocalPostgres(made, profile="test") as server:
+        busy = psycopg.connect(server.dsn, autocommit=True)
+
+        def spin() -> None:
+            with pytest.raises(psycopg.OperationalError):
+                busy.execute("do $$ begin loop end loop; end $$")
+
+        thread = Thread(target=spin)
+        thread.start()
+        running = "select count(*) from pg_stat_activity where query like 'do %' and state='active'"
+        eventually(lambda: ask(server.dsn, running) == 1)
+
+        server.kill()
+        server.restart()
+
+        assert ask(server.dsn, "select 1") == 1
+        thread.join(10)
+        busy.close()
+
+
+def test_a_process_number_given_to_somebody_else_is_not_taken_for_a_server(made: Path) -> None:
+    with LocalPostgres(made, profile="test") as server:
+        server.kill()
+        file = made / "postmaster.pid"
+        lines = file.read_text().splitlines()
+        file.write_text("\n".join([str(os.getpid()), *lines[1:]]))
+        assert not server.status().running
+
+        assert ask(server.restart(), "select 1") == 1
+
+
+@pytest.fixture
+def slow_initdb(home: Path) -> Path:
+    """Binaries whose initdb writes half a database, and goes on when it is told to."""
+    real = find_binaries()
+    directory = home / "bin"
+    directory.mkdir()
+    (directory / "postgres").symlink_to(real.program("postgres"))
+    script = directory / "initdb"
+    script.write_text(
+        "#!/bin/sh\n"
+        'for word; do case "$word" in --pgdata=*) data="${word#--pgdata=}";; esac; done\n'
+        f'echo {real.major} > "$data/PG_VERSION"\n'
+        f'echo $$ > "{home}/begun.part" && mv "{home}/begun.part" "{home}/begun"\n'
+        f'while [ ! -e "{home}/go" ]; do sleep 0.02; done\n'
+        'rm "$data/PG_VERSION"\n'
+        f'exec "{real.program("initdb")}" "$@"\n'
+    )
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    return directory
+
+
+def test_an_interrupted_initdb_does_not_poison_the_next_start(
+    fresh: Path, slow_initdb: Path, app: Start
+) -> None:
+    unlucky = app(fresh, env={"ROTA_PG_BIN": str(slow_initdb)})
+    begun = fresh.with_name("begun")
+    eventually(begun.exists)
+    unlucky.kill()
+    os.kill(int(begun.read_text()), signal.SIGKILL)
+
+    with LocalPostgres(fresh, profile="test") as server:
+        assert ask(server.dsn, "select 1") == 1
+    assert not fresh.with_name("pg.new").exists()
+
+
+def test_an_initdb_that_outlives_its_app_keeps_the_others_waiting(
+    fresh: Path, slow_initdb: Path, app: Start
+) -> None:
+    unlucky = app(fresh, env={"ROTA_PG_BIN": str(slow_initdb)})
+    eventually(fresh.with_name("begun").exists)
+
+    unlucky.kill()
+    assert processes(fresh.with_name("pg.new"))
+    assert not is_free(Place(fresh).gate)
+
+    fresh.with_name("go").touch()
+    with LocalPostgres(fresh, profile="test") as server:
+        assert ask(server.dsn, "select 1") == 1
+
+
+def test_the_log_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "LOG_LIMIT", 1000)
+    monkeypatch.setattr(watch, "LOG_TAIL", 100)
+    log = tmp_path / "server.log"
+    with log.open("ab", buffering=0) as server:  # it keeps the file open, and appends
+        server.write(b"old " * 500)
+        watch._trim(str(log))
+        server.write(b"new")
+
+    assert log.read_bytes() == b"old " * 25 + b"new"

