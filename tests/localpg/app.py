@@ -20,11 +20,11 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
-def fork(server: LocalPostgres) -> None:
-    """A child that behaves as badly as it can: it stops the server it was born with, and stays."""
-    child = os.fork()
-    if not child:
-        server.stop()
+def fork(server: LocalPostgres, *, stop: bool) -> None:
+    """A child that stays, and perhaps stops the server it was born with."""
+    if not os.fork():
+        if stop:
+            server.stop()
         say(f"child {os.getpid()}")
         signal.pause()
 
@@ -48,8 +48,10 @@ def main() -> None:
                 say("stopped")
             case "start":
                 say(server.start())
-            case "fork":
-                fork(server)
+            case "fork a child that stops":
+                fork(server, stop=True)
+            case "fork a child that stays":
+                fork(server, stop=False)
             case "leave":  # without a word to the server
                 return
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.localpg import LocalPostgres
+from rota.localpg import LocalPostgres, find_binaries
 from rota.localpg.account import Account, hand_over
 
 from .apps import App, eventually, nothing_left, processes
@@ -72,6 +72,32 @@ def made(fresh: Path, _spare: Path) -> Iterator[Path]:
     if fresh.is_dir() and nothing_left(fresh):
         hand_over(fresh, mine)
         fresh.rename(_spare)
+
+
+@pytest.fixture
+def waiting(home: Path) -> Path:
+    """Binaries that begin, and go on when there is a file `go` beside them. Their initdb has written
+    half a database by then."""
+    directory = home / "waiting"
+    directory.mkdir()
+    half = (
+        'for word; do case "$word" in --pgdata=*) half="${word#--pgdata=}/PG_VERSION";; esac; done'
+    )
+    for name in ("postgres", "initdb"):
+        program = directory / name
+        program.write_text(
+            f"""#!/bin/sh
+            real={find_binaries().program(name)}
+            [ "$1" = --version ] && exec $real "$@"
+            {half}
+            [ -n "$half" ] && echo {find_binaries().major} > "$half"
+            until [ -e {directory}/go ]; do sleep 0.02; done
+            [ -n "$half" ] && rm "$half"
+            exec $real "$@"
+            """
+        )
+        program.chmod(0o755)
+    return directory
 
 
 @pytest.fixture

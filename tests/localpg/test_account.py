@@ -17,7 +17,7 @@ import pytest
 
 import rota
 from rota.errors import LocalPostgresError
-from rota.localpg import LocalPostgres, account, default_directory, find_binaries, places
+from rota.localpg import LocalPostgres, account, default_directory, find_binaries, places, reach
 
 from .apps import App, ask, nothing_left, pid_of, tell
 
@@ -99,7 +99,7 @@ def test_binaries_that_the_user_cannot_reach_are_copied_once(
     closed = home / "closed"
     closed.mkdir(mode=0o700)
     package = closed / real.parent.name
-    shutil.copytree(real, package / real.name, symlinks=True)
+    shutil.copytree(real, package / real.name, symlinks=True, ignore=reach.NOT_NEEDED)
     libraries = real.parent.with_name(f"{real.parent.name}.libs")
     if libraries.is_dir():
         shutil.copytree(libraries, closed / libraries.name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import stat
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
@@ -12,7 +11,7 @@ from threading import Thread
 import psycopg
 import pytest
 
-from rota.localpg import LocalPostgres, find_binaries, watch
+from rota.localpg import LocalPostgres, watch
 from rota.localpg.locks import is_free
 from rota.localpg.places import Place
 
@@ -78,43 +77,23 @@ def test_a_backend_too_busy_to_notice_the_crash_is_waited_for_and_then_ended(mad
 def test_a_process_number_given_to_somebody_else_is_not_taken_for_a_server(made: Path) -> None:
     with LocalPostgres(made, profile="test") as server:
         server.kill()
-        file = made / "postmaster.pid"
-        lines = file.read_text().splitlines()
-        file.write_text("\n".join([str(os.getpid()), *lines[1:]]))
+        for file in (made / "postmaster.pid", made / ".s.PGSQL.5432.lock"):
+            lines = file.read_text().splitlines()
+            file.write_text("\n".join([str(os.getpid()), *lines[1:]]))
         assert not server.status().running
 
         assert ask(server.restart(), "select 1") == 1
 
 
-@pytest.fixture
-def slow_initdb(home: Path) -> Path:
-    """Binaries whose initdb writes half a database, and goes on when it is told to."""
-    real = find_binaries()
-    directory = home / "bin"
-    directory.mkdir()
-    (directory / "postgres").symlink_to(real.program("postgres"))
-    script = directory / "initdb"
-    script.write_text(
-        "#!/bin/sh\n"
-        'for word; do case "$word" in --pgdata=*) data="${word#--pgdata=}";; esac; done\n'
-        f'echo {real.major} > "$data/PG_VERSION"\n'
-        f'echo $$ > "{home}/begun.part" && mv "{home}/begun.part" "{home}/begun"\n'
-        f'while [ ! -e "{home}/go" ]; do sleep 0.02; done\n'
-        'rm "$data/PG_VERSION"\n'
-        f'exec "{real.program("initdb")}" "$@"\n'
-    )
-    script.chmod(script.stat().st_mode | stat.S_IXUSR)
-    return directory
-
-
 def test_an_interrupted_initdb_does_not_poison_the_next_start(
-    fresh: Path, slow_initdb: Path, app: Start
+    fresh: Path, waiting: Path, app: Start
 ) -> None:
-    unlucky = app(fresh, env={"ROTA_PG_BIN": str(slow_initdb)})
-    begun = fresh.with_name("begun")
-    eventually(begun.exists)
+    unlucky = app(fresh, env={"ROTA_PG_BIN": str(waiting)})
+    half = fresh.with_name("pg.new") / "PG_VERSION"
+    eventually(half.exists)
     unlucky.kill()
-    os.kill(int(begun.read_text()), signal.SIGKILL)
+    for pid in processes(half.parent):
+        os.kill(pid, signal.SIGKILL)
 
     with LocalPostgres(fresh, profile="test") as server:
         assert ask(server.dsn, "select 1") == 1
@@ -122,16 +101,16 @@ def test_an_interrupted_initdb_does_not_poison_the_next_start(
 
 
 def test_an_initdb_that_outlives_its_app_keeps_the_others_waiting(
-    fresh: Path, slow_initdb: Path, app: Start
+    fresh: Path, waiting: Path, app: Start
 ) -> None:
-    unlucky = app(fresh, env={"ROTA_PG_BIN": str(slow_initdb)})
-    eventually(fresh.with_name("begun").exists)
+    unlucky = app(fresh, env={"ROTA_PG_BIN": str(waiting)})
+    eventually((fresh.with_name("pg.new") / "PG_VERSION").exists)
 
     unlucky.kill()
     assert processes(fresh.with_name("pg.new"))
     assert not is_free(Place(fresh).gate)
 
-    fresh.with_name("go").touch()
+    (waiting / "go").touch()
     with LocalPostgres(fresh, profile="test") as server:
         assert ask(server.dsn, "select 1") == 1
 

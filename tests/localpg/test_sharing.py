@@ -6,14 +6,15 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from rota.errors import LocalPostgresError
 from rota.localpg import LocalPostgres
-from rota.localpg.locks import is_free
+from rota.localpg.locks import Share, gate, is_free
 from rota.localpg.places import Place
 from rota.localpg.postmaster import serves
 
@@ -109,8 +110,7 @@ def test_an_app_that_arrives_while_the_last_one_leaves_gets_a_working_server(
     eventually(lambda: not is_free(Place(made).gate))
 
     arriving = app(made).asking()
-    gate = str(Place(made).gate)
-    eventually(lambda: gate in {os.readlink(f) for f in Path(f"/proc/{arriving.pid}/fd").iterdir()})
+    eventually(lambda: is_at_the_gate(arriving.pid, made))
     os.kill(old, signal.SIGCONT)
 
     assert ask(arriving.started(), "select 1") == 1
@@ -118,6 +118,50 @@ def test_an_app_that_arrives_while_the_last_one_leaves_gets_a_working_server(
     assert last.hear() == "stopped"
     arriving.stop()
     assert nothing_left(made)
+
+
+def test_an_app_killed_while_its_server_starts_leaves_the_watcher_in_charge(
+    made: Path, waiting: Path, app: Start
+) -> None:
+    unlucky = app(made, env={"ROTA_PG_BIN": str(waiting)})
+    eventually(lambda: any(str(waiting / "postgres") in c for c in processes(made).values()))
+
+    unlucky.kill()
+    assert not is_free(Place(made).gate)
+
+    (waiting / "go").touch()
+    with LocalPostgres(made, profile="test") as server:
+        assert ask(server.dsn, "select 1") == 1
+    assert nothing_left(made)
+
+
+def test_the_watcher_waits_at_the_gate_and_lets_a_new_app_keep_the_server(
+    made: Path, app: Start
+) -> None:
+    place = Place(made)
+    last = app(made)
+    dsn = last.started()
+    server, watcher = pid_of(made), watcher_of(made)
+
+    with gate(place, patience=5):
+        last.kill()
+        eventually(lambda: is_at_the_gate(watcher, made))
+        share = Share(place)
+    eventually(lambda: not is_at_the_gate(watcher, made))
+
+    assert pid_of(made) == server
+    assert ask(dsn, "select 1") == 1
+    share.close()
+    eventually(lambda: nothing_left(made))
+
+
+def is_at_the_gate(pid: int, directory: Path) -> bool:
+    """It waits for the gate, or has it."""
+    opened = set()
+    for file in Path(f"/proc/{pid}/fd").glob("*"):
+        with suppress(OSError):
+            opened.add(os.readlink(file))
+    return str(Place(directory).gate) in opened
 
 
 def test_an_app_that_arrives_while_the_last_one_is_killed_gets_a_working_server(
@@ -134,19 +178,32 @@ def test_an_app_that_arrives_while_the_last_one_is_killed_gets_a_working_server(
     assert nothing_left(made)
 
 
-def test_a_forked_child_gives_nothing_back_and_keeps_nothing_up(made: Path, app: Start) -> None:
+def test_a_forked_child_cannot_give_back_its_parents_share(made: Path, app: Start) -> None:
     parent, other = app(made), app(made)
     dsn = parent.started()
     other.started()
-    parent.tell("fork")
-    child = int(parent.hear().removeprefix("child "))
-    try:
-        other.stop()
-        assert ask(dsn, "select 1") == 1, "the child gave back its parent's share"
 
+    with forked(parent, "fork a child that stops"):
+        other.stop()
+        assert ask(dsn, "select 1") == 1
+
+
+def test_a_forked_child_that_outlives_its_parent_keeps_nothing_up(made: Path, app: Start) -> None:
+    parent = app(made)
+    parent.started()
+
+    with forked(parent, "fork a child that stays"):
         parent.kill()
         eventually(lambda: nothing_left(made))
-        os.kill(child, 0)
+
+
+@contextmanager
+def forked(parent: App, how: str) -> Iterator[None]:
+    parent.tell(how)
+    child = int(parent.hear().removeprefix("child "))
+    try:
+        yield
+        os.kill(child, 0)  # it is still there
     finally:
         os.kill(child, signal.SIGKILL)
 

@@ -87,6 +87,8 @@ def test_variables_meant_for_other_servers_have_no_effect(
         monkeypatch.setenv(name, value)
     with LocalPostgres(made, profile="test") as server:
         assert ask(server.dsn, "select current_user") == "postgres"
+        if sys.platform == "linux":
+            assert b"/nowhere" not in Path(f"/proc/{pid_of(made)}/environ").read_bytes()
 
 
 def test_profiles_decide_what_a_crash_may_cost_and_settings_win(made: Path) -> None:

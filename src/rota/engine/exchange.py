@@ -383,13 +383,13 @@ class Exchange(Service):
             if refused:
                 query = jobs.recorded(refused, sorted(batch.claims))
                 known = set((await hand.send([[query]]))[0][0])
-            ended = [each[0].job for each in (*batch.done, *batch.ended)]
-            await hand.send([[waiters.tell(ended)]])
+            self._unsure.pop(0)
+            self._recorded(batch, set(refused) - known)
+            # Of no consequence if it is lost: who waits also looks.
+            await hand.send([[waiters.tell([each[0].job for each in (*batch.done, *batch.ended)])]])
         except BaseException:
             await hand.let_go()
             raise
-        self._recorded(batch, set(refused) - known)
-        self._unsure.pop(0)
 
     async def _send_singly(self, batch: Batch, hand: _Hand) -> list[int]:
         """One outcome in the batch cannot be stored: record each by itself, and that one as failed."""

@@ -47,9 +47,9 @@ def launch(
             f"{place.data} is in use by a PostgreSQL that cannot be seen from here, "
             "in another container perhaps: give each its own directory with ROTA_LOCAL_DIR"
         )
-    postmaster.remove_if_stale(place.data)
     account.hand_over(place.data, user)
     sockets = socket_directory(place.data, user)
+    postmaster.remove_stale_files(place.data, sockets)
     deadline = time.monotonic() + START_TIMEOUT
     patience = time.monotonic() + ORPHAN_PATIENCE
     while True:

@@ -76,7 +76,7 @@ class Postmaster:
 
 def read(data: Path) -> Postmaster | None:
     """The server of this data directory, or None when there is none."""
-    lines = _lines(data)
+    lines = _lines(data / "postmaster.pid")
     # pid, directory, start time, port, socket directory, listen address, shared memory, status:
     # written from the top while the server starts.
     if not lines or not lines[0].isdigit() or not serves(pid := int(lines[0]), data):
@@ -106,12 +106,15 @@ def settled(data: Path, patience: float) -> Postmaster | None:
     return server
 
 
-def remove_if_stale(data: Path) -> None:
-    """PostgreSQL sees through a dead process's file, but not through one whose number was given to
-    another process since. That is common in containers, where numbers start over."""
-    lines = _lines(data)
-    if lines and lines[0].isdigit() and _exists(int(lines[0])) and read(data) is None:
-        (data / "postmaster.pid").unlink(missing_ok=True)
+def remove_stale_files(data: Path, sockets: Path) -> None:
+    """PostgreSQL sees through the files of a dead server, but not if its number was given to another
+    process since (common in containers, where numbers start over) or is a zombie's."""
+    if read(data):
+        return
+    for file in (data / "postmaster.pid", *sockets.glob(".s.PGSQL.*.lock")):
+        lines = _lines(file)
+        if lines and lines[0].isdigit() and _exists(int(lines[0])):
+            file.unlink(missing_ok=True)
 
 
 def serves(pid: int, data: Path) -> bool:
@@ -150,8 +153,8 @@ def _program(pid: int) -> str:
         return ""
 
 
-def _lines(data: Path) -> list[str]:
+def _lines(file: Path) -> list[str]:
     try:
-        return (data / "postmaster.pid").read_text().splitlines()
+        return file.read_text().splitlines()
     except OSError:
         return []

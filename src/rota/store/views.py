@@ -61,6 +61,13 @@ class AttemptLine(msgspec.Struct, frozen=True):
     error: bytes | None
 
 
+class WorkerLine(msgspec.Struct, frozen=True):
+    worker: int
+    host: str
+    pid: int
+    silent: float
+
+
 class Places(msgspec.Struct, frozen=True):
     ready: int
     asleep: int
@@ -92,3 +99,19 @@ def attempts(run: int) -> Query[AttemptLine]:
 
 def places() -> Query[Places]:
     return Query("view/places", {}, Places)
+
+
+def worker(worker: int) -> Query[WorkerLine]:
+    return Query("view/worker", {"worker": worker}, WorkerLine)
+
+
+def takers(queue: str, task: str) -> Query[int]:
+    return Query("view/takers", {"queue": queue, "task": task}, int)
+
+
+def clock() -> Query[datetime]:
+    return Query("view/clock", {}, _same)
+
+
+def _same(value: datetime) -> datetime:
+    return value

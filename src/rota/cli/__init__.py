@@ -1,0 +1,15 @@
+"""The command line: thin edges that ask the same questions as any other program.
+
+    main        the group, its global options, and how a program ends
+    endings     exit codes, and one line for a user's mistake
+    target      which app and which database a command is about
+    load        MODULE:APP → the app
+    paint       how things look on a terminal, and as JSON
+
+    worker, crew, lifeline     one worker, or several processes of them
+    start, runs, queues, db    the commands
+    demo                       everything at once, on the embedded PostgreSQL
+    pg                         the embedded PostgreSQL by hand
+
+What is dear to import (psycopg, rich, uvloop) is imported where it is used: `rota --help` needs none of it.
+"""

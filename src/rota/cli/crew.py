@@ -1,0 +1,179 @@
+"""Several worker processes under one parent.
+
+The parent runs no job and opens no connection. It starts the processes, passes on SIGTERM and SIGINT,
+starts another in the place of one that dies, and gives up when that one dies again and again. Each child
+is a program of its own (no fork), in a process group of its own: Ctrl-C reaches the parent alone, which
+passes it on once, for a second signal is a wish to hurry.
+
+The first child goes first. If it cannot start, the others could not either, and its one line on stderr
+is enough.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+
+from rota.cli.endings import FAILED, NO_DATABASE, OK
+from rota.cli.lifeline import UP
+
+log = logging.getLogger("rota")
+
+FIRST_REST = 0.2
+LONGEST_REST = 30.0
+STEADY = 10.0
+"""Seconds after which a process counts as having worked."""
+
+TOO_OFTEN = 5
+"""Deaths in a row, none of them steady before, that end it all."""
+
+_UNSTARTED = {OK, -signal.SIGTERM, -signal.SIGINT, 128 + signal.SIGINT}
+"""How a child may end that was told to stop before it was up."""
+
+
+class Child:
+    """One worker process."""
+
+    def __init__(self, process: asyncio.subprocess.Process, ours: socket.socket) -> None:
+        self._process = process
+        self._socket = ours
+        self._began = time.monotonic()
+        self.pid = process.pid
+        self.is_up = False
+
+    @classmethod
+    async def start(cls, command: Sequence[str]) -> Child:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        with theirs:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                "--lifeline",
+                str(theirs.fileno()),
+                stdin=asyncio.subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                process_group=0,
+            )
+        return cls(process, ours)
+
+    async def settled(self) -> bool:
+        """Wait until it is up, or has ended. Is it up?"""
+        with suppress(ConnectionError):
+            self.is_up = await asyncio.get_running_loop().sock_recv(self._socket, 1) == UP
+        return self.is_up
+
+    async def ended(self) -> int:
+        """Its exit code; a signal that ended it is negative."""
+        try:
+            return await self._process.wait()
+        finally:
+            self._socket.close()
+
+    @property
+    def is_steady(self) -> bool:
+        return time.monotonic() - self._began >= STEADY
+
+    def tell(self, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError):
+            self._process.send_signal(number)
+
+
+class Crew:
+    def __init__(self, command: Sequence[str], size: int) -> None:
+        self._command = command
+        self._size = size
+        self._children: set[Child] = set()
+        self._stopping = asyncio.Event()
+        self._told = 0
+        self._code = OK
+
+    async def run(self) -> int:
+        """Work until told to stop. Answers an exit code."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop, number)
+        first = await self._start()
+        if not await first.settled() and not self._stopping.is_set():
+            code = await first.ended()
+            return code if code > 0 else FAILED
+        await asyncio.gather(self._keep(first), *(self._keep() for _ in range(1, self._size)))
+        return self._code
+
+    def stop(self, number: signal.Signals) -> None:
+        """Pass a signal on. The first drains, the second hurries, a third does not wait any more."""
+        self._told += 1
+        self._stopping.set()
+        if self._told == 1:
+            log.info("stopping %s worker processes; once more to hurry them", len(self._children))
+        for child in self._children:
+            child.tell(number if self._told < 3 else signal.SIGKILL)
+
+    async def _start(self) -> Child:
+        child = await Child.start(self._command)
+        self._children.add(child)
+        if self._stopping.is_set():
+            child.tell(signal.SIGTERM)
+        return child
+
+    async def _keep(self, child: Child | None = None) -> None:
+        """Keep one place filled."""
+        deaths = 0
+        while not self._stopping.is_set():
+            child = child or await self._start()
+            await child.settled()
+            code = await child.ended()
+            self._children.discard(child)
+            if self._stopping.is_set():
+                break
+            # Nothing is wrong with a process that only cannot reach the database: it comes back.
+            if child.is_steady:
+                deaths = 0
+            deaths += code != NO_DATABASE or child.is_up
+            if deaths >= TOO_OFTEN:
+                log.error(
+                    "worker process %s %s, the %sth in a row; giving up, see what it said above",
+                    child.pid,
+                    _how(code),
+                    deaths,
+                )
+                self._code = FAILED
+                self.stop(signal.SIGTERM)
+                return
+            rest = min(FIRST_REST * 2.0 ** (deaths or 4), LONGEST_REST)
+            log.warning(
+                "worker process %s %s unexpectedly; another starts in %.1f s",
+                child.pid,
+                _how(code),
+                rest,
+            )
+            child = None
+            with suppress(TimeoutError):
+                async with asyncio.timeout(rest):
+                    await self._stopping.wait()
+        if child is not None:
+            await self._leave(child)
+
+    async def _leave(self, child: Child) -> None:
+        code = await child.ended()
+        self._children.discard(child)
+        if code not in (_UNSTARTED if not child.is_up else {OK}):
+            log.warning("worker process %s %s while stopping", child.pid, _how(code))
+            self._code = FAILED
+
+
+def _how(code: int) -> str:
+    if code < 0:
+        with suppress(ValueError):
+            return f"was ended by {signal.Signals(-code).name}"
+    return f"ended with exit code {code}"
+
+
+def command(words: Sequence[str]) -> list[str]:
+    """The command line of one worker process."""
+    return [sys.executable, "-m", "rota", *words]

@@ -1,0 +1,39 @@
+"""Between a parent and a worker process of its own: one pair of sockets.
+
+The child says once that it is up. Nothing else is ever sent: the other end closing is the news. The
+kernel closes the parent's end however the parent dies, SIGKILL included, so no worker is left over.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from contextlib import suppress
+
+UP = b"+"
+
+
+class Lifeline:
+    """The child's end. A worker whose parent is gone drains as if it had been told to; one that has
+    not ended `patience` seconds later is ended."""
+
+    def __init__(self, descriptor: int, patience: float) -> None:
+        # What this worker starts must not hold on to it.
+        os.set_inheritable(descriptor, False)
+        self._socket = socket.socket(fileno=descriptor)
+        self._patience = patience
+        threading.Thread(target=self._watch, name="rota lifeline", daemon=True).start()
+
+    def say_up(self) -> None:
+        with suppress(OSError):
+            self._socket.send(UP)
+
+    def _watch(self) -> None:
+        with suppress(OSError):
+            self._socket.recv(1)
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(self._patience)
+        os._exit(1)

@@ -1,0 +1,75 @@
+"""MODULE:APP → the app, or one line that says what is wrong with the name.
+
+The current directory can be imported from, as with `python -m`. An error inside the module is the
+module's own and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from rota.cli.endings import MISTAKE, Told
+
+if TYPE_CHECKING:
+    from rota import Rota
+
+
+def load(name: str) -> Rota:
+    from rota import Rota
+
+    module_name, _, attribute = name.partition(":")
+    if not module_name or not attribute:
+        raise Told(
+            f"{name!r} does not name an app: write MODULE:APP, such as "
+            f"{_module_of(module_name) or 'hello'}:app",
+            MISTAKE,
+        )
+    if "/" in module_name or module_name.endswith(".py"):
+        raise Told(
+            f"{module_name!r} is a file; name its module: {_module_of(module_name)}:{attribute}",
+            MISTAKE,
+        )
+    module = _import(module_name)
+    found: Any = module
+    for word in attribute.split("."):
+        if not hasattr(found, word):
+            raise Told(f"module {module_name!r} has no {attribute!r}; {_apps(module)}", MISTAKE)
+        found = getattr(found, word)
+    if not isinstance(found, Rota):
+        kind = "a class" if isinstance(found, type) else f"a {type(found).__name__}"
+        raise Told(f"{name} is {kind}, not a Rota app; {_apps(module)}", MISTAKE)
+    return found
+
+
+def _import(name: str) -> ModuleType:
+    here = os.getcwd()
+    if here not in sys.path and "" not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        # Another name: the module is there, and something it needs is not.
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise
+        raise Told(
+            f"there is no module {error.name!r} in {here} or among the installed packages; "
+            "call rota where it lies, or set PYTHONPATH",
+            MISTAKE,
+        ) from None
+
+
+def _apps(module: ModuleType) -> str:
+    from rota import Rota
+
+    names = [word for word, value in vars(module).items() if isinstance(value, Rota)]
+    if not names:
+        return f"make one there with {module.__name__.rpartition('.')[2]}.app = Rota(…)"
+    return f"there is {', '.join(f'{module.__name__}:{name}' for name in names)}"
+
+
+def _module_of(path: str) -> str:
+    return path.removesuffix(".py").removeprefix("./").strip("/").replace("/", ".")

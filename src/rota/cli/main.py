@@ -1,0 +1,70 @@
+"""`rota`: the group, its global options, and how the program ends."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import rich_click as click
+from click.exceptions import Abort
+
+from rota.cli import endings
+from rota.cli.db import db
+from rota.cli.demo import demo
+from rota.cli.pg import pg
+from rota.cli.queues import queues
+from rota.cli.runs import cancel, retry, runs, show
+from rota.cli.start import start
+from rota.cli.target import Target, target_options
+from rota.cli.worker import worker
+from rota.errors import RotaError
+
+_LOOK = {
+    "theme": "default-slim",
+    "max_width": 100,
+    "options_table_help_sections": ["help", "default", "envvar"],
+}
+_CODES = "\n\n".join(f"{code}  {meaning}" for code, meaning in endings.MEANINGS.items())
+
+
+@click.group(
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=f"Exit codes:\n\n{_CODES}",
+)
+@click.rich_config(help_config=_LOOK)
+@click.command_panel("Work", commands=["worker", "start"])
+@click.command_panel("See", commands=["runs", "show", "queues"])
+@click.command_panel("Decide", commands=["cancel", "retry"])
+@click.command_panel("Set up", commands=["db", "pg", "demo"])
+@click.option_panel("Options")
+@click.option_panel("Database")
+@click.version_option(package_name="rota", message="rota %(version)s")
+@target_options(above=True)
+@click.pass_context
+def cli(context: click.Context, app: str | None, dsn: str | None, schema: str | None) -> None:
+    """Durable work on PostgreSQL: run workers, start jobs, see what became of them."""
+    context.obj = Target(app, dsn, schema)
+
+
+for command in (worker, start, runs, show, queues, cancel, retry, db, pg, demo):
+    cli.add_command(command)
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line. Answers its exit code; a bug comes out as the exception it is."""
+    try:
+        code = cli.main(arguments, prog_name="rota", standalone_mode=False)
+        return code if isinstance(code, int) else endings.OK
+    except Abort:
+        return endings.INTERRUPTED
+    except click.ClickException as error:
+        endings.tell(endings.in_our_words(error))
+        return error.exit_code
+    except RotaError as error:
+        endings.tell(str(error))
+        return endings.code_of(error)
+
+
+def main() -> None:
+    sys.exit(run())

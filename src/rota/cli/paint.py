@@ -1,0 +1,155 @@
+"""How things look: tables on a terminal, the same tables unclipped in a pipe, JSON for programs.
+
+Text that came out of the database is shown as text: no markup in it is obeyed, and control characters
+become visible instead of moving somebody's cursor.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import rich_click as click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+STATES = {
+    "ready": "default",
+    "asleep": "blue",
+    "running": "cyan",
+    "succeeded": "green",
+    "failed": "red",
+    "cancelled": "yellow",
+    "expired": "yellow",
+}
+
+UNCLIPPED = 10_000
+"""Columns where nobody looks at a terminal: a pipe must get every character."""
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def console() -> Console:
+    from rich.console import Console
+
+    out = Console(highlight=False, emoji=False, markup=False)
+    if not out.is_terminal:
+        out = Console(highlight=False, emoji=False, markup=False, width=UNCLIPPED)
+    return out
+
+
+def show(table: Table) -> None:
+    """Print a table; in a pipe without the blanks that fill its last column."""
+    out = console()
+    if out.is_terminal:
+        out.print(table)
+        return
+    with out.capture() as printed:
+        out.print(table)
+    for each in printed.get().splitlines():
+        click.echo(each.rstrip())
+
+
+def table(*columns: str, right: Sequence[str] = ()) -> Table:
+    """Columns under quiet headings. Those named in `right` are numbers."""
+    from rich.table import Table
+
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for column in columns:
+        made.add_column(
+            column,
+            justify="right" if column in right else "left",
+            no_wrap=True,
+            # A number cut short is another number.
+            overflow="fold" if column in right else "ellipsis",
+        )
+    return made
+
+
+def text(value: object, style: str = "") -> Text:
+    from rich.text import Text
+
+    return Text("" if value is None else plain(str(value)), style=style)
+
+
+def state(word: str) -> Text:
+    return text(word, STATES.get(word, ""))
+
+
+def plain(value: str) -> str:
+    """Control characters, line ends and tabs apart, in a form that can be seen."""
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", value)
+
+
+def line(value: str) -> str:
+    """The same on one line."""
+    return " ".join(plain(value).split())
+
+
+def number(value: int) -> str:
+    return f"{value:,}"
+
+
+def span(seconds: float | None) -> str:
+    """A duration in the one or two units a person would say it in."""
+    if seconds is None:
+        return ""
+    if seconds < 0.001:
+        return f"{seconds * 1e6:.0f} µs"
+    if seconds < 1:
+        return f"{seconds * 1000:.3g} ms"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    for size, unit, small, below in (
+        (60, "min", 1, "s"),
+        (3600, "h", 60, "min"),
+        (86400, "d", 3600, "h"),
+    ):
+        if seconds < size * (24 if size == 3600 else 60) or size == 86400:
+            whole, rest = divmod(int(seconds), size)
+            return f"{whole} {unit} {rest // small} {below}" if rest // small else f"{whole} {unit}"
+    raise AssertionError("every duration has a unit")
+
+
+def age(then: datetime, now: datetime) -> str:
+    """How long ago, in whole units: `3 min`."""
+    seconds = max((now - then).total_seconds(), 0)
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def clock(then: datetime) -> str:
+    """A time where the reader is."""
+    return then.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
+
+
+def pretty(document: bytes) -> str:
+    """JSON for reading: every digit and every escape as it was stored."""
+    return msgspec.json.format(document, indent=2).decode()
+
+
+def say_json(document: Any) -> None:
+    """One JSON document on stdout: times in ISO 8601, integers exact, stored JSON as it was stored."""
+    click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n", nl=False)
+
+
+def fields(struct: msgspec.Struct, *, stored: Iterable[str] = ()) -> dict[str, Any]:
+    """A row as a document; the fields named in `stored` hold JSON already."""
+    document = msgspec.structs.asdict(struct)
+    for name in stored:
+        if document[name] is not None:
+            document[name] = msgspec.Raw(document[name])
+    if document.get("took") is not None:
+        # It was kept in seven digits; the rest would be noise.
+        document["took"] = float(f"{document['took']:.7g}")
+    return document

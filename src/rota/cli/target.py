@@ -1,0 +1,131 @@
+"""Which app and which database a command is about.
+
+With an app (`-a MODULE:APP`, or ROTA_APP) it is the app's own database and schema; without, the one the
+environment names. `--dsn` and `--schema` win over both, before the command's name or after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import rich_click as click
+
+from rota.cli.endings import MISTAKE, Told, database_errors_told
+from rota.cli.load import load
+
+if TYPE_CHECKING:
+    from rota import Rota
+
+T = TypeVar("T")
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+NOT_SET = (
+    "no database is set: say --dsn postgresql://user:password@host/name (or --dsn local for the "
+    "embedded one), set ROTA_DATABASE_URL, or name your app with -a MODULE:APP"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    app: str | None = None
+    dsn: str | None = None
+    schema: str | None = None
+
+    def over(self, app: str | None, dsn: str | None, schema: str | None) -> Target:
+        """This, with what was said closer to the command in its place."""
+        return Target(app or self.app, dsn or self.dsn, schema or self.schema)
+
+    def rota(self) -> Rota:
+        """The app: the one named, or one that knows no task."""
+        from rota import Rota
+
+        if self.app is None:
+            return Rota(self.dsn or _from_environment(), schema=self.schema)
+        app = load(self.app)
+        if self.dsn is not None:
+            app._dsn = self.dsn
+        if self.schema is not None:
+            from rota.store.query import check_schema
+
+            app.settings = replace(app.settings, schema=check_schema(self.schema))
+        return app
+
+    def ask(self, question: Callable[[Rota], Awaitable[T]]) -> T:
+        """Put a question to an app whose database is there and has the schema this Rota knows."""
+
+        async def asking(app: Rota) -> T:
+            from rota.store.migrate import check
+
+            await check((await app.open()).database)
+            return await question(app)
+
+        return self.ask_unchecked(asking)
+
+    def ask_unchecked(self, question: Callable[[Rota], Awaitable[T]]) -> T:
+        async def asking() -> T:
+            async with self.rota() as app:
+                return await question(app)
+
+        with database_errors_told():
+            return asyncio.run(asking())
+
+
+def _from_environment() -> str:
+    from rota.errors import SettingsError
+    from rota.model.settings import database_url
+
+    try:
+        return database_url()
+    except SettingsError:
+        raise Told(NOT_SET, MISTAKE) from None
+    except OSError as error:
+        raise Told(f"the file that should hold the DSN cannot be read: {error}", MISTAKE) from None
+
+
+def target_options(*, above: bool) -> Callable[[Command], Command]:
+    """`--app`, `--dsn` and `--schema`; `above` all commands they are read from the environment, too."""
+    app = click.option(
+        "-a",
+        "--app",
+        metavar="MODULE:APP",
+        envvar="ROTA_APP" if above else None,
+        show_envvar=above,
+        panel="Database",
+        help="The app whose database it is.",
+    )
+    # No envvar: the environment is asked last, for it must not overrule what an app says of itself.
+    asked = " [env: ROTA_DATABASE_URL=]" if above else ""
+    dsn = click.option(
+        "--dsn",
+        metavar="URL",
+        panel="Database",
+        help=f"Where it is; local means the embedded one.{asked}",
+    )
+    schema = click.option(
+        "--schema", metavar="NAME", panel="Database", help="Its schema, if not the app's or rota."
+    )
+    last = click.option_panel("Database")
+    return lambda command: last(app(dsn(schema(command))))
+
+
+def with_target(command: Callable[..., T]) -> Callable[..., T]:
+    """Gives a command its target, and the options that say which."""
+
+    @wraps(command)
+    @click.pass_context
+    def wrapped(
+        context: click.Context,
+        /,
+        app: str | None,
+        dsn: str | None,
+        schema: str | None,
+        **rest: Any,
+    ) -> T:
+        above = context.find_object(Target) or Target()
+        return command(above.over(app, dsn, schema), **rest)
+
+    return click.option_panel("Options")(target_options(above=False)(wrapped))

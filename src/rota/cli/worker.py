@@ -1,0 +1,151 @@
+"""`rota worker`: run an app's jobs, in one process or several, until told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import time
+
+import rich_click as click
+
+from rota.cli.endings import database_errors_told, leave
+from rota.cli.target import Target, with_target
+
+LEVELS = ("debug", "info", "warning", "error")
+AFTER_DRAINING = 15.0
+"""Seconds a worker without a parent gets on top of its drain."""
+
+
+@click.command()
+@with_target
+@click.argument("name", metavar="MODULE:APP", required=False)
+@click.option(
+    "-q",
+    "--queue",
+    "queues",
+    multiple=True,
+    metavar="NAME",
+    help="Serve this queue (again for more). Without, those of the app's tasks.",
+)
+@click.option(
+    "-c",
+    "--concurrency",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Jobs at once in each process; 100 unless ROTA_CONCURRENCY says otherwise.",
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 1000),
+    default=1,
+    metavar="N",
+    show_default=True,
+    help="Worker processes.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(LEVELS, case_sensitive=False),
+    default="info",
+    show_default=True,
+    help="How much is said on stderr.",
+)
+@click.option("--lifeline", type=int, hidden=True)
+def worker(
+    target: Target,
+    name: str | None,
+    queues: tuple[str, ...],
+    concurrency: int | None,
+    processes: int,
+    log_level: str,
+    lifeline: int | None,
+) -> None:
+    """Run the jobs of MODULE:APP until SIGTERM or Ctrl-C.
+
+    The first signal takes nothing new and lets what runs end (ROTA_DRAIN_FOR seconds at most), a second one
+    hurries. What did not end goes back to its queue, the attempt uncounted.
+    """
+    target = target.over(name, None, None)
+    if target.app is None:
+        raise click.UsageError("say which app: rota worker MODULE:APP, or set ROTA_APP")
+    log_to_stderr(log_level)
+    if processes == 1:
+        with database_errors_told():
+            _work(target, queues, concurrency, lifeline)
+    else:
+        words = ["--log-level", log_level]
+        for queue in queues:
+            words += ["--queue", queue]
+        if concurrency is not None:
+            words += ["--concurrency", str(concurrency)]
+        _supervise(target, words, processes)
+
+
+def _work(
+    target: Target, queues: tuple[str, ...], concurrency: int | None, descriptor: int | None
+) -> None:
+    from rota.cli import loops
+    from rota.cli.lifeline import Lifeline
+    from rota.model.events import Event, WorkerStarted
+    from rota.model.settings import Settings
+
+    line = None
+    if descriptor is not None:
+        # Before the app is imported: that may take long, and the parent may die meanwhile.
+        line = Lifeline(descriptor, Settings.read().drain_for + AFTER_DRAINING)
+    app = target.rota()
+    if line is not None:
+        up = line
+
+        def hear(event: Event) -> None:
+            if isinstance(event, WorkerStarted):
+                up.say_up()
+                forget()
+
+        forget = app.subscribe(hear)
+
+    async def working() -> None:
+        async with app:
+            await app.work(queues=queues or None, concurrency=concurrency)
+
+    loops.run(working())
+
+
+def _supervise(target: Target, words: list[str], processes: int) -> None:
+    from rota.cli import crew
+
+    assert target.app is not None
+    for option, value in (("--dsn", target.dsn), ("--schema", target.schema)):
+        if value is not None:
+            words = [*words, option, value]
+
+    async def supervising() -> int:
+        return await crew.Crew(crew.command(["worker", target.app or "", *words]), processes).run()
+
+    leave(asyncio.run(supervising()))
+
+
+class Line(logging.Formatter):
+    """One line an event: when, how bad, which process, what. Times are UTC, as in the database."""
+
+    converter = staticmethod(time.gmtime)
+    default_time_format = "%Y-%m-%d %H:%M:%S"
+    default_msec_format = "%s.%03dZ"
+
+    def __init__(self, *, colour: bool) -> None:
+        super().__init__("%(asctime)s %(level)s [%(process)d] %(message)s")
+        self._colour = colour
+
+    def format(self, record: logging.LogRecord) -> str:
+        level = f"{record.levelname.lower():<7}"
+        if self._colour:
+            fg = {"WARNING": "yellow", "ERROR": "red", "CRITICAL": "red"}.get(record.levelname)
+            level = click.style(level, fg=fg, dim=fg is None)
+        record.level = level
+        return super().format(record)
+
+
+def log_to_stderr(level: str) -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(Line(colour=sys.stderr.isatty()))
+    logging.basicConfig(level=level.upper(), handlers=[handler])

@@ -1,0 +1,2 @@
+-- What time it is, by the one clock that decides.
+select rota.clock()

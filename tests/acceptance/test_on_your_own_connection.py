@@ -1,0 +1,286 @@
+"""`using(on=…)`: a job is started by the commit of whoever's connection it is, and by nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+import django
+import psycopg
+import pytest
+import sqlalchemy as sa
+from django.conf import settings as django_settings
+from psycopg.conninfo import conninfo_to_dict
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.orm import Session
+
+from rota import ArgumentError, KeyBusy, Rota, Task
+
+
+@pytest.fixture
+def greet(rota_app: Rota) -> Task[[str], str]:
+    @rota_app.task
+    async def greet(name: str) -> str:
+        return f"hello {name}"
+
+    return greet
+
+
+async def count(dsn: str) -> int:
+    async with await psycopg.AsyncConnection.connect(dsn) as connection:
+        cursor = await connection.execute("select count(*) from rota.ready")
+        row = await cursor.fetchone()
+        assert row is not None
+        return int(row[0])
+
+
+def sqlalchemy_url(dsn: str, driver: str) -> sa.URL:
+    """The same database, in SQLAlchemy's words."""
+    words = words_of(dsn)
+    return sa.URL.create(
+        f"postgresql+{driver}",
+        username=words["user"],
+        database=words["dbname"],
+        query={"host": words["host"]},
+    )
+
+
+def words_of(dsn: str) -> dict[str, str]:
+    return {word: str(value) for word, value in conninfo_to_dict(dsn).items()}
+
+
+@asynccontextmanager
+async def asyncpg_connection(dsn: str) -> AsyncIterator[Any]:
+    words = words_of(dsn)
+    connection = await asyncpg.connect(
+        host=words["host"], user=words["user"], database=words["dbname"]
+    )
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+class Rolled(Exception):
+    """Undo the transaction."""
+
+
+Start = Callable[[str, Task[[str], str], bool], Any]
+
+
+async def with_psycopg(dsn: str, greet: Task[[str], str], commit: bool) -> None:
+    with psycopg.connect(dsn) as connection:
+        run = greet.blocking.using(on=connection).start("Ada")
+        assert run.created
+        assert await count(dsn) == 0
+        connection.commit() if commit else connection.rollback()
+
+
+async def with_psycopg_in_async_code(dsn: str, greet: Task[[str], str], commit: bool) -> None:
+    with psycopg.connect(dsn) as connection:
+        await greet.using(on=connection).start("Ada")
+        connection.commit() if commit else connection.rollback()
+
+
+async def with_psycopg_async(dsn: str, greet: Task[[str], str], commit: bool) -> None:
+    async with await psycopg.AsyncConnection.connect(dsn) as connection:
+        await greet.using(on=connection).start("Ada")
+        assert await count(dsn) == 0
+        await (connection.commit() if commit else connection.rollback())
+
+
+async def with_psycopg_rows_as_dicts(dsn: str, greet: Task[[str], str], commit: bool) -> None:
+    async with await psycopg.AsyncConnection.connect(
+        dsn, row_factory=psycopg.rows.dict_row
+    ) as connection:
+        await greet.using(on=connection).start("Ada")
+        await (connection.commit() if commit else connection.rollback())
+
+
+async def with_asyncpg(dsn: str, greet: Task[[str], str], commit: bool) -> None:
+    async with asyncpg_connection(dsn) as connection:
+        try:
+            async with connection.transaction():
+                await greet.using(on=connection).start("Ada")
+                assert await count(dsn) == 0
+                if not commit:
+                    raise Rolled
+        except Rolled:
+            pass
+
+
+async def with_asyncpg_pool(dsn: str, greet: Task[[str], str], commit: bool) -> None:
+    words = words_of(dsn)
+    async with asyncpg.create_pool(
+        host=words["host"], user=words["user"], database=words["dbname"], min_size=1
+    ) as pool:
+        async with pool.acquire() as connection:
+            transaction = connection.transaction()
+            await transaction.start()
+            await greet.using(on=connection).start("Ada")
+            await (transaction.commit() if commit else transaction.rollback())
+
+
+async def with_a_sqlalchemy_session(dsn: str, greet: Task[[str], str], commit: bool) -> None:
+    engine = sa.create_engine(sqlalchemy_url(dsn, "psycopg"))
+    with Session(engine) as session:
+        greet.blocking.using(on=session).start("Ada")
+        assert await count(dsn) == 0
+        session.commit() if commit else session.rollback()
+    engine.dispose()
+
+
+async def with_a_sqlalchemy_connection(dsn: str, greet: Task[[str], str], commit: bool) -> None:
+    engine = sa.create_engine(sqlalchemy_url(dsn, "psycopg"))
+    with engine.connect() as connection:
+        greet.blocking.using(on=connection).start("Ada")
+        connection.commit() if commit else connection.rollback()
+    engine.dispose()
+
+
+async def with_an_async_session(dsn: str, greet: Task[[str], str], commit: bool) -> None:
+    engine = create_async_engine(sqlalchemy_url(dsn, "psycopg"))
+    async with AsyncSession(engine) as session:
+        await greet.using(on=session).start("Ada")
+        assert await count(dsn) == 0
+        await (session.commit() if commit else session.rollback())
+    await engine.dispose()
+
+
+async def with_an_async_session_on_asyncpg(dsn: str, greet: Task[[str], str], commit: bool) -> None:
+    engine = create_async_engine(sqlalchemy_url(dsn, "asyncpg"))
+    async with AsyncSession(engine) as session:
+        await greet.using(on=session).start("Ada")
+        await (session.commit() if commit else session.rollback())
+    await engine.dispose()
+
+
+async def with_an_async_connection(dsn: str, greet: Task[[str], str], commit: bool) -> None:
+    engine = create_async_engine(sqlalchemy_url(dsn, "psycopg"))
+    async with engine.connect() as connection:
+        await greet.using(on=connection).start("Ada")
+        await (connection.commit() if commit else connection.rollback())
+    await engine.dispose()
+
+
+async def with_django(dsn: str, greet: Task[[str], str], commit: bool) -> None:
+    import asyncio
+
+    def work() -> None:
+        connection = django_connection(dsn)
+        from django.db import transaction
+
+        try:
+            with transaction.atomic(using="default"):
+                greet.blocking.using(on=connection).start("Ada")
+                if not commit:
+                    raise Rolled
+        except Rolled:
+            pass
+        finally:
+            connection.close()
+
+    # Django's connections belong to a thread, and refuse to be used inside a running loop.
+    await asyncio.to_thread(work)
+
+
+def django_connection(dsn: str) -> Any:
+    if not django_settings.configured:
+        django_settings.configure(
+            DATABASES={"default": {"ENGINE": "django.db.backends.postgresql"}}
+        )
+        django.setup()
+    from django.db import connections
+
+    words = words_of(dsn)
+    connections.databases["default"].update(
+        NAME=words["dbname"], USER=words["user"], HOST=words["host"]
+    )
+    return connections["default"]
+
+
+WAYS: list[Start] = [
+    with_psycopg,
+    with_psycopg_in_async_code,
+    with_psycopg_async,
+    with_psycopg_rows_as_dicts,
+    with_asyncpg,
+    with_asyncpg_pool,
+    with_a_sqlalchemy_session,
+    with_a_sqlalchemy_connection,
+    with_an_async_session,
+    with_an_async_session_on_asyncpg,
+    with_an_async_connection,
+    with_django,
+]
+
+
+@pytest.mark.parametrize("start", WAYS, ids=lambda way: way.__name__)
+async def test_the_job_is_there_with_the_commit(
+    start: Start, rota_dsn: str, greet: Task[[str], str]
+) -> None:
+    await start(rota_dsn, greet, True)
+
+    assert await count(rota_dsn) == 1
+
+
+@pytest.mark.parametrize("start", WAYS, ids=lambda way: way.__name__)
+async def test_a_rollback_leaves_nothing(
+    start: Start, rota_dsn: str, greet: Task[[str], str]
+) -> None:
+    await start(rota_dsn, greet, False)
+
+    assert await count(rota_dsn) == 0
+
+
+async def test_an_idle_worker_is_woken_by_the_commit(
+    rota_app: Rota, rota_dsn: str, greet: Task[[str], str]
+) -> None:
+    async with rota_app.worker():
+        async with await psycopg.AsyncConnection.connect(rota_dsn) as connection:
+            run = await greet.using(on=connection).start("Ada")
+            await connection.commit()
+
+        assert await run.result(timeout=10) == "hello Ada"
+
+
+async def test_a_key_held_by_an_open_transaction_is_busy_and_not_a_hang(
+    rota_dsn: str, greet: Task[[str], str]
+) -> None:
+    async with await psycopg.AsyncConnection.connect(rota_dsn) as connection:
+        first = await greet.using(on=connection, key="k").start("Ada")
+        with pytest.raises(KeyBusy, match="open transaction"):
+            await greet.using(key="k").start("Ada")
+        await connection.commit()
+
+    again = await greet.using(key="k").start("Ada")
+    assert (again.id, again.created) == (first.id, False)
+
+
+async def test_something_that_is_no_connection_is_refused(greet: Task[[str], str]) -> None:
+    with pytest.raises(ArgumentError, match="takes a psycopg or asyncpg connection"):
+        await greet.using(on=object()).start("Ada")
+
+
+async def test_a_blocking_start_refuses_an_async_connection(
+    rota_dsn: str, greet: Task[[str], str]
+) -> None:
+    async with await psycopg.AsyncConnection.connect(rota_dsn) as connection:
+        with pytest.raises(ArgumentError, match="await"):
+            greet.blocking.using(on=connection).start("Ada")
+
+
+async def test_any_language_can_start_a_job_with_sql(
+    rota_app: Rota, rota_dsn: str, greet: Task[[str], str]
+) -> None:
+    async with await psycopg.AsyncConnection.connect(rota_dsn, autocommit=True) as connection:
+        cursor = await connection.execute(
+            "select run from rota.start('greet', '{\"name\": \"Ada\"}', key => 'a')"
+        )
+        row = await cursor.fetchone()
+    assert row is not None
+
+    async with rota_app.worker():
+        assert await rota_app.run(row[0]).result(timeout=10) == "hello Ada"

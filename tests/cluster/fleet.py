@@ -1,0 +1,72 @@
+"""Worker processes, real ones."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+APP = Path(__file__).with_name("worker_app.py")
+
+
+class Fleet:
+    """Worker processes on one database, and what they noted."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self, dsn: str, count: int, concurrency: int = 50) -> None:
+        for _ in range(count):
+            notes = self._directory / f"notes-{len(self._processes)}"
+            command = [sys.executable, str(APP), dsn, str(notes), str(concurrency)]
+            self._processes.append(subprocess.Popen(command))
+
+    def stop(self) -> list[int]:
+        """Ask all to leave; answers their exit codes."""
+        for process in self._processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        return [process.wait(30) for process in self._processes]
+
+    def kill(self) -> None:
+        for process in self._processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+    def notes(self) -> Counter[int]:
+        """How often each number was handled, by anybody."""
+        lines = (
+            line.split()
+            for file in self._directory.glob("notes-*")
+            for line in file.read_text().splitlines()
+        )
+        return Counter(int(number) for number, _ in lines)
+
+
+async def ask(dsn: str, query: str) -> Any:
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+        return await (await connection.execute(query.encode())).fetchone()
+
+
+async def until(dsn: str, query: str, wanted: Any, within: float) -> None:
+    """Wait for a query to answer something, through a server that may be away."""
+    answer: Any = None
+    try:
+        async with asyncio.timeout(within):
+            while answer != wanted:
+                try:
+                    answer = await ask(dsn, query)
+                except psycopg.OperationalError:
+                    answer = "the server is away"
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        pytest.fail(f"{query}: {answer} after {within:g} s, not {wanted}")

@@ -1,0 +1,77 @@
+"""Real processes on one database."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from cluster.fleet import Fleet, ask, until
+from rota import Context, Rota, Task
+from rota.localpg import LocalPostgres
+
+pytestmark = pytest.mark.slow
+
+
+def producer(dsn: str) -> Rota:
+    app = Rota(dsn)
+
+    @app.task
+    async def note(ctx: Context, n: int) -> int:
+        raise AssertionError("the producer does not work")
+
+    return app
+
+
+async def start_jobs(dsn: str, count: int) -> None:
+    async with producer(dsn) as app:
+        task: Task[[int], int] = Task(app, app.registry.tasks["note"])
+        await app.start_many([task.call(n) for n in range(count)])
+
+
+async def test_eight_processes_handle_fifty_thousand_jobs_once_each(
+    rota_dsn: str, fleet: Fleet
+) -> None:
+    await start_jobs(rota_dsn, 50_000)
+    fleet.start(rota_dsn, 8)
+    await until(rota_dsn, "select count(*) from rota.outcomes", (50_000,), within=90)
+
+    assert fleet.stop() == [0] * 8
+    notes = fleet.notes()
+    assert len(notes) == 50_000
+    assert set(notes.values()) == {1}
+    assert await ask(
+        rota_dsn,
+        "select (select count(*) from rota.ready), (select count(*) from rota.claims), "
+        "(select count(*) from rota.workers), (select count(distinct worker) > 1 from rota.outcomes)",
+    ) == (0, 0, 0, True)
+
+
+async def test_a_server_killed_while_jobs_are_drained_loses_nothing(
+    tmp_path: Path, fleet: Fleet
+) -> None:
+    """kill -9 of the postmaster, three times, with fsync on: every job gets its one outcome."""
+    server = LocalPostgres(tmp_path / "pg", profile="dev")
+    dsn = server.start()
+    try:
+        async with producer(dsn) as app:
+            await app.migrate()
+        await start_jobs(dsn, 30_000)
+        fleet.start(dsn, 2)
+        for done in (3_000, 10_000, 18_000):
+            await until(dsn, f"select count(*) >= {done} from rota.outcomes", (True,), within=60)
+            await asyncio.to_thread(server.kill)
+            await asyncio.to_thread(server.restart)
+
+        await until(dsn, "select count(*) from rota.outcomes", (30_000,), within=60)
+
+        assert fleet.stop() == [0, 0]
+        assert len(fleet.notes()) == 30_000
+        assert await ask(
+            dsn,
+            "select (select count(*) from rota.ready), (select count(*) from rota.claims), "
+            "(select count(*) from rota.outcomes where state = 'succeeded')",
+        ) == (0, 0, 30_000)
+    finally:
+        server.stop()

@@ -1,0 +1,442 @@
+"""What an attempt comes to, and what follows."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from pydantic import BaseModel
+
+from rota import Context, Retry, RetryLater, Rota, RunCancelled, RunExpired, RunFailed
+from rota.model.events import JobClaimed, JobFinished, JobRetried
+from rota.store import views
+from rota.testing import Harness
+
+
+class Size(BaseModel):
+    width: int
+
+
+SOON = Retry(attempts=3, wait=0.01, jitter=0)
+
+
+async def attempts_of(app: Rota, run: int) -> list[tuple[int, str, dict[str, Any]]]:
+    client = await app.open()
+    rows = await client.database.run(views.attempts(run))
+    return [(row.attempt, row.state, msgspec.json.decode(row.error or b"null")) for row in rows]
+
+
+async def test_async_functions_and_plain_ones_return_typed_results(rota_app: Rota) -> None:
+    @rota_app.task
+    async def grow(size: Size, by: int = 2) -> Size:
+        return Size(width=size.width * by)
+
+    @rota_app.task
+    def where() -> str:
+        return threading.current_thread().name
+
+    async with rota_app.worker():
+        grown = await grow.start(Size(width=21))
+        assert await grown.result(timeout=10) == Size(width=42)
+        assert (await (await where.start()).result(timeout=10)).startswith("rota")
+
+
+async def test_a_failed_attempt_is_kept_and_tried_again(rota_app: Rota) -> None:
+    @rota_app.task(retry=SOON)
+    async def flaky(ctx: Context) -> str:
+        if ctx.attempt < 3:
+            raise ValueError(f"no {ctx.attempt}")
+        return f"attempt {ctx.attempt}"
+
+    run = await flaky.start()
+    async with rota_app.worker():
+        assert await run.result(timeout=10) == "attempt 3"
+
+    kept = await attempts_of(rota_app, run.id)
+    assert [(number, state) for number, state, _ in kept] == [(1, "failed"), (2, "failed")]
+    assert [error["message"] for _, _, error in kept] == ["no 1", "no 2"]
+    assert kept[0][2]["type"] == "ValueError"
+    assert "raise ValueError" in kept[0][2]["traceback"]
+    assert "rota/engine" not in kept[0][2]["traceback"]
+
+
+@pytest.mark.parametrize("kind", ["async", "thread"])
+async def test_the_last_failure_is_the_outcome(rota_app: Rota, kind: str) -> None:
+    if kind == "async":
+
+        @rota_app.task(retry=Retry(attempts=2, wait=0))
+        async def broken() -> None:
+            raise LookupError("nothing there")
+    else:
+
+        @rota_app.task(retry=Retry(attempts=2, wait=0))
+        def broken() -> None:
+            raise LookupError("nothing there")
+
+    run = await broken.start()
+    async with rota_app.worker():
+        with pytest.raises(RunFailed, match="LookupError: nothing there") as caught:
+            await run.result(timeout=10)
+
+    assert caught.value.kind == "LookupError"
+    assert await run.status() == "failed"
+    assert len(await attempts_of(rota_app, run.id)) == 1
+
+
+async def test_errors_that_are_never_worth_a_retry_end_the_job(rota_app: Rota) -> None:
+    @rota_app.task(retry=Retry(attempts=5, wait=0, never=(KeyError,)))
+    async def broken() -> None:
+        raise KeyError("gone")
+
+    run = await broken.start()
+    async with rota_app.worker():
+        with pytest.raises(RunFailed, match="attempt 1"):
+            await run.result(timeout=10)
+
+
+async def test_a_task_says_itself_when_to_try_again(rota_harness: Harness) -> None:
+    app = rota_harness.app
+
+    @app.task
+    async def later(ctx: Context) -> int:
+        if ctx.attempt == 1:
+            raise RetryLater(timedelta(hours=1))
+        return ctx.attempt
+
+    run = await later.start()
+    await rota_harness.run_until_idle()
+    retried = await rota_harness.saw(JobRetried, job=run.id)
+    assert retried.delay == 3600
+    assert await run.status() == "asleep"
+
+    await rota_harness.clock.advance(timedelta(hours=1, seconds=1))
+    await rota_harness.run_until_idle()
+
+    assert await run.result(timeout=10) == 2
+
+
+@pytest.mark.parametrize("kind", ["async", "thread"])
+async def test_an_attempt_that_takes_too_long_fails(rota_app: Rota, kind: str) -> None:
+    if kind == "async":
+
+        @rota_app.task(timeout=0.05, retry=Retry(attempts=1))
+        async def slow() -> None:
+            await asyncio.sleep(30)
+    else:
+        finish = threading.Event()
+
+        @rota_app.task(timeout=0.05, retry=Retry(attempts=1))
+        def slow() -> None:
+            finish.wait(0.3)
+
+    run = await slow.start()
+    async with rota_app.worker():
+        with pytest.raises(RunFailed, match=r"Timeout: it took .*timeout of 0.05 s"):
+            await run.result(timeout=10)
+
+
+async def test_a_timeout_of_the_tasks_own_is_an_ordinary_failure(rota_app: Rota) -> None:
+    @rota_app.task(timeout=30, retry=Retry(attempts=1))
+    async def asks() -> None:
+        async with asyncio.timeout(0.01):
+            await asyncio.sleep(30)
+
+    run = await asks.start()
+    async with rota_app.worker():
+        with pytest.raises(RunFailed) as caught:
+            await run.result(timeout=10)
+    assert caught.value.kind == "TimeoutError"
+
+
+async def test_code_that_exits_fails_its_job_and_not_the_worker(rota_app: Rota) -> None:
+    @rota_app.task(retry=Retry(attempts=1))
+    async def leaves() -> None:
+        raise SystemExit(3)
+
+    @rota_app.task(retry=Retry(attempts=1))
+    async def gives_up() -> None:
+        raise asyncio.CancelledError
+
+    @rota_app.task
+    async def stays() -> str:
+        return "here"
+
+    async with rota_app.worker():
+        for task in (leaves, gives_up):
+            with pytest.raises(RunFailed):
+                await (await task.start()).result(timeout=10)
+        assert await (await stays.start()).result(timeout=10) == "here"
+
+
+async def test_a_policy_said_at_the_start_wins_over_the_tasks(rota_app: Rota) -> None:
+    seen: list[int] = []
+
+    @rota_app.task(retry=Retry(attempts=1))
+    async def stubborn(ctx: Context) -> None:
+        seen.append(ctx.attempt)
+        raise ValueError
+
+    run = await stubborn.using(retry=Retry(attempts=3, wait=0)).start()
+    async with rota_app.worker():
+        with pytest.raises(RunFailed):
+            await run.result(timeout=10)
+
+    assert seen == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        ("a\x00b", "NUL"),
+        (float("nan"), "not a number JSON has"),
+        ("\ud800", "lone surrogate"),
+        (object(), "no form in JSON"),
+        ("x" * 300_000, "more than the 256 KiB allowed"),
+    ],
+    ids=["nul", "nan", "surrogate", "object", "too big"],
+)
+async def test_a_result_that_cannot_be_stored_is_recorded_as_such(
+    rota_app: Rota, value: object, why: str
+) -> None:
+    @rota_app.task(retry=Retry(attempts=5))
+    async def returns() -> Any:
+        return value
+
+    run = await returns.start()
+    async with rota_app.worker():
+        with pytest.raises(RunFailed, match=why) as caught:
+            await run.result(timeout=10)
+
+    assert caught.value.kind.endswith("Unstorable")
+    assert await attempts_of(rota_app, run.id) == []  # running it again would not help
+
+
+async def test_an_error_that_cannot_be_stored_as_it_is_is_recorded_all_the_same(
+    rota_app: Rota,
+) -> None:
+    class Odd(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no words")
+
+    @rota_app.task(retry=Retry(attempts=1))
+    async def odd() -> None:
+        raise Odd
+
+    @rota_app.task(retry=Retry(attempts=1))
+    async def nul() -> None:
+        raise ValueError("a\x00b\ud800")
+
+    async with rota_app.worker():
+        with pytest.raises(RunFailed, match="its message could not be had"):
+            await (await odd.start()).result(timeout=10)
+        with pytest.raises(RunFailed, match=r"a\\0b"):
+            await (await nul.start()).result(timeout=10)
+
+
+async def test_a_job_that_nobody_took_in_time_expires(rota_harness: Harness) -> None:
+    app = rota_harness.app
+    ran = False
+
+    @app.task
+    async def fresh() -> None:
+        nonlocal ran
+        ran = True
+
+    run = await fresh.using(expires=60).start()
+    await rota_harness.clock.advance(timedelta(seconds=61))
+    await rota_harness.run_until_idle()
+
+    with pytest.raises(RunExpired):
+        await run.result(timeout=10)
+    assert not ran
+
+
+async def test_a_delayed_job_waits_for_its_time(rota_harness: Harness) -> None:
+    app = rota_harness.app
+
+    @app.task
+    async def patient() -> str:
+        return "now"
+
+    noon = datetime.now(UTC) + timedelta(days=365)
+    by_delay = await patient.using(delay=timedelta(days=365)).start()
+    by_time = await patient.using(at=noon).start()
+    many = await app.start_many([patient.using(delay=86400 * 365).call() for _ in range(3)])
+    await rota_harness.run_until_idle()
+    assert {await run.status() for run in (by_delay, by_time, *many)} == {"asleep"}
+
+    await rota_harness.clock.advance(timedelta(days=366))
+    await rota_harness.run_until_idle()
+
+    assert {await run.status() for run in (by_delay, by_time, *many)} == {"succeeded"}
+
+
+async def test_a_short_delay_does_not_wait_for_the_next_poll(rota_dsn: str) -> None:
+    """The worker knows when the next job is due, and looks then."""
+    async with Rota(rota_dsn, poll=30) as app:
+
+        @app.task(retry=Retry(attempts=2, wait=0.05))
+        async def twice(ctx: Context) -> int:
+            if ctx.attempt == 1:
+                raise ValueError
+            return ctx.attempt
+
+        async with app.worker():
+            assert await (await twice.start()).result(timeout=10) == 2
+
+
+async def test_a_run_that_failed_can_be_tried_again_by_hand(rota_app: Rota) -> None:
+    works = False
+
+    @rota_app.task(retry=Retry(attempts=1))
+    async def moody(ctx: Context) -> int:
+        if not works:
+            raise ValueError("not yet")
+        return ctx.attempt
+
+    async with rota_app.worker():
+        run = await moody.start()
+        with pytest.raises(RunFailed):
+            await run.result(timeout=10)
+
+        works = True
+        await run.retry()
+
+        assert await run.result(timeout=10) == 2
+    [(number, state, error)] = await attempts_of(rota_app, run.id)
+    assert (number, state, error["message"]) == (1, "failed", "not yet")
+
+
+async def test_a_queued_job_is_cancelled_at_once(rota_app: Rota) -> None:
+    @rota_app.task
+    async def never() -> None:
+        raise AssertionError
+
+    for how in (never, never.using(delay=60)):
+        run = await how.start()
+        assert await run.cancel() == "cancelled"
+        with pytest.raises(RunCancelled):
+            await run.result(timeout=10)
+        assert await run.cancel() == "cancelled"
+    async with rota_app.worker() as worker:
+        await worker.exchange.tick()
+
+
+@pytest.mark.parametrize("kind", ["async", "thread"])
+async def test_a_running_job_learns_that_it_is_cancelled(rota_harness: Harness, kind: str) -> None:
+    app = rota_harness.app
+    if kind == "async":
+
+        @app.task
+        async def endless() -> None:
+            await asyncio.Event().wait()
+    else:
+
+        @app.task
+        def endless(ctx: Context) -> None:
+            while not ctx.cancelled:
+                threading.Event().wait(0.005)
+            raise RuntimeError("stopped")
+
+    run = await endless.start()
+    async with app.worker():
+        await rota_harness.saw(JobClaimed, job=run.id)
+        assert await run.cancel() == "requested"
+        with pytest.raises(RunCancelled):
+            await run.result(timeout=10)
+
+
+async def test_a_wish_to_cancel_outlives_a_failing_attempt(rota_harness: Harness) -> None:
+    """The job fails while the wish is on its way: it is not tried again."""
+    app = rota_harness.app
+    go = asyncio.Event()
+
+    @app.task(retry=Retry(attempts=5, wait=0))
+    async def fails() -> None:
+        await go.wait()
+        raise ValueError
+
+    run = await fails.start()
+    async with app.worker() as worker:
+        await rota_harness.saw(JobClaimed, job=run.id)
+        worker.presence.stop()  # it will not hear of the wish
+        assert await run.cancel() == "requested"
+        go.set()
+        with pytest.raises(RunCancelled):
+            await run.result(timeout=10)
+
+
+async def test_higher_priorities_first_and_none_starves(rota_app: Rota) -> None:
+    order: list[str] = []
+
+    @rota_app.task
+    async def note(name: str) -> None:
+        order.append(name)
+
+    await app_start(rota_app, [note.call(f"low {n}") for n in range(5)])
+    await app_start(rota_app, [note.using(priority=9).call(f"high {n}") for n in range(200)])
+    async with rota_app.worker(concurrency=1) as worker:
+        # One by one, as with jobs long enough not to be prefetched.
+        worker.exchange._pace._most = 0
+        while len(order) < 205:
+            await asyncio.sleep(0.01)
+
+    assert order[:3] == ["high 0", "high 1", "high 2"]
+    low = [order.index(f"low {n}") for n in range(5)]
+    assert low == sorted(low)
+    assert low[0] < 20
+    assert low[-1] < 80
+
+
+async def app_start(app: Rota, calls: list[Any]) -> None:
+    await app.start_many(calls)
+
+
+async def test_an_unknown_task_stays_queued_for_a_worker_that_knows_it(rota_dsn: str) -> None:
+    async with Rota(rota_dsn, poll=0.05) as old, Rota(rota_dsn, poll=0.05) as new:
+
+        @old.task(name="known")
+        async def known() -> str:
+            return "old"
+
+        @new.task
+        async def brand_new() -> str:
+            return "new"
+
+        run = await brand_new.start()
+        async with old.worker():
+            await (await known.start()).result(timeout=10)
+            assert await run.status() == "ready"
+        async with new.worker():
+            assert await run.result(timeout=10) == "new"
+
+
+async def test_blocking_calls_work_without_a_loop_and_beside_one(rota_app: Rota) -> None:
+    @rota_app.task
+    async def double(n: int) -> int:
+        return n * 2
+
+    def script() -> tuple[int, str]:
+        run = double.blocking.start(n=4)
+        answer = run.result(timeout=10), run.status()
+        rota_app.close_blocking()
+        return answer
+
+    async with rota_app.worker():
+        assert await asyncio.to_thread(script) == (8, "succeeded")
+
+
+async def test_finished_jobs_are_announced(rota_harness: Harness) -> None:
+    @rota_harness.app.task
+    async def fine() -> None:
+        pass
+
+    run = await fine.start()
+    await rota_harness.run_until_idle()
+
+    event = await rota_harness.saw(JobFinished, job=run.id)
+    assert (event.state, event.attempt, event.task) == ("succeeded", 1, "fine")

@@ -1,0 +1,416 @@
+"""The exchange under trouble: lost answers, late commits, poison, a worker that leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import statistics
+import time
+from typing import Any
+
+import psycopg
+import pytest
+
+from rota import Context, Retry, Rota, RunFailed
+from rota.engine.exchange import give_back
+from rota.model.events import JobClaimed, JobFinished, JobGivenBack, OutcomeRefused
+from rota.model.outcome import Done
+from rota.store import claims, jobs
+from rota.store.database import exchange
+from rota.testing import Harness
+
+
+async def fetch(dsn: str, query: str) -> Any:
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+        cursor = await connection.execute(query.encode())
+        return await cursor.fetchall()
+
+
+async def until(condition: Any, within: float = 10.0) -> None:
+    """Wait for something that no event tells."""
+    async with asyncio.timeout(within):
+        while not await condition():
+            await asyncio.sleep(0.01)
+
+
+# Answers that never come
+
+
+class Cut:
+    """Cuts the connection after the server has committed and before the answer is read: the n-th time."""
+
+    def __init__(self, times: set[int]) -> None:
+        self.times, self.calls, self.cuts = times, 0, 0
+
+    async def __call__(self, connection: Any, segments: Any, schema: str) -> Any:
+        answers = await exchange(connection, segments, schema)
+        self.calls += 1
+        if self.calls in self.times:
+            self.cuts += 1
+            await connection.close()
+            raise psycopg.OperationalError("the line went dead")
+        return answers
+
+
+async def test_work_whose_answers_are_lost_is_recorded_once_and_none_is_forgotten(
+    rota_dsn: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Every third answer is lost: completions are sent again, claims found again and given back."""
+    caplog.set_level(logging.ERROR, "rota")
+    cut = Cut(times={n for n in range(200) if n % 3 == 2})
+    monkeypatch.setattr("rota.engine.exchange.exchange", cut)
+    monkeypatch.setattr("rota.engine.presence.BEAT", 0.1)
+    runs: dict[int, int] = {}
+
+    async with Rota(rota_dsn, poll=0.05) as app:
+
+        @app.task
+        async def count(n: int) -> int:
+            runs[n] = runs.get(n, 0) + 1
+            return n
+
+        started = await app.start_many([count.call(n=n) for n in range(300)])
+        async with app.worker(concurrency=20):
+            for run in started:
+                await run.result(timeout=30)
+
+    assert cut.cuts > 5
+    assert set(runs.values()) == {1}
+    assert await fetch(rota_dsn, "select count(*), count(distinct job) from rota.outcomes") == [
+        (300, 300)
+    ]
+    assert await fetch(rota_dsn, "select count(*) from rota.claims") == [(0,)]
+
+
+async def test_an_outcome_of_a_job_that_is_no_longer_ours_is_refused(
+    rota_harness: Harness, rota_dsn: str
+) -> None:
+    """The job is handed to another claim while it runs; the old holder's result counts for nothing."""
+    app = rota_harness.app
+    go = asyncio.Event()
+
+    @app.task
+    async def slow() -> str:
+        await go.wait()
+        return "zombie"
+
+    run = await slow.start()
+    async with app.worker() as worker:
+        await rota_harness.saw(JobClaimed, job=run.id)
+        database = (await app.open()).database
+        [held] = await database.run(claims.mine(worker.id))
+        async with database.connection() as connection:
+            segment = give_back(worker.id, [held.id], [run.id])
+            await exchange(connection, [segment], "rota")
+        go.set()
+        refused = await rota_harness.saw(OutcomeRefused, job=run.id)
+        assert refused.worker == worker.id
+        # Given back, it is claimed anew and runs to its own end.
+        assert await run.result(timeout=10) == "zombie"
+    [(claim,)] = await fetch(rota_dsn, "select claim from rota.outcomes")
+    assert claim != held.id
+
+
+async def test_one_outcome_the_database_refuses_does_not_stop_the_others(
+    rota_dsn: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The codec lets something through that PostgreSQL cannot hold: that job fails, the rest do not."""
+    caplog.set_level(logging.CRITICAL, "rota")
+    monkeypatch.setattr("rota.engine.execute._done", lambda value, task, limit: Done(value))
+    async with Rota(rota_dsn, poll=0.05) as app:
+
+        @app.task
+        async def as_it_is(text: str) -> str:
+            return text
+
+        runs = await app.start_many([as_it_is.call(f'"{n}"') for n in range(20)])
+        poison = await as_it_is.start("this is not JSON")
+        async with app.worker():
+            with pytest.raises(RunFailed, match="InvalidTextRepresentation"):
+                await poison.result(timeout=10)
+            assert [await run.result(timeout=10) for run in runs] == [f"{n}" for n in range(20)]
+
+
+# Producers that commit late
+
+
+@pytest.mark.slow
+async def test_jobs_committed_late_and_out_of_order_are_found_soon(rota_dsn: str) -> None:
+    """A fifth of the producers hold their transaction open for 50 ms: their jobs lie below the floor."""
+    committed: dict[int, float] = {}
+    arrived: dict[int, float] = {}
+    async with Rota(rota_dsn) as app:
+
+        @app.task
+        async def arrive(n: int) -> None:
+            arrived[n] = time.monotonic()
+
+        async def produce(number: int) -> None:
+            async with await psycopg.AsyncConnection.connect(rota_dsn) as connection:
+                for n in range(number, 400, 8):
+                    await arrive.using(on=connection).start(n=n)
+                    if (n // 8) % 5 == 0:
+                        await asyncio.sleep(0.05)
+                    committed[n] = time.monotonic()
+                    await connection.commit()
+                    await asyncio.sleep(0.005)
+
+        async with app.worker():
+            await asyncio.gather(*(produce(number) for number in range(8)))
+            await until(lambda: _enough(arrived, 400))
+
+    waited = sorted(arrived[n] - committed[n] for n in committed)
+    p50, p99 = statistics.median(waited), waited[int(len(waited) * 0.99)]
+    assert p99 < 0.1, f"p50 {p50:.3f} s, p99 {p99:.3f} s"
+
+
+async def _enough(found: dict[int, float], count: int) -> bool:
+    return len(found) >= count
+
+
+async def test_without_notifications_polling_finds_the_work(rota_dsn: str) -> None:
+    async with Rota(rota_dsn, notify=False, poll=0.05) as app:
+
+        @app.task
+        async def quiet() -> str:
+            return "found"
+
+        async with app.worker():
+            run = await quiet.start()
+            assert await run.result(timeout=10) == "found"
+    assert await fetch(
+        rota_dsn, "select count(*) from pg_stat_activity where query like 'listen%'"
+    ) == [(0,)]
+
+
+async def test_a_job_below_the_floor_is_found_by_polling_alone(rota_dsn: str) -> None:
+    """Its producer took a number, dawdled, and committed when everybody had moved on."""
+    async with Rota(rota_dsn, notify=False, poll=0.1) as app:
+
+        @app.task
+        async def job(n: int) -> int:
+            return n
+
+        async with await psycopg.AsyncConnection.connect(rota_dsn) as dawdler, app.worker():
+            late = await job.using(on=dawdler).start(n=0)
+            for run in await app.start_many([job.call(n=n) for n in range(50)]):
+                await run.result(timeout=10)
+            await dawdler.commit()
+            assert await late.result(timeout=10) == 0
+
+
+async def test_the_listener_comes_back_after_its_connection_is_lost(rota_dsn: str) -> None:
+    async with Rota(rota_dsn, poll=60) as app:
+
+        @app.task
+        async def ping() -> str:
+            return "pong"
+
+        async with app.worker():
+            assert await (await ping.start()).result(timeout=10) == "pong"
+            killed = await fetch(
+                rota_dsn,
+                "select pg_terminate_backend(pid) from pg_stat_activity "
+                "where query like 'listen%' and pid <> pg_backend_pid()",
+            )
+            assert killed
+            # Polling is a minute away: only a listener can have brought this.
+            client = await app.open()
+            await until(lambda: _hears(client.wakeups))
+            assert await (await ping.start()).result(timeout=10) == "pong"
+
+
+async def _hears(wakeups: Any) -> bool:
+    return bool(wakeups.hears("rota.wake"))
+
+
+# Holding and letting go
+
+
+async def test_a_cold_worker_claims_no_more_than_it_can_run(
+    rota_harness: Harness, rota_dsn: str
+) -> None:
+    app = rota_harness.app
+    go = asyncio.Event()
+
+    @app.task
+    async def long() -> None:
+        await go.wait()
+
+    await app.start_many([long.call() for _ in range(50)])
+    async with app.worker(concurrency=5):
+        await rota_harness.saw(JobClaimed)
+        held = "select coalesce(sum(cardinality(jobs)), 0) from rota.claims"
+        await until(lambda: _equals(rota_dsn, held, 5))
+        assert await fetch(rota_dsn, "select count(*) from rota.ready") == [(45,)]
+        go.set()
+        await until(lambda: _equals(rota_dsn, "select count(*) from rota.outcomes", 50))
+
+
+async def _equals(dsn: str, query: str, value: int) -> bool:
+    return bool((await fetch(dsn, query))[0][0] == value)
+
+
+async def test_what_waits_too_long_for_a_place_is_given_back(
+    rota_harness: Harness, rota_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Short jobs taught the worker to hold many; then a long one blocks its only place."""
+    monkeypatch.setattr("rota.engine.exchange.PUT_AWAY_AFTER", 0.1)
+    app = rota_harness.app
+    go = asyncio.Event()
+
+    @app.task
+    async def work(long: bool) -> None:
+        if long:
+            await go.wait()
+
+    calls = [work.call(long=n == 400) for n in range(1200)]
+    await app.start_many(calls)
+    async with app.worker(concurrency=1):
+        given = await rota_harness.saw(JobGivenBack)
+        assert given.task == "work"
+        go.set()
+        await until(lambda: _equals(rota_dsn, "select count(*) from rota.outcomes", 1200))
+    assert await fetch(rota_dsn, "select max(attempt) from rota.outcomes") == [(1,)]
+
+
+async def test_tasks_with_one_attempt_are_never_held_beyond_what_runs(
+    rota_app: Rota, rota_dsn: str
+) -> None:
+    most = 0
+
+    @rota_app.task(retry=Retry(attempts=1))
+    async def once() -> None:
+        await asyncio.sleep(0)
+
+    await rota_app.start_many([once.call() for _ in range(2000)])
+    async with rota_app.worker(concurrency=10) as worker:
+        while (
+            worker.desk.running
+            or most == 0
+            or not await _equals(rota_dsn, "select count(*) from rota.outcomes", 2000)
+        ):
+            most = max(most, worker.desk.running + worker.desk.backlog)
+            await asyncio.sleep(0)
+    assert most <= 10
+
+
+async def test_a_worker_that_stops_finishes_what_runs(rota_harness: Harness) -> None:
+    app = rota_harness.app
+
+    @app.task
+    async def takes_a_while() -> str:
+        await asyncio.sleep(0.2)
+        return "done"
+
+    run = await takes_a_while.start()
+    async with app.worker():
+        await rota_harness.saw(JobClaimed, job=run.id)
+
+    assert await run.status() == "succeeded"
+
+
+@pytest.mark.parametrize("kind", ["async", "deaf", "thread"])
+async def test_what_does_not_finish_in_time_goes_back_uncounted(rota_dsn: str, kind: str) -> None:
+    import threading
+
+    go = threading.Event()
+    async with Rota(rota_dsn, drain_for=0.05, poll=0.05) as app, Harness(app) as harness:
+        if kind == "thread":
+
+            @app.task(name="work")
+            def work(ctx: Context) -> int:
+                if ctx.attempt == 1 and not go.is_set():
+                    go.wait(20)
+                return ctx.attempt
+        else:
+
+            @app.task(name="work")
+            async def work(ctx: Context) -> int:
+                while not go.is_set():
+                    try:
+                        await asyncio.sleep(0.01)
+                    except asyncio.CancelledError:
+                        if kind == "async":
+                            raise
+                return ctx.attempt
+
+        run = await work.start()
+        async with app.worker():
+            await harness.saw(JobClaimed, job=run.id)
+        assert await run.status() == "ready"
+        assert await fetch(rota_dsn, "select count(*) from rota.claims") == [(0,)]
+
+        go.set()
+        async with app.worker():
+            assert await run.result(timeout=10) == 1
+
+
+async def test_a_worker_leaves_its_row_behind_only_while_it_lives(
+    rota_app: Rota, rota_dsn: str
+) -> None:
+    @rota_app.task
+    async def nothing() -> None:
+        pass
+
+    async with rota_app.worker() as worker:
+        assert await fetch(rota_dsn, "select id from rota.workers") == [(worker.id,)]
+    assert await fetch(rota_dsn, "select id from rota.workers") == []
+
+
+async def test_an_idle_worker_costs_next_to_nothing(
+    rota_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Polls and timers together: at most two round trips a second."""
+    calls = 0
+
+    async def counted(*args: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return await exchange(*args)
+
+    async with Rota(rota_dsn) as app:
+
+        @app.task
+        async def nothing() -> None:
+            pass
+
+        async with app.worker():
+            await (await nothing.start()).result(timeout=10)
+            monkeypatch.setattr("rota.engine.exchange.exchange", counted)
+            await asyncio.sleep(3)  # the time it is measured over
+    assert calls <= 6
+
+
+async def test_a_finished_job_is_announced_only_when_recorded(
+    rota_harness: Harness, rota_dsn: str
+) -> None:
+    app = rota_harness.app
+
+    @app.task
+    async def quick() -> None:
+        pass
+
+    run = await quick.start()
+    async with app.worker():
+        await rota_harness.saw(JobFinished, job=run.id)
+        assert await fetch(
+            rota_dsn, f"select state::text from rota.outcomes where job = {run.id}"
+        ) == [("succeeded",)]
+
+
+async def test_a_start_with_one_key_from_fifty_callers_is_one_run(rota_app: Rota) -> None:
+    @rota_app.task
+    async def only() -> None:
+        pass
+
+    runs = await asyncio.gather(*(only.using(key="k").start() for _ in range(50)))
+
+    assert len({run.id for run in runs}) == 1
+    assert [run.created for run in runs].count(True) == 1
+
+
+def test_claimed_rows_stay_light() -> None:
+    """One is made for each job that passes: no dictionary, nothing for the collector to walk."""
+    row = jobs.Claimed(1, 2, 1, 0, 1, 2, "t", "q", "{}", None, None)
+    assert not hasattr(row, "__dict__")

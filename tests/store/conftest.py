@@ -1,0 +1,43 @@
+"""One database for all tests here, emptied before each: a copy a test would cost more than the tests."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from rota.testing.server import Server
+
+from .stage import EMPTY, Stage
+
+
+@pytest.fixture(scope="session")
+def store_dsn(rota_server: Server) -> Iterator[str]:
+    with rota_server.database() as dsn:
+        yield dsn
+
+
+@pytest.fixture
+async def stage(store_dsn: str) -> AsyncIterator[Stage]:
+    """A stage in the shared database."""
+    async for each in _stage(store_dsn):
+        yield each
+
+
+@pytest.fixture
+async def own_stage(rota_dsn: str) -> AsyncIterator[Stage]:
+    """A stage in a database of its own, for tests that change more than rows."""
+    async for each in _stage(rota_dsn):
+        yield each
+
+
+async def _stage(dsn: str) -> AsyncIterator[Stage]:
+    stage = Stage(dsn)
+    await stage.open()
+    try:
+        await stage.sql(EMPTY)
+        await stage.sql("alter sequence rota.ids restart")
+        yield stage
+        await stage.check()
+    finally:
+        await stage.close()

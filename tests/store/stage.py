@@ -1,0 +1,278 @@
+"""A database to try statements in, straight, without the engine.
+
+The stage has one connection set up as the engine's are, and as many more as a test asks for, to let two
+sessions meet. When a test is over every job must be in exactly one place, whatever was tried with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from uuid import UUID, uuid4
+
+from psycopg import AsyncConnection
+
+from rota.model.settings import Settings
+from rota.store import claims, jobs, workers
+from rota.store.database import Database, run
+from rota.store.jobs import Claimed, Retried, Start
+from rota.store.query import Query
+
+T = TypeVar("T")
+Row = TypeVar("Row")
+Connection = AsyncConnection[Any]
+
+PLACES = """
+select job, array_agg(place order by place)
+  from (select id as job, 'known' as place from rota.jobs
+         union all select job, 'ready' from rota.ready
+         union all select job, 'asleep' from rota.asleep
+         union all select unnest(jobs), 'claims' from rota.claims
+         union all select job, 'outcomes' from rota.outcomes) as found
+ group by job
+"""
+
+MISSHAPEN = """
+select id from rota.claims
+ where cardinality(jobs) = 0
+    or cardinality(jobs) <> all(array[cardinality(attempts), cardinality(lost), cardinality(seqs)])
+"""
+
+EMPTY = """
+truncate rota.jobs, rota.ready, rota.asleep, rota.claims, rota.outcomes, rota.attempts, rota.keys,
+         rota.cancels, rota.waiters, rota.workers restart identity
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A claim as its worker has it."""
+
+    worker: int
+    id: int
+    jobs: list[int]
+    members: list[Claimed]
+
+
+class Stage:
+    def __init__(self, dsn: str, settings: Settings | None = None) -> None:
+        self.dsn = dsn
+        self.database = Database(dsn, settings or Settings())
+        self.schema = self.database.schema
+        self._opened: list[Connection] = []
+        self._beside: list[asyncio.Task[Any]] = []
+
+    async def open(self) -> None:
+        self.engine = await self.connect(engine=True)
+        self.watch = await self.connect()
+
+    async def close(self) -> None:
+        for task in self._beside:
+            task.cancel()
+        await asyncio.gather(*self._beside, return_exceptions=True)
+        for connection in self._opened:
+            await connection.close()
+        await self.database.close()
+
+    async def connect(self, *, engine: bool = False) -> Connection:
+        connection = await self.database.connect(engine=engine)
+        self._opened.append(connection)
+        return connection
+
+    async def run(self, query: Query[Row], on: Connection | None = None) -> list[Row]:
+        return await run(on or self.engine, query, self.schema)
+
+    async def sql(self, text: str, *params: Any, on: Connection | None = None) -> list[Any]:
+        """Rows of a statement; those of one column as plain values."""
+        cursor = await (on or self.watch).execute(text.encode(), params)
+        if cursor.description is None:
+            return []
+        rows = await cursor.fetchall()
+        return [row[0] for row in rows] if len(cursor.description) == 1 else rows
+
+    async def one(self, text: str, *params: Any) -> Any:
+        [row] = await self.sql(text, *params)
+        return row
+
+    # Jobs on their way
+
+    async def start(self, task: str = "work", queue: str = "default", **more: Any) -> int:
+        start = Start(task=task, queue=queue, **{"args": "{}", **more})
+        [started] = await self.run(jobs.start(start, notify=False))
+        return started.run
+
+    async def start_several(self, count: int, task: str = "work", **more: Any) -> list[int]:
+        start = Start(task=task, args="{}", queue="default", **more)
+        return await self.run(jobs.start_many([start] * count))
+
+    async def worker(self) -> int:
+        [id] = await self.run(workers.register("host", 1, "0", ["default"], ["work"], 10))
+        return id
+
+    async def claim(
+        self,
+        worker: int,
+        limit: int = 100,
+        *,
+        tasks: Sequence[str] = ("work",),
+        queues: Sequence[str] = ("default",),
+        floor: int = 0,
+        nonce: UUID | None = None,
+        on: Connection | None = None,
+    ) -> Batch:
+        """Claim as a worker does that reads every lane of some queues."""
+        places = [(queue, lane) for lane in range(9, -1, -1) for queue in queues]
+        query = jobs.claim(
+            worker,
+            nonce or uuid4(),
+            list(tasks),
+            [queue for queue, _ in places],
+            [lane for _, lane in places],
+            [floor] * len(places),
+            limit,
+        )
+        found = await self.run(query, on)
+        return Batch(worker, found[0].claim if found else 0, [each.job for each in found], found)
+
+    async def held(self, count: int, **more: Any) -> Batch:
+        """So many jobs, started and claimed in one batch."""
+        await self.start_several(count, **more)
+        return await self.claim(await self.worker(), count)
+
+    async def together(self, *queries: Query[Any], on: Connection | None = None) -> list[Any]:
+        """Run queries in one transaction, or in the one that is open. Answers each one's rows."""
+        connection = on or self.engine
+        if connection.info.transaction_status:
+            return [await self.run(query, connection) for query in queries]
+        async with connection.transaction():
+            return [await self.run(query, connection) for query in queries]
+
+    async def give_back(
+        self, batch: Batch, given: Sequence[int] | None = None, on: Connection | None = None
+    ) -> list[str]:
+        """Hand jobs of a batch back, as the engine does. Answers the queues that have news."""
+        which = batch.jobs if given is None else given
+        _, queues, _ = await self.together(
+            claims.seize(batch.worker, [batch.id]),
+            jobs.give_back(batch.worker, [batch.id], which),
+            claims.release(batch.worker, [batch.id], which),
+            on=on,
+        )
+        answer: list[str] = queues
+        return answer
+
+    async def finish(
+        self, batch: Batch, state: str, given: Sequence[int] | None = None
+    ) -> list[int]:
+        """End jobs of a batch badly, as the engine does. Answers those accepted."""
+        which = batch.jobs if given is None else given
+        many = len(which)
+        query = jobs.finish(
+            *(batch.worker, [batch.id] * many, which, [state] * many),
+            *(['{"type": "E"}'] * many, [0.5] * many),
+        )
+        _, accepted, _ = await self.together(
+            claims.hold(batch.worker, [batch.id]),
+            query,
+            claims.release(batch.worker, [batch.id], which),
+        )
+        answer: list[int] = accepted
+        return answer
+
+    async def retry(
+        self,
+        batch: Batch,
+        given: Sequence[int] | None = None,
+        delay: float = 60.0,
+        on: Connection | None = None,
+    ) -> list[Retried]:
+        """Have jobs of a batch fail with attempts left, as the engine does. Answers those accepted."""
+        which = batch.jobs if given is None else given
+        many = len(which)
+        query = jobs.retry(
+            *(batch.worker, [batch.id] * many, which, [delay] * many),
+            *(['{"type": "E"}'] * many, [0.5] * many),
+        )
+        _, accepted, _ = await self.together(
+            claims.hold(batch.worker, [batch.id]),
+            query,
+            claims.release(batch.worker, [batch.id], which),
+            on=on,
+        )
+        answer: list[Retried] = accepted
+        return answer
+
+    async def complete(
+        self, batch: Batch, given: Sequence[int] | None = None, on: Connection | None = None
+    ) -> list[int]:
+        """Complete jobs of a batch. Answers those refused."""
+        which = batch.jobs if given is None else given
+        return await self.complete_all(batch.worker, [batch.id], which, on)
+
+    async def complete_all(
+        self,
+        worker: int,
+        claims: Sequence[int],
+        given: Sequence[int],
+        on: Connection | None = None,
+    ) -> list[int]:
+        many = len(given)
+        return await self.run(
+            jobs.complete(worker, claims, given, [None] * many, [0.25] * many), on
+        )
+
+    # Where things are
+
+    async def place(self, job: int) -> str:
+        """Where a job is, by the view."""
+        state: str = await self.one("select state from rota.job_state where job = %s", job)
+        return state
+
+    async def held_by(self, claim: int) -> list[int]:
+        found = await self.sql("select jobs from rota.claims where id = %s", claim)
+        return found[0] if found else []
+
+    async def everything(self, on: Connection | None = None) -> list[Any]:
+        """All that statements can change, to see that one changed nothing."""
+        return [
+            await self.sql(f"select * from rota.{table} order by 1, 2", on=on)  # noqa: S608 - ours
+            for table in (
+                "jobs",
+                "ready",
+                "asleep",
+                "claims",
+                "outcomes",
+                "attempts",
+                "keys",
+                "cancels",
+            )
+        ]
+
+    async def check(self) -> None:
+        """Every job is in one place, and claims are in shape."""
+        assert await self.sql(MISSHAPEN) == []
+        lost = {
+            job: places
+            for job, places in await self.sql(PLACES)
+            if len(places) != 2 or "known" not in places
+        }
+        assert not lost, f"not in exactly one place: {lost}"
+
+    # Two sessions that meet
+
+    async def waits(self, waiting: Connection, holding: Connection, within: float = 5.0) -> None:
+        """Return when the server says that one session waits for a lock the other one holds."""
+        waiter, holder = waiting.info.backend_pid, holding.info.backend_pid
+        async with asyncio.timeout(within):
+            while True:
+                if holder in await self.one("select pg_blocking_pids(%s)", waiter):
+                    return
+                await asyncio.sleep(0.002)
+
+    def meanwhile(self, doing: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Let something go on beside the test; it ends with the test, whatever happens."""
+        task = asyncio.create_task(doing)
+        self._beside.append(task)
+        return task

@@ -1,0 +1,84 @@
+"""Array literals say to PostgreSQL exactly what was meant."""
+
+from __future__ import annotations
+
+import json
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as some
+from psycopg import Connection
+
+from rota.store.arrays import of_ints, of_seconds, of_texts
+
+Text = some.text(some.characters(exclude_categories=["Cs"], exclude_characters="\x00"))
+# One connection for all examples is the point: what is sent leaves nothing behind.
+relaxed = settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@pytest.fixture
+def connection(store_dsn: str) -> Connection[tuple[object, ...]]:
+    return psycopg.connect(store_dsn, autocommit=True)
+
+
+@pytest.fixture(autouse=True)
+def _closed(connection: Connection[tuple[object, ...]]) -> object:
+    yield
+    connection.close()
+
+
+@relaxed
+@given(values=some.lists(some.integers(-(2**63), 2**63 - 1)))
+def test_whole_numbers_arrive(
+    connection: Connection[tuple[object, ...]], values: list[int]
+) -> None:
+    row = connection.execute("select %s::bigint[]", (of_ints(values),)).fetchone()
+
+    assert row == (values,)
+
+
+@relaxed
+@given(values=some.lists(some.none() | Text))
+def test_texts_arrive(connection: Connection[tuple[object, ...]], values: list[str | None]) -> None:
+    row = connection.execute("select %s::text[]", (of_texts(values),)).fetchone()
+
+    assert row == (values,)
+
+
+@pytest.mark.parametrize("word", ["NULL", "null", "", " ", "{}", ",", '"', "\\", '\\"', "\n\t\r"])
+def test_texts_that_mean_something_in_a_literal_arrive(
+    connection: Connection[tuple[object, ...]], word: str
+) -> None:
+    values = [word, None, word * 2]
+
+    row = connection.execute("select %s::text[]", (of_texts(values),)).fetchone()
+
+    assert row == (values,)
+
+
+@relaxed
+@given(values=some.lists(some.none() | Text.map(json.dumps)))
+def test_documents_arrive(
+    connection: Connection[tuple[object, ...]], values: list[str | None]
+) -> None:
+    found = connection.execute(
+        "select document::text from unnest(%s::json[]) as given (document)", (of_texts(values),)
+    )
+
+    assert [row[0] for row in found] == values
+
+
+@relaxed
+@given(values=some.lists(some.floats(0, 1e9)))
+def test_seconds_arrive_to_the_microsecond(
+    connection: Connection[tuple[object, ...]], values: list[float]
+) -> None:
+    found = connection.execute(
+        "select micro::float8 / 1e6 from unnest(%s::bigint[]) as given (micro)",
+        (of_seconds(values),),
+    )
+
+    assert [row[0] for row in found] == pytest.approx(values, abs=2e-6)

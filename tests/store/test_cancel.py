@@ -1,0 +1,233 @@
+"""Cancelling: found wherever the job is, and whatever it is on its way to.
+
+The wish is written first, then the job is looked for place by place (finding 6). The two-session tests
+stop in the middle of the other move and go on once the server says that one waits for the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+from psycopg.errors import LockNotAvailable
+
+from rota.store import claims, jobs, timers
+
+from .stage import Stage
+
+
+async def cancel(stage: Stage, run: int) -> str | None:
+    [answer] = await stage.run(jobs.cancel(run), stage.watch)
+    return answer
+
+
+async def test_a_ready_job_is_cancelled_at_once(stage: Stage) -> None:
+    run = await stage.start()
+
+    assert await cancel(stage, run) == "cancelled"
+
+    assert await stage.sql(
+        "select job, claim, worker, state::text, attempt, took from rota.outcomes"
+    ) == [(run, None, None, "cancelled", 1, None)]
+    assert (await stage.claim(await stage.worker())).jobs == []
+    assert await stage.sql("select job from rota.cancels") == []
+
+
+async def test_a_ready_job_that_came_back_under_another_number_is_found(stage: Stage) -> None:
+    run = await stage.start()
+    await stage.sql("update rota.ready set seq = 5000, attempt = 3")
+
+    assert await cancel(stage, run) == "cancelled"
+    assert await stage.sql("select attempt from rota.outcomes") == [3]
+
+
+async def test_a_sleeping_job_is_cancelled_at_once(stage: Stage) -> None:
+    batch = await stage.held(1)
+    await stage.retry(batch)
+
+    assert await cancel(stage, batch.jobs[0]) == "cancelled"
+    assert await stage.sql("select attempt from rota.outcomes") == [2]
+    assert await stage.sql("select job from rota.asleep") == []
+
+
+async def test_cancelling_what_a_worker_holds_is_a_wish_that_it_can_read(stage: Stage) -> None:
+    batch = await stage.held(2)
+    other = await stage.held(1)
+
+    assert await cancel(stage, batch.jobs[1]) == "requested"
+
+    assert await stage.run(jobs.unwanted(batch.worker)) == [batch.jobs[1]]
+    assert await stage.run(jobs.unwanted(other.worker)) == []
+    assert await stage.held_by(batch.id) == batch.jobs
+
+
+async def test_wishing_twice_is_wishing_once(stage: Stage) -> None:
+    batch = await stage.held(1)
+
+    assert await cancel(stage, batch.jobs[0]) == "requested"
+    assert await cancel(stage, batch.jobs[0]) == "requested"
+
+    assert await stage.sql("select job from rota.cancels") == batch.jobs
+
+
+@pytest.mark.parametrize("state", ["succeeded", "failed", "cancelled", "expired"])
+async def test_cancelling_what_is_over_says_how_it_ended(stage: Stage, state: str) -> None:
+    batch = await stage.held(1)
+    if state == "succeeded":
+        await stage.complete(batch)
+    else:
+        await stage.finish(batch, state)
+    before = await stage.everything()
+
+    assert await cancel(stage, batch.jobs[0]) == state
+    assert await stage.everything() == before
+
+
+async def test_cancelling_what_never_was_says_so_and_leaves_no_wish(stage: Stage) -> None:
+    assert await cancel(stage, 12345) is None
+    assert await stage.sql("select job from rota.cancels") == []
+
+
+@pytest.mark.xfail(reason="complete.sql does not delete the wish: rota.cancels grows")
+async def test_a_job_that_succeeds_although_it_was_to_be_cancelled_leaves_no_wish(
+    stage: Stage,
+) -> None:
+    batch = await stage.held(1)
+    await cancel(stage, batch.jobs[0])
+
+    await stage.complete(batch)
+
+    assert await stage.place(batch.jobs[0]) == "succeeded"
+    assert await stage.sql("select job from rota.cancels") == []
+
+
+# Meeting the other moves
+
+
+Move = Callable[[Stage], Awaitable[tuple[int, Callable[[], Awaitable[object]]]]]
+"""Prepares a job; answers it, and a move of it on the engine's connection."""
+
+
+async def _claiming(stage: Stage) -> tuple[int, Callable[[], Awaitable[object]]]:
+    run, worker = await stage.start(), await stage.worker()
+    return run, lambda: stage.claim(worker)
+
+
+async def _waking(stage: Stage) -> tuple[int, Callable[[], Awaitable[object]]]:
+    batch = await stage.held(1)
+    await stage.retry(batch, delay=0)
+    return batch.jobs[0], lambda: stage.run(timers.wake(10))
+
+
+async def _completing(stage: Stage) -> tuple[int, Callable[[], Awaitable[object]]]:
+    batch = await stage.held(2)
+    return batch.jobs[0], lambda: stage.complete(batch, batch.jobs[:1])
+
+
+async def _retrying(stage: Stage) -> tuple[int, Callable[[], Awaitable[object]]]:
+    batch = await stage.held(2)
+    return batch.jobs[0], lambda: stage.retry(batch, batch.jobs[:1])
+
+
+async def _giving_back(stage: Stage) -> tuple[int, Callable[[], Awaitable[object]]]:
+    batch = await stage.held(2)
+    return batch.jobs[0], lambda: stage.give_back(batch, batch.jobs[:1])
+
+
+MOVES = {
+    "claim": (_claiming, "requested", "running"),
+    "wake": (_waking, "cancelled", "cancelled"),
+    "complete": (_completing, "succeeded", "succeeded"),
+    "retry": (_retrying, "cancelled", "cancelled"),
+    "give back": (_giving_back, "cancelled", "cancelled"),
+}
+
+
+@pytest.mark.parametrize("name", MOVES)
+async def test_a_cancel_that_meets_a_move_under_way_finds_the_job_where_it_went(
+    stage: Stage, name: str
+) -> None:
+    prepare, answer, place = MOVES[name]
+    run, move = await prepare(stage)
+    canceller = await stage.connect()
+
+    async with stage.engine.transaction():
+        await move()
+        cancelling = stage.meanwhile(stage.run(jobs.cancel(run), canceller))
+        await stage.waits(canceller, stage.engine)
+
+    assert await cancelling == [answer]
+    assert await stage.place(run) == place
+
+
+@pytest.mark.parametrize("name", ["complete", "retry", "give back"])
+async def test_a_move_that_meets_a_cancel_under_way_waits_and_goes_by_what_it_finds(
+    stage: Stage, name: str
+) -> None:
+    prepare, _, place = MOVES[name]
+    run, move = await prepare(stage)
+    canceller = await stage.connect()
+
+    async with canceller.transaction():
+        assert await stage.run(jobs.cancel(run), canceller) == ["requested"]
+        moving = stage.meanwhile(_awaited(move))
+        await stage.waits(stage.engine, canceller)
+    await moving
+
+    assert await stage.place(run) == place
+
+
+@pytest.mark.parametrize("name", ["claim", "wake"])
+async def test_claiming_and_waking_pass_over_a_job_that_is_being_cancelled(
+    stage: Stage, name: str
+) -> None:
+    prepare, _, _ = MOVES[name]
+    run, move = await prepare(stage)
+    canceller = await stage.connect()
+
+    async with canceller.transaction():
+        assert await stage.run(jobs.cancel(run), canceller) == ["cancelled"]
+        await move()
+
+    assert await stage.place(run) == "cancelled"
+
+
+async def test_two_cancels_at_once_both_get_an_answer(stage: Stage) -> None:
+    run = await stage.start()
+    first, second = await stage.connect(), await stage.connect()
+
+    async with first.transaction():
+        assert await stage.run(jobs.cancel(run), first) == ["cancelled"]
+        waiting = stage.meanwhile(stage.run(jobs.cancel(run), second))
+        await stage.waits(second, first)
+
+    assert await waiting == ["cancelled"]
+    assert await stage.sql("select job from rota.cancels") == []
+
+
+async def test_a_cancel_does_not_wait_for_ever(stage: Stage) -> None:
+    batch = await stage.held(1)
+    holder = await stage.connect(engine=True)
+
+    async with holder.transaction():
+        await stage.run(claims.hold(batch.worker, [batch.id]), holder)
+        with pytest.raises(LockNotAvailable):
+            await cancel(stage, batch.jobs[0])
+
+    assert await stage.sql("select job from rota.cancels") == []
+
+
+async def test_cancelling_tells_those_who_wait(stage: Stage) -> None:
+    run = await stage.start()
+    listener = await stage.connect()
+    await stage.sql('listen "rota.someone"', on=listener)
+    await stage.sql("insert into rota.waiters values (%s, 'rota.someone')", run)
+
+    await cancel(stage, run)
+
+    [heard] = [note async for note in listener.notifies(timeout=5, stop_after=1)]
+    assert (heard.channel, heard.payload) == ("rota.someone", str(run))
+
+
+async def _awaited(move: Callable[[], Awaitable[object]]) -> None:
+    await move()

@@ -1,0 +1,149 @@
+"""Every statement that takes a fence refuses a wrong one: nothing is written, and the caller is told.
+
+A worker that was presumed dead can change nothing, because each write names its claim (promise 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rota.store
+from rota.store import claims, jobs
+from rota.store.query import Query
+
+from .stage import Batch, Stage
+
+Make = Callable[[int, int, list[int]], Query[Any]]
+"""A statement, from a worker, a claim and jobs."""
+
+FENCED: dict[str, Make] = {
+    "job/complete": lambda worker, claim, given: jobs.complete(
+        worker, [claim], given, [None] * len(given), [0.0] * len(given)
+    ),
+    "job/finish": lambda worker, claim, given: jobs.finish(
+        worker,
+        [claim] * len(given),
+        given,
+        ["failed"] * len(given),
+        [None] * len(given),
+        [0.0] * len(given),
+    ),
+    "job/retry": lambda worker, claim, given: jobs.retry(
+        worker,
+        [claim] * len(given),
+        given,
+        [60.0] * len(given),
+        ["{}"] * len(given),
+        [0.0] * len(given),
+    ),
+    "job/give_back": lambda worker, claim, given: jobs.give_back(worker, [claim], given),
+    "claim/hold": lambda worker, claim, _: claims.hold(worker, [claim]),
+    "claim/seize": lambda worker, claim, _: claims.seize(worker, [claim]),
+    "claim/release": lambda worker, claim, given: claims.release(worker, [claim], given),
+}
+
+READS = {"job/recorded"}
+"""Statements that name claims and change nothing."""
+
+
+def refused(statement: str, answer: list[Any], given: list[int]) -> bool:
+    """Whether this is how the statement says no."""
+    if statement == "job/complete":
+        return sorted(answer) == sorted(given)
+    return answer == []
+
+
+def test_the_list_of_fenced_statements_is_complete() -> None:
+    folder = Path(rota.store.__file__).parent / "sql"
+    named = {
+        str(file.relative_to(folder).with_suffix(""))
+        for file in folder.glob("*/*.sql")
+        if "%(claims)" in file.read_text("utf-8")
+    }
+
+    assert named - READS == FENCED.keys()
+
+
+@pytest.mark.parametrize("statement", FENCED)
+async def test_another_workers_number_is_refused(stage: Stage, statement: str) -> None:
+    batch = await stage.held(2)
+    thief = await stage.worker()
+
+    await expect_refusal(stage, statement, thief, batch.id, batch.jobs)
+
+
+@pytest.mark.parametrize("statement", FENCED)
+async def test_a_claim_that_never_was_is_refused(stage: Stage, statement: str) -> None:
+    batch = await stage.held(2)
+
+    await expect_refusal(stage, statement, batch.worker, batch.id + 1, batch.jobs)
+
+
+@pytest.mark.parametrize("statement", FENCED)
+async def test_a_claim_that_was_handed_back_is_refused(stage: Stage, statement: str) -> None:
+    batch = await stage.held(2)
+    await stage.give_back(batch)
+
+    await expect_refusal(stage, statement, batch.worker, batch.id, batch.jobs)
+
+
+@pytest.mark.parametrize("statement", FENCED)
+async def test_the_claim_before_last_is_refused_even_from_the_same_worker(
+    stage: Stage, statement: str
+) -> None:
+    old = await stage.held(2)
+    await stage.give_back(old)
+    new = await stage.claim(old.worker)
+
+    await expect_refusal(stage, statement, old.worker, old.id, old.jobs)
+    assert await stage.held_by(new.id) == new.jobs
+
+
+@pytest.mark.parametrize("statement", FENCED.keys() - {"claim/hold", "claim/seize"})
+async def test_a_job_in_somebody_elses_claim_is_refused(stage: Stage, statement: str) -> None:
+    mine, theirs = await stage.held(1), await stage.held(1)
+
+    await expect_refusal(stage, statement, mine.worker, mine.id, theirs.jobs)
+
+
+@pytest.mark.parametrize("statement", FENCED)
+async def test_the_right_fence_is_accepted(stage: Stage, statement: str) -> None:
+    """Lest the others pass because nothing is ever accepted."""
+    batch = await stage.held(2)
+    before = await stage.everything()
+
+    async with stage.engine.transaction(force_rollback=True):
+        answer = await stage.run(FENCED[statement](batch.worker, batch.id, batch.jobs))
+        after = await stage.everything(on=stage.engine)
+
+    if statement in ("claim/hold", "claim/seize"):
+        assert answer == [batch.id]
+    else:
+        assert after != before
+
+
+async def expect_refusal(
+    stage: Stage, statement: str, worker: int, claim: int, given: list[int]
+) -> None:
+    before = await stage.everything()
+
+    answer = await stage.run(FENCED[statement](worker, claim, given))
+
+    assert refused(statement, answer, given)
+    assert await stage.everything() == before
+
+
+async def test_a_fence_only_rises(stage: Stage) -> None:
+    fences = []
+    worker = await stage.worker()
+    await stage.start()
+    for _ in range(5):
+        batch: Batch = await stage.claim(worker)
+        fences.append(batch.id)
+        await stage.give_back(batch)
+
+    assert fences == sorted(set(fences))

@@ -1,0 +1,251 @@
+"""Other ways out of a claim: ended badly, to be tried again, handed back, released."""
+
+from __future__ import annotations
+
+import pytest
+
+from rota.store import claims, jobs
+
+from .stage import Stage
+
+# Ended badly
+
+
+@pytest.mark.parametrize("state", ["failed", "cancelled", "expired"])
+async def test_finishing_records_the_outcome_and_takes_the_job_out(
+    stage: Stage, state: str
+) -> None:
+    batch = await stage.held(3)
+    ended, *rest = batch.jobs
+
+    assert await stage.finish(batch, state, [ended]) == [ended]
+
+    assert await stage.held_by(batch.id) == rest
+    assert await stage.sql(
+        "select job, claim, worker, state::text, attempt, took, result, error ->> 'type'"
+        "  from rota.outcomes"
+    ) == [(ended, batch.id, batch.worker, state, 1, 0.5, None, "E")]
+
+
+async def test_finishing_with_nothing_to_say_stores_no_error(stage: Stage) -> None:
+    batch = await stage.held(1)
+
+    await stage.together(
+        claims.hold(batch.worker, [batch.id]),
+        jobs.finish(batch.worker, [batch.id], batch.jobs, ["expired"], [None], [0.0]),
+        claims.release(batch.worker, [batch.id], batch.jobs),
+    )
+
+    assert await stage.one("select error is null from rota.outcomes") is True
+
+
+async def test_finishing_fulfils_a_wish_to_cancel(stage: Stage) -> None:
+    batch = await stage.held(1)
+    await stage.run(jobs.cancel(batch.jobs[0]), stage.watch)
+
+    await stage.finish(batch, "cancelled")
+
+    assert await stage.sql("select job from rota.cancels") == []
+
+
+async def test_each_job_is_finished_under_its_own_claim(stage: Stage) -> None:
+    """Jobs and claims are paired: naming both claims does not let one stand in for the other."""
+    await stage.start_several(2)
+    worker = await stage.worker()
+    one, two = await stage.claim(worker, 1), await stage.claim(worker, 1)
+    crossed = jobs.finish(
+        *(worker, [two.id, one.id], [*one.jobs, *two.jobs]),
+        *(["failed"] * 2, [None] * 2, [0.0] * 2),
+    )
+
+    assert await stage.run(crossed) == []
+
+
+# To be tried again
+
+
+async def test_a_retry_keeps_the_attempt_and_puts_the_job_to_sleep(stage: Stage) -> None:
+    batch = await stage.held(2)
+    failed, left = batch.jobs
+
+    [answer] = await stage.retry(batch, [failed], delay=60.0)
+
+    assert (answer.job, answer.cancelled) == (failed, False)
+    assert await stage.held_by(batch.id) == [left]
+    assert await stage.sql(
+        "select job, claim, worker, state::text, attempt, took, error ->> 'type' from rota.attempts"
+    ) == [(failed, batch.id, batch.worker, "failed", 1, 0.5, "E")]
+    assert await stage.sql(
+        "select job, lane, attempt, lost, queue, task,"
+        "       extract(epoch from wake - since)::float8 from rota.asleep"
+    ) == [(failed, 0, 2, 0, "default", "work", 60.0)]
+
+
+async def test_a_retry_keeps_lane_and_losses(stage: Stage) -> None:
+    await stage.start(priority=7)
+    await stage.sql("update rota.ready set attempt = 4, lost = 2")
+    batch = await stage.claim(await stage.worker())
+
+    await stage.retry(batch)
+
+    assert await stage.sql("select lane, attempt, lost from rota.asleep") == [(7, 5, 2)]
+
+
+async def test_a_retry_obeys_a_wish_to_cancel_written_before_the_hold(stage: Stage) -> None:
+    batch = await stage.held(2)
+    unwanted, failed = batch.jobs
+    assert await stage.run(jobs.cancel(unwanted), stage.watch) == ["requested"]
+
+    answers = await stage.retry(batch)
+
+    assert {each.job: each.cancelled for each in answers} == {unwanted: True, failed: False}
+    assert await stage.place(unwanted) == "cancelled"
+    assert await stage.place(failed) == "asleep"
+    assert await stage.sql("select job from rota.cancels") == []
+    assert await stage.sql("select job from rota.attempts") == [failed]
+
+
+async def test_a_retry_that_waited_for_a_wish_to_cancel_obeys_it(stage: Stage) -> None:
+    """The hold is a statement of its own, so what follows sees what was written while it waited."""
+    batch = await stage.held(1)
+    other = await stage.connect()
+
+    async with other.transaction():
+        assert await stage.run(jobs.cancel(batch.jobs[0]), other) == ["requested"]
+        retrying = stage.meanwhile(stage.retry(batch))
+        await stage.waits(stage.engine, other)
+
+    assert [each.cancelled for each in await retrying] == [True]
+    assert await stage.place(batch.jobs[0]) == "cancelled"
+
+
+# Handed back
+
+
+async def test_a_job_handed_back_is_as_it_was(stage: Stage) -> None:
+    await stage.start_several(3, priority=5)
+    await stage.sql("update rota.ready set attempt = job + 1, lost = job + 2, seq = job + 70")
+    before = await stage.sql("select * from rota.ready order by job")
+    batch = await stage.claim(await stage.worker())
+
+    assert await stage.give_back(batch) == ["default"]
+
+    assert await stage.sql("select * from rota.ready order by job") == before
+    assert await stage.sql("select id from rota.claims") == []
+
+
+async def test_a_job_handed_back_keeps_its_place_in_the_queue(stage: Stage) -> None:
+    """Finding 8: with a fresh number a reaped job went behind 199,999 others."""
+    batch = await stage.held(1)
+    later = await stage.start_several(3)
+    await stage.give_back(batch)
+
+    again = await stage.claim(await stage.worker())
+
+    assert again.jobs == [*batch.jobs, *later]
+
+
+async def test_some_can_be_handed_back_and_the_rest_kept(stage: Stage) -> None:
+    batch = await stage.held(5)
+
+    await stage.give_back(batch, batch.jobs[1:4:2])
+
+    assert await stage.held_by(batch.id) == [batch.jobs[0], batch.jobs[2], batch.jobs[4]]
+    assert await stage.sql("select job from rota.ready order by seq") == batch.jobs[1:4:2]
+
+
+async def test_a_job_somebody_wished_to_cancel_is_cancelled_instead_of_put_back(
+    stage: Stage,
+) -> None:
+    batch = await stage.held(2)
+    unwanted, wanted = batch.jobs
+    await stage.run(jobs.cancel(unwanted), stage.watch)
+
+    assert await stage.give_back(batch) == ["default"]
+
+    assert await stage.place(unwanted) == "cancelled"
+    assert await stage.place(wanted) == "ready"
+    assert await stage.sql("select job from rota.cancels") == []
+
+
+async def test_handing_back_only_what_is_unwanted_is_no_news(stage: Stage) -> None:
+    batch = await stage.held(1)
+    await stage.run(jobs.cancel(batch.jobs[0]), stage.watch)
+
+    assert await stage.give_back(batch) == []
+
+
+# Released
+
+
+async def test_releasing_keeps_the_arrays_side_by_side(stage: Stage) -> None:
+    await stage.start_several(6)
+    await stage.sql("update rota.ready set attempt = job * 2, lost = job * 3, seq = job * 5")
+    batch = await stage.claim(await stage.worker())
+
+    # Where they went does not matter here: they are out of the claim.
+    await stage.sql(
+        "insert into rota.outcomes (job, state, attempt) values (3, 'failed', 1), (6, 'failed', 1)"
+    )
+    await stage.run(claims.release(batch.worker, [batch.id], [6, 3]))
+
+    assert await stage.sql("select jobs, attempts, lost, seqs from rota.claims") == [
+        ([1, 2, 4, 5], [2, 4, 8, 10], [3, 6, 12, 15], [5, 10, 20, 25])
+    ]
+
+
+# Tried again by hand
+
+
+@pytest.mark.parametrize("state", ["failed", "cancelled", "expired"])
+async def test_a_run_that_ended_badly_can_be_tried_again(stage: Stage, state: str) -> None:
+    batch = await stage.held(1)
+    [run] = batch.jobs
+    await stage.finish(batch, state)
+
+    assert await stage.run(jobs.again(run)) == ["default"]
+
+    assert await stage.place(run) == "ready"
+    assert await stage.sql("select attempt, lost, queue, task from rota.ready") == [
+        (2, 0, "default", "work")
+    ]
+    assert await stage.sql(
+        "select job, claim, state::text, attempt, error ->> 'type' from rota.attempts"
+    ) == [(run, batch.id, state, 1, "E")]
+
+
+async def test_trying_again_forgets_the_wish_to_cancel(stage: Stage) -> None:
+    run = await stage.start()
+    await stage.run(jobs.cancel(run), stage.watch)
+    await stage.sql("insert into rota.cancels (job) values (%s)", run)
+
+    await stage.run(jobs.again(run))
+
+    assert await stage.sql("select job from rota.cancels") == []
+
+
+async def test_a_run_that_succeeded_or_has_not_ended_is_not_tried_again(stage: Stage) -> None:
+    batch = await stage.held(2)
+    await stage.complete(batch, batch.jobs[:1])
+    ready = await stage.start()
+    before = await stage.everything()
+
+    for run in (*batch.jobs, ready, 999):
+        assert await stage.run(jobs.again(run)) == []
+
+    assert await stage.everything() == before
+
+
+async def test_trying_again_twice_at_once_happens_once(stage: Stage) -> None:
+    batch = await stage.held(1)
+    [run] = batch.jobs
+    await stage.finish(batch, "failed")
+    other = await stage.connect()
+
+    async with other.transaction():
+        assert await stage.run(jobs.again(run), other) == ["default"]
+        second = stage.meanwhile(stage.run(jobs.again(run)))
+        await stage.waits(stage.engine, other)
+
+    assert await second == []
+    assert await stage.sql("select job from rota.ready") == [run]

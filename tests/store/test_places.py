@@ -1,0 +1,139 @@
+"""Where a job is, in words: the public view, and what the command line asks."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from rota.store import jobs, timers, views
+
+from .stage import Stage
+
+COLUMNS = ["job", "run", "task", "queue", "state", "attempt", "worker", "since"]
+
+
+async def state(stage: Stage, job: int) -> dict[str, Any]:
+    row = await stage.one("select * from rota.job_state where job = %s", job)
+    return dict(zip(COLUMNS, row, strict=True))
+
+
+async def test_the_view_has_the_columns_it_promises(stage: Stage) -> None:
+    assert (
+        await stage.sql(
+            "select attname from pg_attribute where attrelid = 'rota.job_state'::regclass"
+            " and attnum > 0 order by attnum"
+        )
+        == COLUMNS
+    )
+
+
+async def test_a_job_is_followed_through_every_place(stage: Stage) -> None:
+    job = await stage.start("work", queue="default", delay=timedelta(seconds=0.01))
+    found = await state(stage, job)
+    assert (found["run"], found["task"], found["queue"]) == (job, "work", "default")
+    assert (found["state"], found["attempt"], found["worker"]) == ("asleep", 1, None)
+
+    await stage.sql("update rota.asleep set wake = rota.clock() - interval '1 s'")
+    await stage.run(timers.wake(1))
+    assert (await state(stage, job))["state"] == "ready"
+
+    batch = await stage.claim(await stage.worker())
+    found = await state(stage, job)
+    assert (found["state"], found["attempt"], found["worker"]) == ("running", 1, batch.worker)
+    assert found["since"] == await stage.one("select at from rota.claims")
+
+    await stage.retry(batch, delay=0)
+    found = await state(stage, job)
+    assert (found["state"], found["attempt"], found["worker"]) == ("asleep", 2, None)
+
+    await stage.run(timers.wake(1))
+    found = await state(stage, job)
+    assert (found["state"], found["attempt"]) == ("ready", 2)
+    assert found["since"] == await stage.one("select at from rota.attempts")
+
+    batch = await stage.claim(await stage.worker())
+    await stage.complete(batch)
+    found = await state(stage, job)
+    assert (found["state"], found["attempt"], found["worker"]) == ("succeeded", 2, batch.worker)
+    assert found["since"] == await stage.one("select at from rota.outcomes")
+
+
+@pytest.mark.parametrize("end", ["failed", "cancelled", "expired"])
+async def test_a_bad_end_is_said_as_what_it_was(stage: Stage, end: str) -> None:
+    batch = await stage.held(1)
+
+    await stage.finish(batch, end)
+
+    assert (await state(stage, batch.jobs[0]))["state"] == end
+
+
+async def test_a_job_handed_back_is_ready_for_the_same_attempt(stage: Stage) -> None:
+    batch = await stage.held(1)
+
+    await stage.give_back(batch)
+
+    found = await state(stage, batch.jobs[0])
+    assert (found["state"], found["attempt"], found["worker"]) == ("ready", 1, None)
+
+
+async def test_a_job_tried_again_by_hand_is_ready_for_the_next_attempt(stage: Stage) -> None:
+    batch = await stage.held(1)
+    await stage.finish(batch, "failed")
+
+    await stage.run(jobs.again(batch.jobs[0]))
+
+    found = await state(stage, batch.jobs[0])
+    assert (found["state"], found["attempt"]) == ("ready", 2)
+
+
+async def test_places_are_counted(stage: Stage) -> None:
+    await stage.held(3)
+    await stage.start_several(2)
+    await stage.start(delay=timedelta(hours=1))
+
+    assert await stage.run(views.places()) == [views.Places(ready=2, asleep=1, running=3)]
+
+
+async def test_a_run_is_told_in_full(stage: Stage) -> None:
+    batch = await stage.held(1)
+    [run] = batch.jobs
+    await stage.retry(batch)
+
+    [detail] = await stage.run(views.run(run))
+    [attempt] = await stage.run(views.attempts(run))
+
+    assert (detail.state, detail.attempt, detail.args, detail.result) == ("asleep", 2, b"{}", None)
+    assert detail.wakes is not None
+    assert (attempt.attempt, attempt.state, attempt.took) == (1, "failed", 0.5)
+    assert await stage.run(views.run(999)) == []
+
+
+async def test_runs_are_listed_from_the_latest_and_by_what_is_asked(stage: Stage) -> None:
+    one = await stage.start("work")
+    two = await stage.start("other", queue="images")
+    three = await stage.start("work", delay=timedelta(hours=1))
+
+    async def listed(**asked: Any) -> list[int]:
+        return [line.run for line in await stage.run(views.runs(**asked))]
+
+    assert await listed() == [three, two, one]
+    assert await listed(task="work") == [three, one]
+    assert await listed(queue="images") == [two]
+    assert await listed(state="ready") == [two, one]
+    assert await listed(before=three, limit=1) == [two]
+
+
+async def test_queues_tell_what_waits_and_whether_anybody_will_come(stage: Stage) -> None:
+    await stage.start_several(2)
+    await stage.start("unknown")
+    await stage.worker()
+
+    lines = await stage.run(views.queues())
+
+    assert [(line.queue, line.task, line.ready, line.workers) for line in lines] == [
+        ("default", "unknown", 1, 0),
+        ("default", "work", 2, 1),
+    ]
+    assert all(line.oldest is not None and 0 <= line.oldest < 60 for line in lines)

@@ -1,0 +1,339 @@
+"""Starting: jobs appear where they belong, and a key gives one run to everybody who asks."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.errors import DeadlockDetected
+
+from rota.app.client import Client
+from rota.errors import ArgumentError, KeyBusy
+from rota.model.settings import Settings
+from rota.store import jobs
+from rota.store.jobs import Start, Started
+from rota.store.on import run_on
+from rota.store.query import Query
+
+from .stage import Connection, Stage
+
+FUTURE = datetime(2040, 2, 29, tzinfo=UTC)
+
+
+async def keyed(stage: Stage, on: Connection | None = None, **more: Any) -> Started:
+    start = Start(**{"task": "work", "args": "{}", "queue": "default", "key": "k", **more})
+    [started] = await stage.run(jobs.start(start, notify=False), on)
+    return started
+
+
+# Where they go
+
+
+async def test_a_job_is_ready_at_once_under_its_own_number(stage: Stage) -> None:
+    run = await stage.start("work", queue="images", priority=3, args='{"a":1}', options='{"b":2}')
+
+    assert await stage.sql("select seq, job, lane, attempt, lost, queue, task from rota.ready") == [
+        (run, run, 3, 1, 0, "images", "work")
+    ]
+    assert await stage.sql(
+        "select id, run, expires, lane, task, queue, key, args ->> 'a', options ->> 'b' from rota.jobs"
+    ) == [(run, None, None, 3, "work", "images", None, "1", "2")]
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
+async def test_a_job_for_later_sleeps_until_then(stage: Stage, many: bool) -> None:
+    async def start(**more: Any) -> int:
+        if many:
+            return (await stage.start_several(1, **more))[0]
+        return await stage.start(**more)
+
+    at = await start(at=FUTURE)
+    delayed = await start(delay=timedelta(minutes=5), priority=2)
+    past = await start(at=datetime(2001, 1, 1, tzinfo=UTC))
+    at_once = await start(delay=timedelta(0))
+
+    assert await stage.sql("select job from rota.ready order by job") == [past, at_once]
+    assert await stage.sql("select wake from rota.asleep where job = %s", at) == [FUTURE]
+    assert await stage.sql(
+        "select lane, extract(epoch from wake - since)::int from rota.asleep where job = %s",
+        delayed,
+    ) == [(2, 300)]
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
+async def test_an_expiry_is_kept_as_a_time(stage: Stage, many: bool) -> None:
+    for more in ({"expires": FUTURE}, {"expires_in": timedelta(hours=1)}):
+        if many:
+            await stage.start_several(1, **more)
+        else:
+            await stage.start(**more)
+
+    first, second = await stage.sql("select expires, created from rota.jobs order by id")
+    assert first[0] == FUTURE
+    assert second[0] - second[1] == timedelta(hours=1)
+
+
+@pytest.mark.parametrize("priority", [-1, 10, 32767])
+async def test_a_priority_out_of_bounds_is_refused(stage: Stage, priority: int) -> None:
+    with pytest.raises(ArgumentError, match=f"priority must be from 0 to 9, not {priority}"):
+        await stage.database.run(
+            jobs.start(Start("work", "{}", "default", priority=priority), notify=False)
+        )
+    with pytest.raises(psycopg.errors.CheckViolation):
+        await stage.start_several(1, priority=priority)
+
+    assert await stage.sql("select id from rota.jobs") == []
+
+
+@pytest.mark.parametrize("args", ["[1]", '"text"', "null"])
+async def test_arguments_that_are_no_object_are_refused(stage: Stage, args: str) -> None:
+    with pytest.raises(ArgumentError, match="args must be a JSON object"):
+        await stage.database.run(jobs.start(Start("work", args, "default"), notify=False))
+
+
+async def test_many_get_their_ids_in_the_order_given(stage: Stage) -> None:
+    starts = [Start(f"task{number}", "{}", "default", priority=number % 10) for number in range(50)]
+
+    ids = await stage.run(jobs.start_many(starts))
+
+    assert await stage.sql("select task from rota.jobs order by id") == [
+        start.task for start in starts
+    ]
+    assert ids == sorted(ids)
+
+
+async def test_what_is_copied_in_is_what_is_written(stage: Stage) -> None:
+    awkward = '{"a":"\\\\ \\n \\t \\" ü \\u2028 \U0001f600 \\\\.","b":[1.5,null,true]}'
+    plain = Start("work", awkward, "images", priority=4)
+    client = Client(stage.dsn, Settings(notify=False))
+    try:
+        written = [each.run for each in await client.start_many([plain])]
+        copied = [each.run for each in await client.start_many([plain] * 600)]
+    finally:
+        await client.close()
+
+    assert len(set(copied)) == 600
+    assert await stage.sql("select distinct args::text, lane, task, queue from rota.jobs") == [
+        (awkward, 4, "work", "images")
+    ]
+    assert await stage.sql("select job from rota.ready order by seq") == [*written, *copied]
+    assert await stage.sql("select job from rota.ready where seq <> job or lane <> 4") == []
+
+
+# Keys
+
+
+async def test_the_same_key_gives_the_same_run(stage: Stage) -> None:
+    first = await keyed(stage)
+    second = await keyed(stage, args='{"other": 1}')
+
+    assert (first.created, second.created) == (True, False)
+    assert first.run == second.run
+    assert await stage.sql("select id, key from rota.jobs") == [(first.run, "k")]
+
+
+async def test_a_key_belongs_to_its_task(stage: Stage) -> None:
+    assert (await keyed(stage)).run != (await keyed(stage, task="other")).run
+
+
+async def test_fifty_callers_at_once_get_one_run(stage: Stage) -> None:
+    sessions = [await stage.connect() for _ in range(50)]
+
+    answers = await asyncio.gather(*(keyed(stage, on) for on in sessions))
+
+    assert len({answer.run for answer in answers}) == 1
+    assert sum(answer.created for answer in answers) == 1
+    assert len(await stage.sql("select id from rota.jobs")) == 1
+
+
+async def test_a_caller_that_had_to_wait_gets_the_run_of_the_other(stage: Stage) -> None:
+    """Finding 7: insert-or-select in one statement returned nothing to the second caller."""
+    other, waiting = await stage.connect(), await stage.connect()
+
+    async with other.transaction():
+        first = await keyed(stage, other)
+        second = stage.meanwhile(keyed(stage, waiting))
+        await stage.waits(waiting, other)
+
+    assert (await second).run == first.run
+    assert not (await second).created
+
+
+async def test_a_caller_that_waited_for_a_transaction_that_was_rolled_back_starts_its_own(
+    stage: Stage,
+) -> None:
+    other, waiting = await stage.connect(), await stage.connect()
+
+    async with other.transaction(force_rollback=True):
+        first = await keyed(stage, other)
+        second = stage.meanwhile(keyed(stage, waiting))
+        await stage.waits(waiting, other)
+
+    assert (await second).created
+    assert (await second).run != first.run
+
+
+async def test_a_key_held_by_an_open_transaction_is_busy_after_two_seconds(stage: Stage) -> None:
+    other = await stage.connect()
+
+    async with other.transaction():
+        await keyed(stage, other)
+        began = time.monotonic()
+        with pytest.raises(KeyBusy, match=r"key k of task work is held by an open transaction"):
+            await stage.database.run(
+                jobs.start(Start("work", "{}", "default", key="k"), notify=False)
+            )
+
+    assert 1.5 < time.monotonic() - began < 3.5
+
+
+async def in_a_savepoint(connection: Connection, query: Query[Started]) -> None:
+    async with connection.transaction():
+        answer = run_on(connection, query, "rota")
+        assert not isinstance(answer, list)
+        await answer
+
+
+async def test_a_busy_key_leaves_the_callers_own_transaction_to_the_caller(stage: Stage) -> None:
+    """It can go back to a savepoint and commit the rest, and its settings are what they were."""
+    other = await stage.connect()
+    query = jobs.start(Start("work", "{}", "default", key="k"), notify=False)
+
+    async with other.transaction():
+        await keyed(stage, other)
+        async with await psycopg.AsyncConnection.connect(stage.dsn) as mine:
+            await mine.execute("set lock_timeout = '7s'")
+            await mine.execute(
+                "insert into rota.workers values (default, 'mine', 1, '', '{}', '{}', 1)"
+            )
+            with pytest.raises(KeyBusy):
+                await in_a_savepoint(mine, query)
+            timeout = await (await mine.execute("show lock_timeout")).fetchone()
+            await mine.commit()
+
+    assert timeout == ("7s",)
+    assert await stage.sql("select host from rota.workers") == ["mine"]
+
+
+async def test_the_same_keys_in_opposite_order_do_not_deadlock(stage: Stage) -> None:
+    """Finding 7: keys are sorted in a batch, so two callers wait for each other in one direction."""
+    clients = [Client(stage.dsn, Settings(notify=False)) for _ in range(2)]
+    starts = [Start("work", "{}", "default", key=f"{number:02}") for number in range(40)]
+    try:
+        for _ in range(5):
+            try:
+                up, down = await asyncio.gather(
+                    clients[0].start_many(starts), clients[1].start_many(starts[::-1])
+                )
+            except DeadlockDetected:
+                pytest.fail("deadlock")
+            assert [each.run for each in up] == [each.run for each in down][::-1]
+            await stage.sql("delete from rota.keys")
+    finally:
+        for client in clients:
+            await client.close()
+
+
+async def test_keyed_and_plain_starts_in_one_batch_answer_in_the_order_given(stage: Stage) -> None:
+    client = Client(stage.dsn, Settings(notify=False))
+    taken = await keyed(stage, key="b")
+    starts = [
+        Start("plain", "{}", "default"),
+        Start("work", "{}", "default", key="z"),
+        Start("work", "{}", "default", key="b"),
+        Start("plain", "{}", "default"),
+        Start("work", "{}", "default", key="a"),
+    ]
+    try:
+        answers = await client.start_many(starts)
+    finally:
+        await client.close()
+
+    assert [each.created for each in answers] == [True, True, False, True, True]
+    assert answers[2].run == taken.run
+    for start, answer in zip(starts, answers, strict=True):
+        assert await stage.sql("select task, key from rota.jobs where id = %s", answer.run) == [
+            (start.task, start.key)
+        ]
+
+
+async def test_a_key_can_be_unique_for_a_time(own_stage: Stage) -> None:
+    stage = own_stage
+    noon = datetime(2030, 6, 1, 12, tzinfo=UTC)
+
+    async def at(offset: timedelta) -> Started:
+        await stage.sql(
+            "create or replace function rota.clock() returns timestamptz language sql stable"
+            f" as $$ select timestamptz '{(noon + offset).isoformat()}' $$"
+        )
+        return await keyed(stage, unique_for=timedelta(hours=1))
+
+    first = await at(timedelta(0))
+    within = await at(timedelta(minutes=59, seconds=59))
+    after = await at(timedelta(hours=1))
+    within_again = await at(timedelta(hours=1, minutes=59))
+
+    assert [each.created for each in (first, within, after, within_again)] == [
+        *(True, False, True, False),
+    ]
+    assert (first.run == within.run, after.run == within_again.run) == (True, True)
+
+
+async def test_a_key_can_be_unique_while_its_run_is_open(stage: Stage) -> None:
+    first = await keyed(stage, unique_open=True)
+    assert (await keyed(stage, unique_open=True)).run == first.run
+
+    batch = await stage.claim(await stage.worker())
+    assert (await keyed(stage, unique_open=True)).run == first.run
+
+    await stage.retry(batch)
+    assert (await keyed(stage, unique_open=True)).run == first.run
+
+    await stage.run(jobs.cancel(first.run), stage.watch)
+    second = await keyed(stage, unique_open=True)
+    assert second.created
+    assert (await keyed(stage, unique_open=True)).run == second.run
+
+
+async def test_two_callers_that_meet_at_a_key_that_has_become_free_get_one_run(
+    stage: Stage,
+) -> None:
+    old = await keyed(stage, unique_open=True)
+    await stage.run(jobs.cancel(old.run), stage.watch)
+    other, waiting = await stage.connect(), await stage.connect()
+
+    async with other.transaction():
+        first = await keyed(stage, other, unique_open=True)
+        second = stage.meanwhile(keyed(stage, waiting, unique_open=True))
+        await stage.waits(waiting, other)
+
+    assert first.created
+    assert (await second).run == first.run
+
+
+# From any language
+
+
+async def test_sql_alone_can_start_a_job_and_wakes_workers(stage: Stage) -> None:
+    listener = await stage.connect()
+    await stage.sql('listen "rota.wake"', on=listener)
+
+    [(run, created)] = await stage.sql("""select * from rota.start('work', '{"a": 1}', 'images')""")
+
+    assert created
+    assert await stage.place(run) == "ready"
+    [heard] = [note async for note in listener.notifies(timeout=5, stop_after=1)]
+    assert heard.payload == "images"
+
+
+async def test_a_start_that_is_rolled_back_leaves_nothing(stage: Stage) -> None:
+    before = await stage.everything()
+
+    async with stage.engine.transaction(force_rollback=True):
+        await keyed(stage, stage.engine)
+
+    assert await stage.everything() == before

@@ -1,0 +1,118 @@
+"""Timers: asleep → ready, the earliest first, never before its time by the database's clock."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+from rota.store import timers
+
+from .stage import Stage
+
+NOON = datetime(2031, 3, 30, 12, tzinfo=UTC)
+
+
+async def asleep(stage: Stage, *minutes: float) -> list[int]:
+    """Jobs that are due so many minutes from now."""
+    ids = await stage.start_several(len(minutes), at=NOON)
+    for job, offset in zip(ids, minutes, strict=True):
+        await stage.sql(
+            "update rota.asleep set wake = rota.clock() + %s where job = %s",
+            *(timedelta(minutes=offset), job),
+        )
+    return ids
+
+
+async def test_what_is_due_is_woken_and_what_is_not_sleeps_on(stage: Stage) -> None:
+    late, later, future = await asleep(stage, -2, -1, 5)
+
+    [woken] = await stage.run(timers.wake(100))
+
+    assert (woken.count, woken.queues) == (2, ["default"])
+    assert await stage.sql("select job from rota.ready order by seq") == [late, later]
+    assert await stage.place(future) == "asleep"
+
+
+async def test_jobs_are_queued_in_the_order_in_which_they_were_due(stage: Stage) -> None:
+    ids = await asleep(stage, -1, -4, -2, -3)
+
+    await stage.run(timers.wake(100))
+
+    assert (await stage.claim(await stage.worker())).jobs == [ids[1], ids[3], ids[2], ids[0]]
+
+
+async def test_a_woken_job_queues_behind_those_that_were_there(stage: Stage) -> None:
+    [sleeper] = await asleep(stage, -1)
+    others = await stage.start_several(3)
+
+    await stage.run(timers.wake(100))
+
+    assert (await stage.claim(await stage.worker())).jobs == [*others, sleeper]
+
+
+async def test_a_woken_job_is_what_it_was(stage: Stage) -> None:
+    [job] = await asleep(stage, -1)
+    await stage.sql("update rota.asleep set attempt = 4, lost = 2, lane = 6, queue = 'q'")
+
+    await stage.run(timers.wake(100))
+
+    assert await stage.sql("select job, attempt, lost, lane, queue, task from rota.ready") == [
+        (job, 4, 2, 6, "q", "work")
+    ]
+
+
+async def test_no_more_than_a_batch_is_woken_the_earliest_first(stage: Stage) -> None:
+    ids = await asleep(stage, -1, -3, -2)
+
+    [woken] = await stage.run(timers.wake(2))
+
+    assert woken.count == 2
+    assert await stage.sql("select job from rota.asleep") == [ids[0]]
+
+
+async def test_the_answer_says_when_the_next_one_is_due(stage: Stage) -> None:
+    await asleep(stage, -1, 5, 90)
+
+    [woken] = await stage.run(timers.wake(100))
+
+    assert woken.next is not None
+    assert 290 < woken.next <= 300
+
+
+async def test_nothing_asleep_is_said_as_such(stage: Stage) -> None:
+    [woken] = await stage.run(timers.wake(100))
+
+    assert (woken.count, woken.queues, woken.next) == (0, [], None)
+
+
+async def test_two_sessions_that_wake_at_once_share_the_work_and_neither_waits(
+    stage: Stage,
+) -> None:
+    await asleep(stage, *range(-10, 0))
+    other = await stage.connect(engine=True)
+
+    async with other.transaction():
+        [mine] = await stage.run(timers.wake(6), other)
+        async with asyncio.timeout(1):
+            [yours] = await stage.run(timers.wake(6))
+
+    assert (mine.count, yours.count) == (6, 4)
+    assert len(await stage.sql("select distinct job from rota.ready")) == 10
+
+
+async def test_the_databases_clock_decides(own_stage: Stage) -> None:
+    """Settable for tests, as users' tests do; the time of whoever asks does not matter."""
+    stage = own_stage
+    [job] = await stage.start_several(1, at=NOON)
+    moves = [
+        (NOON - timedelta(microseconds=1), "asleep"),
+        (NOON, "ready"),
+    ]
+
+    for now, place in moves:
+        await stage.sql(
+            "create or replace function rota.clock() returns timestamptz language sql stable"
+            f" as $$ select timestamptz '{now.isoformat()}' $$"
+        )
+        await stage.run(timers.wake(100))
+        assert await stage.place(job) == place

@@ -1,0 +1,74 @@
+"""Waiters register first and look second; whoever records an outcome commits first and tells second."""
+
+from __future__ import annotations
+
+from rota.store import waiters
+
+from .stage import Connection, Stage
+
+
+async def hear(connection: Connection, count: int) -> list[tuple[str, str]]:
+    notes = connection.notifies(timeout=5, stop_after=count)
+    return [(note.channel, note.payload) async for note in notes]
+
+
+async def test_whoever_waits_is_told_once(stage: Stage) -> None:
+    listener = await stage.connect()
+    await stage.sql('listen "rota.a"', on=listener)
+    await stage.run(waiters.register("rota.a", [7, 8]))
+    await stage.run(waiters.register("rota.a", [7]))
+
+    await stage.run(waiters.tell([7, 9]))
+    await stage.run(waiters.tell([7]))
+    await stage.run(waiters.tell([8]))
+
+    assert await hear(listener, 2) == [("rota.a", "7"), ("rota.a", "8")]
+    assert await stage.sql("select job from rota.waiters") == []
+
+
+async def test_each_listener_of_a_job_is_told(stage: Stage) -> None:
+    listener = await stage.connect()
+    await stage.sql('listen "rota.a"; listen "rota.b"', on=listener)
+    for name in ("rota.a", "rota.b"):
+        await stage.run(waiters.register(name, [7]))
+
+    await stage.run(waiters.tell([7]))
+
+    assert set(await hear(listener, 2)) == {("rota.a", "7"), ("rota.b", "7")}
+
+
+async def test_who_has_forgotten_is_not_told(stage: Stage) -> None:
+    for name in ("rota.a", "rota.b"):
+        await stage.run(waiters.register(name, [7, 8]))
+
+    await stage.run(waiters.forget("rota.a", [7]))
+
+    assert await stage.sql("select listener, job from rota.waiters order by 1, 2") == [
+        *(("rota.a", 8), ("rota.b", 7), ("rota.b", 8)),
+    ]
+
+
+async def test_a_waiter_that_registers_too_late_to_be_told_sees_the_outcome(stage: Stage) -> None:
+    """The two orders in which they can meet: one of the two always sees the other."""
+    batch = await stage.held(1)
+    completing, telling = await stage.connect(engine=True), await stage.connect(engine=True)
+
+    async with completing.transaction():
+        await stage.complete(batch, on=completing)
+        # Told too early, nobody is there: which is why telling comes after the commit …
+        await stage.run(waiters.tell(batch.jobs), telling)
+        await stage.run(waiters.register("rota.a", batch.jobs))
+        assert await stage.sql("select job from rota.outcomes") == []
+
+    # … where it finds the one who looked in vain.
+    await stage.run(waiters.tell(batch.jobs), telling)
+    assert await stage.sql("select job from rota.waiters") == []
+
+
+async def test_news_is_one_word_a_queue(stage: Stage) -> None:
+    listener = await stage.connect()
+    await stage.sql('listen "rota.wake"', on=listener)
+
+    await stage.run(waiters.notify("rota.wake", ["images", "mail"]))
+
+    assert await hear(listener, 2) == [("rota.wake", "images"), ("rota.wake", "mail")]
