@@ -237,7 +237,7 @@ class Stage:
     async def everything(self, on: Connection | None = None) -> list[Any]:
         """All that statements can change, to see that one changed nothing."""
         return [
-            await self.sql(f"select * from rota.{table} order by 1, 2", on=on)  # noqa: S608 - ours
+            await self.sql(f"select * from rota.{table} order by 1, 2", on=on)
             for table in (
                 "jobs",
                 "ready",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import psycopg
 import pytest
@@ -20,14 +21,9 @@ relaxed = settings(
 
 
 @pytest.fixture
-def connection(store_dsn: str) -> Connection[tuple[object, ...]]:
-    return psycopg.connect(store_dsn, autocommit=True)
-
-
-@pytest.fixture(autouse=True)
-def _closed(connection: Connection[tuple[object, ...]]) -> object:
-    yield
-    connection.close()
+def connection(store_dsn: str) -> Iterator[Connection[tuple[object, ...]]]:
+    with psycopg.connect(store_dsn, autocommit=True) as opened:
+        yield opened
 
 
 @relaxed

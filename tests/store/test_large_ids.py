@@ -13,10 +13,8 @@ from rota.store import claims, jobs, timers, waiters
 
 from .stage import Stage
 
-SIZES = {"above 2^31": 2**31 + 5, "above 2^53": 2**53 + 5}
 
-
-@pytest.fixture(params=SIZES.values(), ids=SIZES.keys())
+@pytest.fixture(params=[2**31 + 5, 2**53 + 5], ids=["above 2^31", "above 2^53"])
 async def large(own_stage: Stage, request: pytest.FixtureRequest) -> Stage:
     """A stage where every number is large and odd, so that rounding to a double would show."""
     first: int = request.param

@@ -28,8 +28,8 @@ async def test_whoever_waits_is_told_once(stage: Stage) -> None:
 
 async def test_each_listener_of_a_job_is_told(stage: Stage) -> None:
     listener = await stage.connect()
-    await stage.sql('listen "rota.a"; listen "rota.b"', on=listener)
     for name in ("rota.a", "rota.b"):
+        await stage.sql(f'listen "{name}"', on=listener)
         await stage.run(waiters.register(name, [7]))
 
     await stage.run(waiters.tell([7]))

@@ -15,7 +15,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from rota import Context, Retry, Rota, Task
-from rota.cli import paint
+from rota.cli import loops, paint
 from rota.cli.endings import database_errors_told
 from rota.cli.target import Target, with_target
-from rota.model.events import Event, JobFinished, JobRetried
+from rota.store import views
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -66,14 +66,18 @@ def demo(target: Target, jobs: int, seconds: float) -> None:
 
     With --dsn it uses the schema rota_demo of that database instead, and leaves its rows there.
     """
-    from rota.cli import loops
-
     console = paint.console()
-    with database_errors_told(), _database(target.dsn, console) as dsn:
-        tally = loops.run(perform(dsn, target.schema or SCHEMA, jobs, seconds, console))
+    schema = target.schema or SCHEMA
+    # Whoever ends it ends it the same way: what was begun is undone.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with database_errors_told(), _database(target.dsn, console) as dsn:
+            tally = loops.run(perform(dsn, schema, jobs, seconds, console))
+    except KeyboardInterrupt:
+        console.print("stopped before it began")
+        return
     _print_figures(tally, console)
     if target.dsn is not None:
-        schema = target.schema or SCHEMA
         console.print(paint.text(f"its rows are in schema {schema}, until you drop it", "dim"))
 
 
@@ -97,68 +101,59 @@ def _database(dsn: str | None, console: Console) -> Iterator[str]:
         shutil.rmtree(home, ignore_errors=True)
 
 
-def tasks(dsn: str, schema: str, queue: str) -> tuple[Rota, Task[[int], int], Task[[int], int]]:
-    """The app of the demo: a task that works, and one that does at its third attempt."""
-    app = Rota(dsn, schema=schema)
-
-    @app.task(queue=queue)
-    async def hello(number: int) -> int:
-        return number
-
-    @app.task(queue=queue, retry=Retry(attempts=3, wait=0.2, backoff=1.5))
-    async def flaky(ctx: Context, number: int) -> int:
-        if ctx.attempt < 3:
-            raise ConnectionError("somebody else's service is down")
-        return number
-
-    return app, hello, flaky
-
-
 @dataclass(slots=True)
 class Tally:
-    """What has happened so far."""
+    """What has happened so far. The tasks count by themselves: in a demo of speed, being told of every
+    job would be most of the work."""
 
     wanted: int
     started: int = 0
     starting: float = 0.0
     key_made: list[bool] = field(default_factory=list)
     done: int = 0
-    failed: int = 0
     retried: int = 0
     working: float = 0.0
+    states: dict[str, int] = field(default_factory=dict)
     latencies: list[float] = field(default_factory=list)
-    all_done: asyncio.Event = field(default_factory=asyncio.Event)
-    _began: float = 0.0
 
-    def begin(self) -> None:
-        self._began = time.perf_counter()
+    @property
+    def is_complete(self) -> bool:
+        return self.states == {"succeeded": self.wanted}
 
-    def hear(self, event: Event) -> None:
-        if isinstance(event, JobFinished):
-            self.done += 1
-            self.failed += event.state != "succeeded"
-            if event.attempt == 1:  # retries wait, on purpose; that is no working time
-                self.working = time.perf_counter() - self._began
-            if self.done == self.wanted:
-                self.all_done.set()
-        elif isinstance(event, JobRetried):
-            self.retried += 1
+
+def tasks(app: Rota, queue: str, tally: Tally) -> tuple[Task[[int], int], Task[[int], int]]:
+    """A task that works, and one that does at its third attempt."""
+
+    @app.task(queue=queue)
+    async def hello(number: int) -> int:
+        tally.done += 1
+        return number
+
+    @app.task(queue=queue, retry=Retry(attempts=3, wait=0.2, backoff=1.5))
+    async def flaky(ctx: Context, number: int) -> int:
+        if ctx.attempt < 3:
+            tally.retried += 1
+            raise ConnectionError("somebody else's service is down")
+        tally.done += 1
+        return number
+
+    return hello, flaky
 
 
 async def perform(dsn: str, schema: str, jobs: int, seconds: float, console: Console) -> Tally:
     """The whole show, until it is over, the time is, or somebody has seen enough."""
-    app, hello, flaky = tasks(dsn, schema, f"demo-{secrets.token_hex(4)}")
+    app = Rota(dsn, schema=schema)
     tally = Tally(wanted=jobs + FLAKY + 1)
+    queue = f"demo-{secrets.token_hex(4)}"
+    hello, flaky = tasks(app, queue, tally)
     loop = asyncio.get_running_loop()
 
     async def show() -> None:
         with _progress(console) as progress:
             await app.migrate()
-            await _start(app, hello, flaky, jobs, tally, progress)
-            forget = app.subscribe(tally.hear)
+            await _start(app, queue, hello, flaky, jobs, tally, progress)
             async with app.worker():
-                await _work(tally, progress)
-                forget()
+                await _work(app, queue, tally, progress)
                 await _time_single_jobs(hello, tally, progress)
 
     performance = asyncio.create_task(show())
@@ -192,11 +187,13 @@ def _progress(console: Console) -> Progress:
         TextColumn("{task.fields[words]}"),
         console=console,
         disable=not console.is_terminal,
+        transient=True,
     )
 
 
 async def _start(
     app: Rota,
+    queue: str,
     hello: Task[[int], int],
     flaky: Task[[int], int],
     jobs: int,
@@ -207,7 +204,7 @@ async def _start(
     calls = [flaky.call(number) for number in range(FLAKY)]
     await app.start_many(calls)
     for _ in range(2):
-        run = await hello.using(key="order-42").start(42)
+        run = await hello.using(key=f"order-42 of {queue}").start(42)
         tally.key_made.append(run.created)
     began = time.perf_counter()
     for first in range(0, jobs, CHUNK):
@@ -215,19 +212,25 @@ async def _start(
         await app.start_many([hello.call(number) for number in chunk])
         tally.started += len(chunk)
         tally.starting = time.perf_counter() - began
-        words = _speed(tally.started, tally.starting)
+        words = f"{paint.number(tally.started)}  {_speed(tally.started, tally.starting)}"
         progress.update(bar, completed=tally.started, words=words)
 
 
-async def _work(tally: Tally, progress: Progress) -> None:
+async def _work(app: Rota, queue: str, tally: Tally, progress: Progress) -> None:
+    """Look on until the database says that every job has succeeded."""
+    database = (await app.open()).database
     bar = progress.add_task("working", total=tally.wanted, words="")
-    tally.begin()
-    while not tally.all_done.is_set():
-        with suppress(TimeoutError):
-            async with asyncio.timeout(0.1):
-                await tally.all_done.wait()
-        words = f"{_speed(tally.done, tally.working)}, {tally.retried} retried"
+    began = time.perf_counter()
+    while not tally.is_complete:
+        before = tally.done
+        await asyncio.sleep(0.02)
+        if tally.done > before and tally.done <= tally.wanted - FLAKY:
+            # The last ones wait between their attempts, on purpose; that is no working time.
+            tally.working = time.perf_counter() - began
+        words = f"{paint.number(tally.done)}  {_speed(tally.done, tally.working)}"
         progress.update(bar, completed=tally.done, words=words)
+        if tally.done >= tally.wanted:
+            tally.states = dict(await database.run(views.tally(queue)))
 
 
 async def _time_single_jobs(hello: Task[[int], int], tally: Tally, progress: Progress) -> None:
@@ -262,10 +265,11 @@ def _print_figures(tally: Tally, console: Console) -> None:
             f"{paint.number(tally.started)} in {paint.span(tally.starting)}, each durable once started",
         )
     if tally.done:
+        worked = min(tally.done, tally.wanted)
         figure(
             "worked",
-            _speed(tally.done, tally.working),
-            f"{paint.number(tally.done)} in {paint.span(tally.working)}, one process",
+            _speed(worked, tally.working),
+            f"{paint.number(worked)} in {paint.span(tally.working)}, one process",
         )
     if tally.retried:
         figure(
@@ -274,7 +278,7 @@ def _print_figures(tally: Tally, console: Console) -> None:
             f"{FLAKY} jobs fail twice and succeed at their third attempt",
         )
     if tally.key_made == [True, False]:
-        figure("key", "1 run", "two starts with the key order-42")
+        figure("key", "1 run", "two starts with the same key")
     if tally.latencies:
         figure(
             "latency",
@@ -283,8 +287,7 @@ def _print_figures(tally: Tally, console: Console) -> None:
             f"{paint.span(max(tally.latencies))}",
         )
     paint.show(table)
-    if tally.done < tally.wanted:
+    if not tally.is_complete:
         console.print(
-            f"stopped early: {paint.number(tally.wanted - tally.done)} of "
-            f"{paint.number(tally.wanted)} jobs were not run"
+            f"stopped early, after {paint.number(tally.done)} of {paint.number(tally.wanted)} jobs"
         )

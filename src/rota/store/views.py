@@ -101,6 +101,10 @@ def places() -> Query[Places]:
     return Query("view/places", {}, Places)
 
 
+def tally(queue: str) -> Query[tuple[str, int]]:
+    return Query("view/tally", {"queue": queue}, lambda state, jobs: (state, jobs))
+
+
 def worker(worker: int) -> Query[WorkerLine]:
     return Query("view/worker", {"worker": worker}, WorkerLine)
 

@@ -15,7 +15,7 @@
 -- The one clock. Statements compare and set times by it alone; tests put another in its place.
 create function rota.clock() returns timestamptz
 language sql stable parallel safe
-as 'select statement_timestamp()';
+return statement_timestamp();
 
 -- Ids of jobs, and places in the queue: a job that is ready from the start queues under its own id,
 -- one that comes back takes the next number.
@@ -194,6 +194,7 @@ create function rota.start(
     out created  boolean
 )
 language plpgsql
+set search_path = pg_catalog, pg_temp
 set lock_timeout = '2s'
 as $$
 begin
@@ -261,6 +262,7 @@ $$;
 -- is found. Holding the claim's row until the end makes sure that whoever moves the job next sees the wish.
 create function rota.cancel(run bigint) returns text
 language plpgsql
+set search_path = pg_catalog, pg_temp
 set lock_timeout = '2s'
 as $$
 declare

@@ -1,0 +1,6 @@
+-- How many jobs of a queue are in each state.
+select state.state, count(*) as jobs
+  from rota.job_state as state
+ where state.queue = %(queue)s::text
+ group by state.state
+ order by state.state

@@ -1,0 +1,175 @@
+"""The hot statements have one plan, over indexes, whatever the statistics say.
+
+`outcomes` analysed while it was empty once made every completion read all of it. So each statement is
+explained, as the engine's connection prepares it, on tables that were never analysed, analysed while
+empty and then filled, and analysed full; it may read what it works on and not the rest.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from psycopg import sql
+
+from rota.store import claims, jobs, timers, waiters
+from rota.store.query import Query, positional
+
+from .stage import Batch, Stage
+
+BATCH = 100
+PLACES = 10
+TABLES = ("jobs", "ready", "asleep", "claims", "outcomes", "attempts", "keys", "waiters", "cancels")
+
+# Only what is ready has jobs: where the others come from does not matter here, how many there are does.
+FILL = (
+    "insert into rota.jobs (id, lane, task, queue, args)"
+    " select nextval('rota.ids'), 0, 'work', 'default', '{}' from generate_series(1, %(rows)s)",
+    "insert into rota.ready (seq, job, lane, queue, task)"
+    " select id, id, lane, queue, task from rota.jobs",
+    "insert into rota.asleep (job, wake, lane, queue, task)"
+    " select -id, rota.clock() + id * interval '1 min', lane, queue, task from rota.jobs",
+    "insert into rota.outcomes (job, state, attempt) select -id, 'succeeded', 1 from rota.jobs",
+    "insert into rota.attempts (job, state, attempt)"
+    " select -id, 'failed', 1 from rota.jobs limit 100000",
+    "insert into rota.waiters (job, listener) select -id, 'me' from rota.jobs limit 100000",
+    "insert into rota.claims (worker, nonce, jobs, attempts, lost, seqs)"
+    " select 0, gen_random_uuid(), array[-id], array[1], array[0], array[-id]"
+    "   from rota.jobs order by id limit least(%(rows)s, 1000)",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What one node of a plan read, all its rounds together."""
+
+    kind: str
+    table: str
+    read: float
+    rounds: int
+
+
+def scans(node: dict[str, Any]) -> Iterator[Scan]:
+    if "Relation Name" in node and "Scan" in node["Node Type"]:
+        rounds = node["Actual Loops"]
+        removed = node.get("Rows Removed by Filter", 0) + node.get(
+            "Rows Removed by Index Recheck", 0
+        )
+        read = (node["Actual Rows"] + removed) * rounds
+        yield Scan(node["Node Type"], node["Relation Name"], read, rounds)
+    for child in node.get("Plans", ()):
+        yield from scans(child)
+
+
+async def explain(stage: Stage, query: Query[Any]) -> list[Scan]:
+    """How the engine's connection runs a statement; what it changes is undone."""
+    text, names = positional(query.statement, stage.schema)
+    values = sql.SQL(", ").join(
+        # Literals of unknown type, as the driver sends them.
+        sql.SQL("{}").format(sql.Literal(query.params[name]))
+        for name in names
+    )
+    async with stage.engine.transaction(force_rollback=True):
+        await stage.engine.execute(b"prepare guarded as " + text.encode(), prepare=False)
+        try:
+            cursor = await stage.engine.execute(
+                sql.SQL(
+                    "explain (analyze, costs off, timing off, format json) execute guarded ({})"
+                )
+                .format(values)
+                .as_bytes(stage.engine),
+                prepare=False,
+            )
+            [[raw]] = await cursor.fetchall()
+        finally:
+            await stage.engine.execute("deallocate guarded")
+    [explained] = json.loads(raw)
+    return list(scans(explained["Plan"]))
+
+
+async def fill(stage: Stage, rows: int) -> None:
+    await stage.sql("set statement_timeout = 0")
+    for statement in FILL:
+        await stage.watch.execute(statement.encode(), {"rows": rows})
+
+
+@pytest.fixture(params=["never analysed", "analysed empty", "analysed full"])
+async def filled(own_stage: Stage, request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
+    """A stage with many jobs in every place, and statistics that know or do not."""
+    rows: int = request.node.callspec.params["rows"]
+    for table in TABLES:
+        await own_stage.sql(f"alter table rota.{table} set (autovacuum_enabled = off)")
+    if request.param == "analysed empty":
+        await own_stage.sql("analyze")
+    await fill(own_stage, rows)
+    if request.param == "analysed full":
+        await own_stage.sql("analyze")
+    yield own_stage
+    await own_stage.sql("truncate rota.ready, rota.asleep, rota.outcomes, rota.claims, rota.jobs")
+
+
+async def check_all(stage: Stage) -> None:
+    worker = await stage.worker()
+    queues = ["default"] * PLACES
+    claim = jobs.claim(worker, uuid4(), ["work"], queues, range(9, -1, -1), [0] * 10, BATCH)
+
+    await stage.start_several(BATCH)
+    batch = await stage.claim(worker, BATCH)
+    given, many = batch.jobs, len(batch.jobs)
+    await stage.sql(
+        "insert into rota.asleep (job, wake, lane, queue, task)"
+        " select -n - 1e12, rota.clock() - interval '1 s', 0, 'default', 'work'"
+        "   from generate_series(1, %s) as n",
+        BATCH,
+    )
+    statements: dict[str, Query[Any]] = {
+        "claim": claim,
+        "complete": _complete(batch),
+        "wake": timers.wake(BATCH),
+        "tell": waiters.tell(given),
+        "hold": claims.hold(worker, [batch.id]),
+        "seize": claims.seize(worker, [batch.id]),
+        "release": claims.release(worker, [batch.id], given[: many // 2]),
+        "finish": jobs.finish(
+            *(worker, [batch.id] * many, given, ["failed"] * many, ["{}"] * many, [0.0] * many)
+        ),
+        "retry": jobs.retry(
+            *(worker, [batch.id] * many, given, [60.0] * many, ["{}"] * many, [0.0] * many)
+        ),
+        "give back": jobs.give_back(worker, [batch.id], given),
+        "recorded": jobs.recorded(given, [batch.id]),
+        "outcome": jobs.outcome(given),
+    }
+    for name, query in statements.items():
+        found = await explain(stage, query)
+        assert found, name
+        read: Counter[str] = Counter()
+        for scan in found:
+            assert scan.kind != "Seq Scan", f"{name}: {scan}"
+            read[scan.table] += int(scan.read)
+        for table, count in read.items():
+            # Twice: once to find it and once to take it. More would be reading what is not asked for.
+            assert count <= 2 * BATCH + PLACES, f"{name} read {count} rows of {table}: {found}"
+
+
+def _complete(batch: Batch) -> Query[Any]:
+    many = len(batch.jobs)
+    return jobs.complete(batch.worker, [batch.id], batch.jobs, [None] * many, [0.0] * many)
+
+
+@pytest.mark.parametrize("rows", [0, 1000])
+async def test_hot_statements_read_by_index_and_only_what_they_work_on(
+    filled: Stage, rows: int
+) -> None:
+    await check_all(filled)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [1_000_000])
+async def test_they_do_so_among_a_million_of_each(filled: Stage, rows: int) -> None:
+    await check_all(filled)
