@@ -86,9 +86,10 @@ def test_a_database_that_was_roots_is_handed_over_when_namespaces_are_gone(
 ) -> None:
     assert made.stat().st_uid == 0
     monkeypatch.setattr(account, "_in_namespace", lambda uid, gid: None)
+    monkeypatch.setattr(account, "NAMES", ("no-such-user", "nobody"))
     with LocalPostgres(made, profile="test") as server:
         assert ask(server.dsn, "select 1") == 1
-        assert made.stat().st_uid != 0
+        assert made.stat().st_uid == pwd.getpwnam("nobody").pw_uid
 
 
 @as_root

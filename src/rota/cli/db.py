@@ -11,6 +11,8 @@ from rota.cli.endings import NO_DATABASE, leave
 from rota.cli.target import Target, with_target
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from rota import Rota
 
 
@@ -87,25 +89,16 @@ _ADVICE = {
 
 
 def _print_standing(standing: dict[str, Any]) -> None:
-    console = paint.console()
     state = standing["state"]
-    facts = paint.table("", "")
-    facts.show_header = False
-    for name, value in (
+    facts: list[tuple[str, Text | str]] = [
         ("database", f"{standing['database']} at {standing['host']}, as {standing['user']}"),
         ("server", f"PostgreSQL {standing['server']}"),
         ("schema", standing["schema"]),
-    ):
-        facts.add_row(paint.text(name, "dim"), paint.text(value))
-    facts.add_row(
-        paint.text("state", "dim"),
-        paint.text(state, "green" if state == "up to date" else "yellow"),
-    )
-    for name in standing["applied"]:
-        facts.add_row(paint.text("applied", "dim"), paint.text(name))
-    for name in standing["behind"]:
-        facts.add_row(paint.text("behind", "dim"), paint.text(name, "yellow"))
-    paint.show(facts)
+        ("state", paint.text(state, "green" if state == "up to date" else "yellow")),
+        *(("applied", name) for name in standing["applied"]),
+        *(("behind", paint.text(name, "yellow")) for name in standing["behind"]),
+    ]
+    paint.show(paint.facts(facts))
     if state in _ADVICE:
-        console.print()
-        console.print(paint.text(_ADVICE[state]), soft_wrap=True)
+        click.echo()
+        paint.say(_ADVICE[state])

@@ -74,11 +74,11 @@ def demo(target: Target, jobs: int, seconds: float) -> None:
         with database_errors_told(), _database(target.dsn, console) as dsn:
             tally = loops.run(perform(dsn, schema, jobs, seconds, console))
     except KeyboardInterrupt:
-        console.print("stopped before it began")
+        paint.say("stopped before it began")
         return
-    _print_figures(tally, console)
+    _print_figures(tally)
     if target.dsn is not None:
-        console.print(paint.text(f"its rows are in schema {schema}, until you drop it", "dim"))
+        paint.say(f"its rows are in schema {schema}, until you drop it", "dim")
 
 
 @contextmanager
@@ -251,8 +251,8 @@ def _speed(jobs: int, seconds: float) -> str:
     )
 
 
-def _print_figures(tally: Tally, console: Console) -> None:
-    table = paint.table("", "", "")
+def _print_figures(tally: Tally) -> None:
+    table = paint.table("", "", "words", free=("words",))
     table.show_header = False
 
     def figure(name: str, what: str, words: str) -> None:
@@ -288,6 +288,6 @@ def _print_figures(tally: Tally, console: Console) -> None:
         )
     paint.show(table)
     if not tally.is_complete:
-        console.print(
+        paint.say(
             f"stopped early, after {paint.number(tally.done)} of {paint.number(tally.wanted)} jobs"
         )

@@ -84,8 +84,9 @@ def database_errors_told() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        wrapped = isinstance(error, errors.DatabaseUnavailable) and error.__cause__
-        told = _told_of_driver(wrapped or error)
+        # One that could not be reached is told by what the driver said, without its secrets.
+        unreached = isinstance(error, errors.DatabaseUnavailable)
+        told = _told_of_driver((unreached and error.__context__) or error)
         if told is None:
             raise
         raise told from error

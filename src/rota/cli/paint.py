@@ -44,6 +44,13 @@ def console() -> Console:
     return out
 
 
+def say(words: str, style: str = "") -> None:
+    """A sentence, wrapped between words where the terminal ends."""
+    sentence = text(words, style)
+    sentence.no_wrap = False
+    console().print(sentence)
+
+
 def show(table: Table) -> None:
     """Print a table; in a pipe without the blanks that fill its last column."""
     out = console()
@@ -56,26 +63,36 @@ def show(table: Table) -> None:
         click.echo(each.rstrip())
 
 
-def table(*columns: str, right: Sequence[str] = ()) -> Table:
-    """Columns under quiet headings. Those named in `right` are numbers."""
+def table(*columns: str, right: Sequence[str] = (), free: Sequence[str] = ()) -> Table:
+    """Columns under quiet headings. Those named in `right` are numbers; those in `free` hold names and
+    messages, and are the ones that give way where the terminal is narrow."""
     from rich.table import Table
 
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for column in columns:
         made.add_column(
-            column,
-            justify="right" if column in right else "left",
-            no_wrap=True,
-            # A number cut short is another number.
-            overflow="fold" if column in right else "ellipsis",
+            column, justify="right" if column in right else "left", no_wrap=column not in free
         )
     return made
 
 
+def facts(pairs: Iterable[tuple[str, Text | str]]) -> Table:
+    """Names and what they stand for, one a line."""
+    made = table("", "value", free=("value",))
+    made.show_header = False
+    for name, value in pairs:
+        words = text(value) if isinstance(value, str) else value
+        words.no_wrap = False
+        made.add_row(text(name, "dim"), words)
+    return made
+
+
 def text(value: object, style: str = "") -> Text:
+    """One line, cut with … where it does not fit."""
     from rich.text import Text
 
-    return Text("" if value is None else plain(str(value)), style=style)
+    words = "" if value is None else plain(str(value))
+    return Text(words, style=style, no_wrap=True, overflow="ellipsis")
 
 
 def state(word: str) -> Text:

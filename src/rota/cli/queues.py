@@ -31,32 +31,32 @@ def queues(target: Target, as_json: bool) -> None:
     if as_json:
         paint.say_json([paint.fields(each) for each in lines])
         return
-    console = paint.console()
     if lines:
         _print_queues(lines)
-        console.print()
+        click.echo()
     else:
-        console.print("nothing waits in any queue")
-    console.print(
-        paint.text(
-            f"{paint.number(places.running)} running, {paint.number(places.asleep)} asleep", "dim"
-        )
+        paint.say("nothing waits in any queue")
+    paint.say(
+        f"{paint.number(places.running)} running, {paint.number(places.asleep)} asleep", "dim"
     )
     for each in lines:
         if not each.workers:
-            console.print(
-                paint.text(
-                    f"no worker is there that serves queue {each.queue!r} and knows task "
-                    f"{each.task!r}: {_jobs(each.ready)} until one is started",
-                    "yellow",
-                ),
-                soft_wrap=True,
+            paint.say(
+                f"no worker is there that serves queue {each.queue!r} and knows task "
+                f"{each.task!r}: {_jobs(each.ready)} until one is started",
+                "yellow",
             )
 
 
 def _print_queues(lines: list[QueueLine]) -> None:
     table = paint.table(
-        "queue", "task", "ready", "oldest", "workers", right=("ready", "oldest", "workers")
+        "queue",
+        "task",
+        "ready",
+        "oldest",
+        "workers",
+        right=("ready", "oldest", "workers"),
+        free=("queue", "task"),
     )
     for each in lines:
         table.add_row(

@@ -75,7 +75,12 @@ def runs(
 def _print_runs(found: list[RunLine], now: datetime) -> None:
     columns = ["run", "task", "queue", "state", "attempt", "age"]
     has_keys = any(each.key is not None for each in found)
-    table = paint.table(*columns, *(["key"] if has_keys else []), right=("run", "attempt", "age"))
+    table = paint.table(
+        *columns,
+        *(["key"] if has_keys else []),
+        right=("run", "attempt", "age"),
+        free=("task", "queue", "key"),
+    )
     for each in found:
         table.add_row(
             paint.text(each.run),
@@ -93,7 +98,7 @@ def _hint(words: str) -> None:
     console = paint.console()
     if console.is_terminal:
         console.print()
-        console.print(paint.text(words, "dim"))
+        paint.say(words, "dim")
 
 
 @click.command()
@@ -144,11 +149,7 @@ def _print_report(report: Report) -> None:
     run, console = report.run, paint.console()
     console.print(paint.text(f"run {run.run}", "bold"), paint.state(run.state), end="\n\n")
 
-    facts = paint.table("", "")
-    facts.show_header = False
-    for name, value in _facts(report):
-        facts.add_row(paint.text(name, "dim"), paint.text(value))
-    paint.show(facts)
+    paint.show(paint.facts(_facts(report)))
 
     _print_block(console, "arguments", paint.pretty(run.args))
     if run.result is not None:
@@ -160,7 +161,14 @@ def _print_report(report: Report) -> None:
     if len(attempts) > 1 or report.attempts:
         console.print()
         table = paint.table(
-            "attempt", "outcome", "worker", "ended", "took", "error", right=("attempt",)
+            "attempt",
+            "outcome",
+            "worker",
+            "ended",
+            "took",
+            "error",
+            right=("attempt", "worker", "took"),
+            free=("error",),
         )
         for each in attempts:
             table.add_row(
@@ -212,7 +220,7 @@ def _why(report: Report) -> str | None:
     run, now = report.run, report.now
     if run.state == "asleep" and run.wakes is not None:
         if run.wakes > now:
-            until = f"until {paint.clock(run.wakes)}, in {paint.age(now, run.wakes)}"
+            until = f"until {paint.clock(run.wakes)}, in {paint.span((run.wakes - now).total_seconds())}"
         else:
             until = "its time has come, a worker will wake it"
         if run.attempt > 1:

@@ -12,6 +12,8 @@ import rich_click as click
 from rota.cli.endings import database_errors_told, leave
 from rota.cli.target import Target, with_target
 
+log = logging.getLogger("rota")
+
 LEVELS = ("debug", "info", "warning", "error")
 AFTER_DRAINING = 15.0
 """Seconds a worker without a parent gets on top of its drain."""
@@ -103,6 +105,10 @@ def _work(
                 forget()
 
         forget = app.subscribe(hear)
+
+    if log.isEnabledFor(logging.DEBUG):
+        # Each job twice: much to read, and a good part of what a short job costs.
+        app.subscribe(lambda event: log.debug("%s", event))
 
     async def working() -> None:
         async with app:

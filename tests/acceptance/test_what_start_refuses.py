@@ -1,0 +1,166 @@
+"""What does not fit is refused where it enters: with the field named, and without a row written."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from pydantic import BaseModel
+
+from rota import ArgumentError, Rota, RotaError, Task
+from rota.errors import SettingsError
+
+
+class Point(BaseModel):
+    x: int
+
+
+def deep(levels: int) -> Any:
+    value: Any = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.fixture
+def take(rota_app: Rota) -> Task[..., None]:
+    @rota_app.task
+    async def take(
+        text: str = "",
+        number: int = 0,
+        share: float = 0.0,
+        anything: Any = None,
+        point: Point | None = None,
+    ) -> None: ...
+
+    return take
+
+
+async def rows(dsn: str) -> list[int]:
+    tables = ("jobs", "ready", "asleep", "keys")
+    async with await psycopg.AsyncConnection.connect(dsn) as connection:
+        return [
+            (await (await connection.execute(f"select count(*) from rota.{table}")).fetchone())[0]  # type: ignore[index]
+            for table in tables
+        ]
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"text": "a\x00b"}, r"NUL.*\(in text\)"),
+    ({"anything": {"deep": ["\x00"]}}, r"NUL.*\(in anything.deep\[0\]\)"),
+    ({"anything": {"a\x00": 1}}, r"NUL.*a key"),
+    ({"share": float("nan")}, r"nan is not a number JSON has \(in share\)"),
+    ({"anything": [1, float("-inf")]}, r"-inf.*\(in anything\[1\]\)"),
+    ({"text": "\ud800"}, r"lone surrogate.*\(in text\)"),
+    ({"number": "five"}, r"Expected `int`, got `str` \(in number\)"),
+    ({"number": None}, r"Expected `int`, got `null` \(in number\)"),
+    ({"nubmer": 5}, r"takes no argument 'nubmer'; it takes text, number"),
+    ({"anything": object()}, "no form in JSON"),
+    ({"anything": deep(5000)}, "nested"),
+    ({"anything": "x" * (10 << 20)}, r"10.0 MiB, more than the 256 KiB allowed"),
+    ({"point": {"x": "one"}}, "x"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "why"), REFUSED, ids=[why[:20] for _, why in REFUSED])
+async def test_an_argument_is_refused_by_name_and_nothing_is_written(
+    take: Task[..., None], rota_dsn: str, arguments: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(ArgumentError, match=why):
+        await take.start(**arguments)
+    with pytest.raises(ArgumentError, match=why):
+        await take.using(key="k", delay=5).start(**arguments)
+
+    assert await rows(rota_dsn) == [0, 0, 0, 0]
+
+
+async def test_a_missing_argument_is_named(rota_app: Rota) -> None:
+    @rota_app.task
+    async def needs(path: str) -> None: ...
+
+    with pytest.raises(ArgumentError, match="missing required field `path`"):
+        await needs.start()  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ({"delay": 1, "at": datetime.now(UTC)}, "say one of them"),
+        ({"at": datetime(2030, 1, 1)}, "no time zone"),  # noqa: DTZ001 - that is the point
+        ({"expires": datetime(2030, 1, 1)}, "no time zone"),  # noqa: DTZ001
+        ({"delay": -1}, "negative"),
+        ({"priority": 10}, "from 0 to 9"),
+        ({"key": ""}, "1 to 500 characters"),
+        ({"key": "a\x00"}, "NUL"),
+        ({"unique": "open"}, "key="),
+        ({"queue": "no spaces"}, "queue's name"),
+        ({"timeout": 0}, "above 0"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+async def test_a_way_to_start_that_makes_no_sense_is_refused(
+    take: Task[..., None], how: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(RotaError, match=why):
+        take.using(**how)
+
+
+async def test_exact_integers_of_any_size_survive(rota_app: Rota) -> None:
+    @rota_app.task
+    async def echo(n: int, anything: Any = None) -> Any:
+        return [n, anything]
+
+    big = 2**63 - 1
+    async with rota_app.worker():
+        run = await echo.start(n=big, anything={"n": 2**53 + 1, "text": '"\\ \u2028 é \U0001f600'})
+        assert await run.result(timeout=10) == [
+            big,
+            {"n": 2**53 + 1, "text": '"\\ \u2028 é \U0001f600'},
+        ]
+
+
+async def test_the_same_text_survives_being_copied_in(rota_app: Rota) -> None:
+    r"""Bulk starts go through COPY, where \ and line breaks mean something."""
+
+    @rota_app.task
+    async def echo(text: str) -> str:
+        return text
+
+    texts = ["\\", "\\N", "a\tb\nc\rd", '"quoted"', "\\.", "é\u2028\U0001f600", ""] * 100
+    async with rota_app.worker():
+        runs = await rota_app.start_many([echo.call(text) for text in texts])
+        assert [await run.result(timeout=20) for run in runs] == texts
+
+
+def test_no_database_is_an_error_that_says_how_to_set_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ROTA_DATABASE_URL", "DATABASE_URL", "PGHOST", "PGDATABASE", "PGSERVICE"):
+        monkeypatch.delenv(name, raising=False)
+    app = Rota()
+
+    @app.task
+    async def anything() -> None: ...
+
+    with pytest.raises(SettingsError, match=r"set ROTA_DATABASE_URL.*Rota\(\"local\"\)"):
+        anything.blocking.start()
+    app.portal.close()
+
+
+async def test_keys_can_count_for_a_time_or_while_the_run_is_open(rota_harness: Any) -> None:
+    app: Rota = rota_harness.app
+
+    @app.task
+    async def once() -> None: ...
+
+    hourly = once.using(key="hour", unique=timedelta(hours=1))
+    first = await hourly.start()
+    assert (await hourly.start()).id == first.id
+    await rota_harness.clock.advance(timedelta(hours=1, seconds=1))
+    assert (await hourly.start()).created
+
+    single = once.using(key="single", unique="open")
+    first = await single.start()
+    assert (await single.start()).id == first.id
+    await rota_harness.run_until_idle()
+    assert (await single.start()).created

@@ -1,0 +1,44 @@
+"""The package's source, for tests that read it instead of running it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import rota
+
+PACKAGE = Path(rota.__file__).parent
+STATEMENTS = PACKAGE / "store" / "sql"
+
+
+def modules(*under: str) -> list[Path]:
+    """Python files of the package, or of some folders of it."""
+    folders = [PACKAGE / each for each in under] or [PACKAGE]
+    return sorted(file for folder in folders for file in folder.rglob("*.py"))
+
+
+def statements() -> list[str]:
+    """The names of all statements, as queries use them."""
+    return sorted(
+        file.relative_to(STATEMENTS).with_suffix("").as_posix()
+        for file in STATEMENTS.rglob("*.sql")
+    )
+
+
+def text_of(statement: str) -> str:
+    return (STATEMENTS / f"{statement}.sql").read_text("utf-8")
+
+
+@cache
+def tree(file: Path) -> ast.Module:
+    return ast.parse(file.read_text("utf-8"), str(file))
+
+
+def nodes(file: Path) -> Iterator[ast.AST]:
+    return ast.walk(tree(file))
+
+
+def place(file: Path, node: ast.AST) -> str:
+    return f"{file.relative_to(PACKAGE)}:{getattr(node, 'lineno', 0)}"

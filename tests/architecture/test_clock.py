@@ -1,0 +1,67 @@
+"""Only the database's clock decides: the engine and the store never ask the machine what time it is.
+
+How long something took here, and when to look again, is measured by a clock that only moves forward;
+that decides nothing about jobs.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from .source import STATEMENTS, modules, nodes, place
+
+FORBIDDEN = {
+    ("datetime", "now"),
+    ("datetime", "utcnow"),
+    ("datetime", "today"),
+    ("date", "today"),
+    ("time", "time"),
+    ("time", "time_ns"),
+    ("time", "localtime"),
+    ("time", "gmtime"),
+    ("time", "ctime"),
+}
+
+
+def test_nobody_in_the_engine_or_the_store_reads_the_wall_clock() -> None:
+    found = []
+    for file in modules("engine", "store", "model", "app"):
+        for node in nodes(file):
+            match node:
+                case ast.Attribute(value=ast.Name(id=owner), attr=name):
+                    if (owner, name) in FORBIDDEN:
+                        found.append(f"{place(file, node)}: {owner}.{name}")
+                case ast.Attribute(value=ast.Attribute(attr=owner), attr=name):
+                    if (owner, name) in FORBIDDEN:
+                        found.append(f"{place(file, node)}: {owner}.{name}")
+                case ast.ImportFrom(module="time", names=names):
+                    found += [
+                        f"{place(file, node)}: from time import {each.name}"
+                        for each in names
+                        if ("time", each.name) in FORBIDDEN
+                    ]
+                case _:
+                    pass
+
+    assert found == []
+
+
+def test_statements_ask_the_one_clock() -> None:
+    """`now()` and its relatives cannot be set by a test."""
+    other = (
+        "now()",
+        "current_timestamp",
+        "clock_timestamp",
+        "statement_timestamp",
+        "localtimestamp",
+    )
+    exempt = {"migration/prepare.sql"}  # it runs before there is a clock
+    found = [
+        f"{name}: {word}"
+        for file in sorted(STATEMENTS.rglob("*.sql"))
+        if (name := file.relative_to(STATEMENTS).as_posix()) not in exempt
+        for word in other
+        if word in file.read_text("utf-8").lower()
+    ]
+
+    assert found == []

@@ -1,0 +1,83 @@
+"""`import rota` stays light: no driver, no command line, no pages, and little of anything."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rota
+
+HEAVY = ("psycopg", "psycopg_pool", "asyncpg", "sqlalchemy", "django", "pydantic", "click", "rich")
+EDGES = ("rota.cli", "rota.web", "rota.testing", "rota.localpg", "rota.engine.worker")
+
+REPORT = """
+import json, sys, time
+began = time.perf_counter()
+import {module}
+took = time.perf_counter() - began
+print(json.dumps({{"modules": sorted(sys.modules), "took": took}}))
+"""
+
+# The plugin lies in a package that has more in it; this looks at what the plugin itself brings in.
+ALONE = """
+import sys, types
+sys.modules["rota"] = package = types.ModuleType("rota")
+package.__path__ = [{path!r}]
+"""
+
+
+def loaded(module: str, before: str = "") -> dict[str, Any]:
+    """What a new interpreter has in it after this import."""
+    done = subprocess.run(
+        [sys.executable, "-c", before + REPORT.format(module=module)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+@cache
+def of_rota() -> set[str]:
+    return set(loaded("rota")["modules"])
+
+
+@pytest.mark.parametrize("name", [*HEAVY, *EDGES])
+def test_importing_rota_leaves_out(name: str) -> None:
+    assert not {each for each in of_rota() if each == name or each.startswith(f"{name}.")}
+
+
+def test_importing_rota_adds_little_to_what_it_stands_on() -> None:
+    ground = set(
+        loaded("asyncio, msgspec, dataclasses, logging, inspect, importlib.resources")["modules"]
+    )
+
+    assert len(of_rota() - ground) < 80
+
+
+def test_importing_rota_takes_little_longer_than_what_it_stands_on() -> None:
+    """A generous ratio of medians, taken in turns: this machine may be busy with something else."""
+    ours, ground = [], []
+    for _ in range(5):
+        ours.append(loaded("rota")["took"])
+        ground.append(loaded("asyncio, msgspec")["took"])
+
+    assert sorted(ours)[2] < 3 * sorted(ground)[2]
+
+
+def test_the_pytest_plugin_brings_in_next_to_nothing() -> None:
+    """It is loaded wherever Rota is installed, also for tests that have nothing to do with it."""
+    before = ALONE.format(path=str(Path(rota.__file__).parent)) + "import pytest, pytest_asyncio\n"
+
+    brought = set(loaded("rota.testing.plugin", before)["modules"])
+
+    for name in (*HEAVY, "rota.app", "rota.localpg", "rota.testing.server", "rota.store.database"):
+        assert name not in brought, name

@@ -1,0 +1,113 @@
+"""Every statement is a file that is used, says what it promises, and is real to PostgreSQL."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from psycopg import Connection
+
+from rota.store.query import positional
+from rota.testing.server import Server
+
+from .source import PACKAGE, modules, nodes, place, statements, text_of
+
+NAME = re.compile(r"[a-z_]+/[a-z_]+")
+SQL = re.compile(
+    r"\s*(select|insert\s+into|update\s+\S+\s+set|delete\s+from|with\s+\w+\s+as|truncate|listen|notify"
+    r"|(create|alter|drop)\s+(or\s+replace\s+)?(table|function|schema|database|index|role|sequence)"
+    r"|copy\s+\S+\s+(from|to))\b",
+    re.IGNORECASE,
+)
+PREPARED = ("select", "insert", "update", "delete", "with")
+
+
+def code_of(statement: str) -> str:
+    return re.sub(r"--.*", "", text_of(statement)).strip()
+
+
+def used() -> set[str]:
+    """What looks like a statement's name in the code that runs them."""
+    return {
+        node.value
+        for file in modules()
+        for node in nodes(file)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and NAME.fullmatch(node.value)
+        and (PACKAGE / "store" / "sql" / node.value.split("/")[0]).is_dir()
+    }
+
+
+def test_every_statement_is_used_and_every_use_has_a_statement() -> None:
+    assert used() == set(statements())
+
+
+@pytest.mark.parametrize("statement", statements())
+def test_a_statement_begins_with_what_it_promises(statement: str) -> None:
+    first = text_of(statement).splitlines()[0]
+
+    assert re.fullmatch(r"-- [A-Z].{10,}", first), f"{statement} has no header"
+
+
+@pytest.mark.parametrize("statement", statements())
+def test_a_statement_names_its_tables_in_full(statement: str) -> None:
+    """So that it can be run as it stands, and another schema's name put in."""
+    code = code_of(statement)
+    tables = (
+        r"(?:jobs|ready|asleep|claims|outcomes|attempts|keys|cancels|waiters|workers|migrations)"
+    )
+
+    bare = re.findall(rf"\b(?:from|join|into|update|copy)\s+({tables})\b(?!\s*\.)", code)
+
+    # Names of common table expressions may be anything else.
+    assert bare == []
+
+
+@pytest.fixture(scope="module")
+def connection(rota_server: Server) -> Iterator[Connection[tuple[object, ...]]]:
+    with rota_server.database() as dsn, psycopg.connect(dsn, autocommit=True) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    "statement",
+    # Definitions and COPY are not prepared; tests/migrations and tests/store run them.
+    [each for each in statements() if code_of(each).startswith(PREPARED)],
+)
+def test_postgresql_can_prepare_it(
+    connection: Connection[tuple[object, ...]], statement: str
+) -> None:
+    text, _ = positional(statement, "rota")
+
+    answer = connection.pgconn.prepare(b"guarded", text.encode())
+
+    assert answer.status == psycopg.pq.ExecStatus.COMMAND_OK, answer.error_message.decode()
+    connection.execute("deallocate guarded")
+
+
+def test_no_sql_is_put_together_from_strings() -> None:
+    """Not in f-strings, not with %, + or format; `psycopg.sql` knows how to quote."""
+    found = []
+    for file in modules():
+        for node in nodes(file):
+            text = ""
+            if isinstance(node, ast.JoinedStr) and len(node.values) > 1:
+                text = "".join(
+                    str(part.value) if isinstance(part, ast.Constant) else "x"
+                    for part in node.values
+                )
+            elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod | ast.Add):
+                sides = (node.left, node.right)
+                text = " ".join(
+                    each.value
+                    for each in sides
+                    if isinstance(each, ast.Constant) and isinstance(each.value, str)
+                )
+            if SQL.match(text) or re.search(r"\b(from|join|into|update)\s+rota\.", text):
+                found.append(f"{place(file, node)}: {text[:60]!r}")
+
+    assert found == []
