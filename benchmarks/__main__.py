@@ -5,6 +5,7 @@ Leaves with 1 when a workload could not be measured; a missed bar is a finding, 
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from importlib.metadata import version
 
@@ -15,7 +16,7 @@ from benchmarks.contender import Contender
 from benchmarks.findings import Findings
 from benchmarks.options import Options, parse
 from benchmarks.peers import PeerMissing
-from benchmarks.places import PEERS
+from benchmarks.places import HERE, PEERS
 from benchmarks.process import ChildFailed
 from benchmarks.report import Report
 from benchmarks.stage import Stage, Wrong
@@ -24,7 +25,8 @@ from benchmarks.workloads import WORKLOADS
 
 def main() -> int:
     options = parse()
-    console = Console(soft_wrap=True)
+    console = Console()
+    console.width = max(console.width, 120)  # a budget a line, also in a log
     if options.listing:
         for name, workload in WORKLOADS.items():
             promise = (sys.modules[workload.__module__].__doc__ or "").partition("\n")[0]
@@ -77,7 +79,18 @@ def _versions() -> dict[str, str]:
     pins = [line for line in PEERS.read_text().splitlines() if line and not line.startswith("#")]
     named = dict(pin.split("==") for pin in pins)
     named |= dict(pin.split("@") for pin in (*peers.NPM_PACKAGES, f"node@{peers.NODE_VERSION}"))
-    return {"rota": version("rota"), **named}
+    return {"rota": f"{version('rota')} {_commit()}".strip(), **named}
+
+
+def _commit() -> str:
+    """Which Rota it was, where git can tell; `+` for changes that are not committed."""
+    describe = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
+    try:
+        return subprocess.run(
+            describe, cwd=HERE, capture_output=True, text=True, timeout=10, check=False
+        ).stdout.strip()
+    except OSError:
+        return ""
 
 
 if __name__ == "__main__":

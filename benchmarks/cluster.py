@@ -34,6 +34,7 @@ SHOWN = (*SETTINGS, "server_version", "autovacuum", "jit", "wal_level")
 class Cluster:
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
+        self._made: set[str] = set()
 
     def dsn(self, database: str) -> str:
         return urlunsplit(urlsplit(self._dsn)._replace(path=f"/{database}"))
@@ -47,20 +48,27 @@ class Cluster:
     def create(self, database: str, template: str | None = None) -> str:
         """A new database of this name, whatever was there before; answers its DSN."""
         self.drop(database)
-        name = sql.Identifier(database)
+        statement = sql.SQL("create database {}").format(sql.Identifier(database))
         with self.connection() as connection:
             if template:
-                # Blocks instead of WAL: a history of millions of rows is copied in seconds.
-                copy = sql.SQL("create database {} template {} strategy file_copy")
-                connection.execute(copy.format(name, sql.Identifier(template)))
-            else:
-                connection.execute(sql.SQL("create database {}").format(name))
+                statement += sql.SQL(" template {}").format(sql.Identifier(template))
+            if template and connection.info.server_version >= 150000:
+                # Files instead of WAL (before 15 the only way): millions of rows in seconds.
+                statement += sql.SQL(" strategy file_copy")
+            connection.execute(statement)
+        self._made.add(database)
         return self.dsn(database)
 
     def drop(self, database: str) -> None:
         statement = sql.SQL("drop database if exists {} with (force)")
         with self.connection() as connection:
             connection.execute(statement.format(sql.Identifier(database)))
+        self._made.discard(database)
+
+    def clear(self) -> None:
+        """Drop what a workload that failed has left."""
+        for database in sorted(self._made):
+            self.drop(database)
 
     def settle(self, database: str) -> None:
         """Statistics fresh, pages clean, the write-ahead log short: the same start for all."""
@@ -70,7 +78,7 @@ class Cluster:
 
     def number(self, database: str, query: str) -> int:
         with self.connection(database) as connection:
-            row = connection.execute(query).fetchone()  # type: ignore[arg-type]
+            row = connection.execute(query).fetchone()
         assert row is not None
         return int(row[0])
 
@@ -99,5 +107,9 @@ def private() -> Iterator[Cluster]:
 
 @contextmanager
 def given(dsn: str) -> Iterator[Cluster]:
-    """Somebody's server; its settings are reported as they are."""
-    yield Cluster(dsn)
+    """Somebody's server; its settings are reported as they are, and it is left as it was."""
+    cluster = Cluster(dsn)
+    try:
+        yield cluster
+    finally:
+        cluster.clear()

@@ -35,6 +35,8 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     add("--list", action="store_true", help="say what there is, and leave")
     given = parser.parse_args(arguments)
 
+    if given.dsn and not given.dsn.startswith(("postgresql://", "postgres://")):
+        parser.error("--dsn must be a URL, postgresql://…, since databases are put in its path")
     sizes = QUICK if given.quick else FULL
     if given.pairs is not None:
         if given.pairs < 1:

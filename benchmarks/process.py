@@ -71,16 +71,17 @@ class Child:
         except queue.Empty:
             return None
         if answer is None:
-            raise ChildFailed(f"{self.name} ended before it answered{self._complaint()}")
+            raise ChildFailed(f"{self.name} ended before it answered{self.complaint()}")
         return answer
 
     def _next(self, deadline: float) -> Answer:
         answer = self.poll(max(0.0, deadline - time.monotonic()))
         if answer is None:
-            raise ChildFailed(f"{self.name} gave no answer in time{self._complaint()}")
+            raise ChildFailed(f"{self.name} gave no answer in time{self.complaint()}")
         return answer
 
-    def _complaint(self) -> str:
+    def complaint(self) -> str:
+        """The end of what it wrote to stderr."""
         self._errors.seek(0)
         text = self._errors.read().decode(errors="replace").strip()
         return f":\n{text[-4000:]}" if text else ""
@@ -91,7 +92,7 @@ class Child:
             self._process.stdin.write(json.dumps({"do": verb, **parameters}).encode() + b"\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            raise ChildFailed(f"{self.name} has ended{self._complaint()}") from None
+            raise ChildFailed(f"{self.name} has ended{self.complaint()}") from None
 
     def answers(self, within: float) -> Iterator[Answer]:
         """Every line as it comes; the caller stops listening when it has heard enough."""
@@ -111,11 +112,13 @@ class Child:
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
-        for push in (lambda: None, self._process.terminate, self._process.kill):
-            push()
-            with contextlib.suppress(subprocess.TimeoutExpired):
+        for harsher in (self._process.terminate, self._process.kill):
+            try:
                 self._process.wait(patience)
                 break
+            except subprocess.TimeoutExpired:
+                harsher()
+        self._process.wait()
         self._reader.join(patience)
         assert self._process.stdout is not None
         self._process.stdout.close()

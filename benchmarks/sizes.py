@@ -13,7 +13,7 @@ class Sizes:
     chunk: int = 20_000  # jobs in one bulk call
     bulk_calls: int = 3
     singles: int = 500
-    # Slow peers get fewer, which does them no harm: their rate does not depend on it.
+    # Slow peers get fewer: a round with as many would take them minutes.
     drain: Mapping[str, int] = field(
         default_factory=lambda: {
             "rota": 300_000,

@@ -112,10 +112,10 @@ class Workers:
         (child,) = self.children
         before = self._finished()
         began = self._begin(marks)
-        times = {}
+        times: dict[int, float] = {}
         for answer in child.answers(self._patience(max(marks))):
             if answer.get("count") in marks:
-                times[answer["count"]] = (answer["at"] - began) / 1e9
+                times.setdefault(answer["count"], (answer["at"] - began) / 1e9)
             if len(times) == len(marks):
                 break
         [stopped] = self._stop()
@@ -131,7 +131,7 @@ class Workers:
                 marks=list(marks),
                 timed=False,
             )
-        return min(child.until("working", STEP)["working"] for child in self.children)
+        return min(int(child.until("working", STEP)["working"]) for child in self.children)
 
     def _wait_for(self, count: int, within: float) -> None:
         """Until the processes together have run so many. Each says its own count in between."""
@@ -142,15 +142,16 @@ class Workers:
                 answer = child.poll(0.005 if len(self.children) > 1 else within)
                 counts[place] = answer.get("count", counts[place]) if answer else counts[place]
             if time.monotonic() > deadline:
-                name = self.ground.contender.name
-                raise Wrong(f"{name}: {sum(counts.values())} of {count} jobs ran in {within:.0f} s")
+                name, ran = self.ground.contender.name, sum(counts.values())
+                complaints = "".join(child.complaint() for child in self.children)
+                raise Wrong(f"{name}: {ran} of {count} jobs ran in {within:.0f} s{complaints}")
 
     def _wait_until_quiet(self) -> int:
         contender = self.ground.contender
         deadline = time.monotonic() + STEP
         with self.ground.stage.cluster.connection(self.ground.database) as connection:
             while True:
-                row = connection.execute(contender.quiet).fetchone()  # type: ignore[arg-type]
+                row = connection.execute(contender.quiet).fetchone()
                 if row and row[0]:
                     return time.monotonic_ns()
                 if time.monotonic() > deadline:

@@ -46,4 +46,4 @@ def _rate(stage: Stage, contender: Contender) -> float:
     ground.drop()
     if queued != warm + count * calls:
         raise Wrong(f"{contender.name}: {queued} jobs are queued, not {warm + count * calls}")
-    return count / median(answer["seconds"])
+    return count / float(median(answer["seconds"]))

@@ -49,7 +49,7 @@ def make_history(stage: Stage, count: int) -> None:
         child.ask("migrate", 60)
     with stage.cluster.connection(TEMPLATE) as connection:
         for statement in MAKE:
-            connection.execute(statement.format(count=count))  # type: ignore[call-overload]
+            connection.execute(statement.format(count=count))
     stage.cluster.settle(TEMPLATE)
     stage.say(f"history: {count:,} finished jobs made")
 

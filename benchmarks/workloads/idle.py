@@ -1,8 +1,8 @@
 """Idle cost: one worker with nothing to do, alone on its database.
 
 Transactions are read from pg_stat_database over a connection to another database, so the
-asking does not count. A backend reports its own within a second or so, which shifts both
-ends of the window alike; a visit by autovacuum adds a few a minute to every contender.
+asking does not count. A backend reports its own up to ten seconds late, which shifts both
+ends of the window alike.
 """
 
 from __future__ import annotations

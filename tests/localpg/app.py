@@ -20,11 +20,14 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
-def fork(server: LocalPostgres, *, stop: bool) -> None:
-    """A child that stays, and perhaps stops the server it was born with."""
+def fork(server: LocalPostgres, what: str) -> None:
+    """A child that does something with the server it was born with, and stays."""
     if not os.fork():
-        if stop:
-            server.stop()
+        match what:
+            case "stops":
+                server.stop()
+            case "starts":
+                server.start()
         say(f"child {os.getpid()}")
         signal.pause()
 
@@ -48,10 +51,8 @@ def main() -> None:
                 say("stopped")
             case "start":
                 say(server.start())
-            case "fork a child that stops":
-                fork(server, stop=True)
-            case "fork a child that stays":
-                fork(server, stop=False)
+            case "fork a child that stops" | "fork a child that starts" | "fork a child":
+                fork(server, line.split()[-1])
             case "leave":  # without a word to the server
                 return
 

@@ -14,8 +14,11 @@ from pathlib import Path
 from typing import IO, Any
 
 import psycopg
+import pytest
 
 from rota.localpg.postmaster import read
+
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 
 PROGRAM = Path(__file__).with_name("app.py")
 

@@ -15,7 +15,7 @@ from rota.localpg import LocalPostgres, watch
 from rota.localpg.locks import is_free
 from rota.localpg.places import Place
 
-from .apps import App, ask, eventually, nothing_left, pid_of, processes, tell
+from .apps import App, ask, eventually, nothing_left, on_linux, pid_of, processes, tell
 
 Start = Callable[..., App]
 
@@ -31,6 +31,13 @@ def test_after_sigkill_of_the_postmaster_a_restart_recovers_what_was_committed(m
 
         assert pid_of(made) != before
         assert ask(server.dsn, "select answer from kept") == 42
+
+
+def test_after_sigkill_of_the_postmaster_the_same_app_can_just_start_again(made: Path) -> None:
+    with LocalPostgres(made, profile="test") as server:
+        server.kill()
+        assert ask(server.start(), "select 1") == 1
+    assert nothing_left(made)
 
 
 def test_after_sigkill_of_the_postmaster_another_app_can_start_it(made: Path, app: Start) -> None:
@@ -53,6 +60,7 @@ def test_an_immediate_stop_is_recovered_from(made: Path) -> None:
         assert ask(server.dsn, "select answer from kept") == 42
 
 
+@on_linux
 def test_a_backend_too_busy_to_notice_the_crash_is_waited_for_and_then_ended(made: Path) -> None:
     with LocalPostgres(made, profile="test") as server:
         busy = psycopg.connect(server.dsn, autocommit=True)

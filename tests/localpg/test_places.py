@@ -94,5 +94,7 @@ def test_without_a_directory_the_default_one_is_used(
 
 
 def test_a_place_that_cannot_be_made_is_named_in_the_error() -> None:
-    with pytest.raises(LocalPostgresError, match="/dev/null/below cannot be made .*ROTA_LOCAL_DIR"):
+    with pytest.raises(
+        LocalPostgresError, match=r"/dev/null/below cannot be made .*ROTA_LOCAL_DIR"
+    ):
         LocalPostgres(Path("/dev/null/below/pg")).start()

@@ -18,7 +18,7 @@ from rota.localpg.locks import Share, gate, is_free
 from rota.localpg.places import Place
 from rota.localpg.postmaster import serves
 
-from .apps import App, ask, eventually, nothing_left, pid_of, processes, watcher_of
+from .apps import App, ask, eventually, nothing_left, on_linux, pid_of, processes, watcher_of
 
 Start = Callable[..., App]
 
@@ -99,6 +99,7 @@ def test_an_app_killed_at_any_moment_of_its_start_leaves_nothing(made: Path, app
         eventually(lambda: nothing_left(made))
 
 
+@on_linux
 def test_an_app_that_arrives_while_the_last_one_leaves_gets_a_working_server(
     made: Path, app: Start
 ) -> None:
@@ -135,6 +136,7 @@ def test_an_app_killed_while_its_server_starts_leaves_the_watcher_in_charge(
     assert nothing_left(made)
 
 
+@on_linux
 def test_the_watcher_waits_at_the_gate_and_lets_a_new_app_keep_the_server(
     made: Path, app: Start
 ) -> None:
@@ -192,9 +194,19 @@ def test_a_forked_child_that_outlives_its_parent_keeps_nothing_up(made: Path, ap
     parent = app(made)
     parent.started()
 
-    with forked(parent, "fork a child that stays"):
+    with forked(parent, "fork a child"):
         parent.kill()
         eventually(lambda: nothing_left(made))
+
+
+def test_a_forked_child_can_take_a_share_of_its_own(made: Path, app: Start) -> None:
+    parent = app(made)
+    dsn = parent.started()
+
+    with forked(parent, "fork a child that starts"):
+        parent.stop()
+        assert ask(dsn, "select 1") == 1
+    eventually(lambda: nothing_left(made))
 
 
 @contextmanager
@@ -268,6 +280,22 @@ def test_a_released_server_in_use_stops_with_its_last_app(made: Path, app: Start
 
     one.kill()
     eventually(lambda: nothing_left(made))
+
+
+def test_a_server_whose_directory_was_removed_goes_with_its_last_app(
+    home: Path, made: Path, app: Start
+) -> None:
+    one = app(made)
+    one.started()
+    elsewhere = home / "trash"
+    elsewhere.mkdir()
+    for path in (made, Place(made).run):  # moved, not deleted: other tests want it back
+        path.rename(elsewhere / path.name)
+
+    one.kill()
+
+    eventually(lambda: nothing_left(made))
+    (elsewhere / made.name).rename(made)
 
 
 def test_a_server_that_somebody_else_started_is_neither_used_nor_stopped(made: Path) -> None:

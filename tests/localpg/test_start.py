@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-import asyncpg  # type: ignore[import-untyped]
+import asyncpg
 import psycopg
 import pytest
 from sqlalchemy import create_engine, text

@@ -27,14 +27,15 @@ log = logging.getLogger("rota")
 
 FIRST_REST = 0.2
 LONGEST_REST = 30.0
+REST_WITHOUT_DATABASE = 3.0
 STEADY = 10.0
 """Seconds after which a process counts as having worked."""
 
 TOO_OFTEN = 5
 """Deaths in a row, none of them steady before, that end it all."""
 
-_UNSTARTED = {OK, -signal.SIGTERM, -signal.SIGINT, 128 + signal.SIGINT}
-"""How a child may end that was told to stop before it was up."""
+STOPPED = {OK, -signal.SIGTERM, -signal.SIGINT, 128 + signal.SIGINT}
+"""How a child may end that was told to stop, be it before it could do so by itself."""
 
 
 class Child:
@@ -64,6 +65,8 @@ class Child:
 
     async def settled(self) -> bool:
         """Wait until it is up, or has ended. Is it up?"""
+        if self.is_up:
+            return True
         with suppress(ConnectionError):
             self.is_up = await asyncio.get_running_loop().sock_recv(self._socket, 1) == UP
         return self.is_up
@@ -131,10 +134,11 @@ class Crew:
             self._children.discard(child)
             if self._stopping.is_set():
                 break
-            # Nothing is wrong with a process that only cannot reach the database: it comes back.
             if child.is_steady:
                 deaths = 0
-            deaths += code != NO_DATABASE or child.is_up
+            # Nothing is wrong with a process that could not reach the database: it comes back.
+            waits = code == NO_DATABASE and not child.is_up
+            deaths += not waits
             if deaths >= TOO_OFTEN:
                 log.error(
                     "worker process %s %s, the %sth in a row; giving up, see what it said above",
@@ -145,7 +149,8 @@ class Crew:
                 self._code = FAILED
                 self.stop(signal.SIGTERM)
                 return
-            rest = min(FIRST_REST * 2.0 ** (deaths or 4), LONGEST_REST)
+            backoff = min(FIRST_REST * 2.0**deaths, LONGEST_REST)
+            rest = REST_WITHOUT_DATABASE if waits else backoff
             log.warning(
                 "worker process %s %s unexpectedly; another starts in %.1f s",
                 child.pid,
@@ -162,7 +167,7 @@ class Crew:
     async def _leave(self, child: Child) -> None:
         code = await child.ended()
         self._children.discard(child)
-        if code not in (_UNSTARTED if not child.is_up else {OK}):
+        if code not in STOPPED:
             log.warning("worker process %s %s while stopping", child.pid, _how(code))
             self._code = FAILED
 

@@ -256,7 +256,9 @@ def _print_figures(tally: Tally) -> None:
     table.show_header = False
 
     def figure(name: str, what: str, words: str) -> None:
-        table.add_row(paint.text(name, "dim"), paint.text(what), paint.text(words, "dim"))
+        rest = paint.text(words, "dim")
+        rest.no_wrap = False
+        table.add_row(paint.text(name, "dim"), paint.text(what), rest)
 
     if tally.started:
         figure(

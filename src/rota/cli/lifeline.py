@@ -20,11 +20,12 @@ class Lifeline:
     """The child's end. A worker whose parent is gone drains as if it had been told to; one that has
     not ended `patience` seconds later is ended."""
 
-    def __init__(self, descriptor: int, patience: float) -> None:
+    patience = 60.0
+
+    def __init__(self, descriptor: int) -> None:
         # What this worker starts must not hold on to it.
         os.set_inheritable(descriptor, False)
         self._socket = socket.socket(fileno=descriptor)
-        self._patience = patience
         threading.Thread(target=self._watch, name="rota lifeline", daemon=True).start()
 
     def say_up(self) -> None:
@@ -35,5 +36,5 @@ class Lifeline:
         with suppress(OSError):
             self._socket.recv(1)
         os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(self._patience)
+        time.sleep(self.patience)
         os._exit(1)

@@ -6,11 +6,16 @@ import asyncio
 import logging
 import sys
 import time
+from typing import TYPE_CHECKING
 
 import rich_click as click
 
 from rota.cli.endings import database_errors_told, leave
 from rota.cli.target import Target, with_target
+
+if TYPE_CHECKING:
+    from rota import Rota
+    from rota.cli.lifeline import Lifeline
 
 log = logging.getLogger("rota")
 
@@ -88,24 +93,13 @@ def _work(
 ) -> None:
     from rota.cli import loops
     from rota.cli.lifeline import Lifeline
-    from rota.model.events import Event, WorkerStarted
-    from rota.model.settings import Settings
 
-    line = None
-    if descriptor is not None:
-        # Before the app is imported: that may take long, and the parent may die meanwhile.
-        line = Lifeline(descriptor, Settings.read().drain_for + AFTER_DRAINING)
+    # Before the app is imported: that may take long, and the parent may die meanwhile.
+    line = None if descriptor is None else Lifeline(descriptor)
     app = target.rota()
     if line is not None:
-        up = line
-
-        def hear(event: Event) -> None:
-            if isinstance(event, WorkerStarted):
-                up.say_up()
-                forget()
-
-        forget = app.subscribe(hear)
-
+        line.patience = app.settings.drain_for + AFTER_DRAINING
+        _say_when_up(app, line)
     if log.isEnabledFor(logging.DEBUG):
         # Each job twice: much to read, and a good part of what a short job costs.
         app.subscribe(lambda event: log.debug("%s", event))
@@ -115,6 +109,17 @@ def _work(
             await app.work(queues=queues or None, concurrency=concurrency)
 
     loops.run(working())
+
+
+def _say_when_up(app: Rota, line: Lifeline) -> None:
+    from rota.model.events import Event, WorkerStarted
+
+    def hear(event: Event) -> None:
+        if isinstance(event, WorkerStarted):
+            forget()  # nobody listening costs nothing
+            line.say_up()
+
+    forget = app.subscribe(hear)
 
 
 def _supervise(target: Target, words: list[str], processes: int) -> None:

@@ -27,6 +27,9 @@ from rota.model.task import Definition
 from rota.store.jobs import Claimed
 
 
+WAKE_EVERY = 50
+
+
 @dataclass(slots=True)
 class Batch:
     """Finished jobs on their way to be recorded."""
@@ -143,14 +146,20 @@ class Desk:
         match outcome:
             case Done(result):
                 finished.done.append((job, result, took))
+                # One call to wake the exchange, and one whenever there is enough for a second trade.
+                notable = len(finished.done) % WAKE_EVERY == 1
             case Ended():
                 finished.ended.append((job, outcome, took))
+                notable = True
             case Again():
                 finished.again.append((job, outcome, took))
+                notable = True
             case Unstarted():
                 finished.unstarted.append(job)
+                notable = True
         self._fill()
-        self._on_finished()
+        if notable:
+            self._on_finished()
 
     def take(self) -> Batch:
         """Everything finished since the last call."""

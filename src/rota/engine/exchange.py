@@ -182,7 +182,8 @@ class Exchange(Service):
         full_at = self._floors.full_at
         # Below the floors there may be more even when above them there is nothing left.
         full_due = full_at is not None and now >= full_at
-        if not (self._more or full_due or timers_due or now >= self._poll_at):
+        poll_due = now >= self._poll_at
+        if not (self._more or full_due or timers_due or poll_due):
             return None
         ahead = self._pace.ahead
         if self._desk.backlog > ahead // 2:
@@ -201,7 +202,8 @@ class Exchange(Service):
         limit = min(places + ahead, self._settings.batch)
         if limit < 1 or not tasks:
             return None
-        return _Claim(self._floors.look(now), limit, timers_due, tasks)
+        # A poll looks at the timers too: an idle worker asks once, not twice.
+        return _Claim(self._floors.look(now), limit, timers_due or poll_due, tasks)
 
     async def _exchange(self, trade: _Trade, hand: _Hand) -> None:
         batch, claim = trade.batch, trade.claim
@@ -214,7 +216,7 @@ class Exchange(Service):
             wake = [timers.wake(WAKE_AT_ONCE)] if claim.timers else []
             segments.append([*wake, self._claim_query(claim)])
             if claim.timers:
-                self._timers_at = time.monotonic() + self._settings.poll
+                self._timers_at = time.monotonic() + 2 * self._settings.poll
 
         began = time.perf_counter()
         answers = await hand.send(segments)
@@ -335,7 +337,9 @@ class Exchange(Service):
 
     def _woken(self, woken: timers.Woken) -> None:
         now = time.monotonic()
-        rest = self._settings.poll if woken.next is None else min(woken.next, self._settings.poll)
+        # What others lay to sleep meanwhile is seen by the polls, which come about as often.
+        rest = 2 * self._settings.poll if woken.next is None else woken.next
+        rest = min(rest, 2 * self._settings.poll)
         self._timers_at = now + (0 if woken.count == WAKE_AT_ONCE else rest)
         if woken.count:
             self._more = True

@@ -90,11 +90,7 @@ def _order(
     command: list[str] | None = None,
 ) -> str:
     """Start a watcher and hear how it went: what failed, or nothing."""
-    python = sys.executable or shutil.which("python3")
-    if not python:
-        raise LocalPostgresError(
-            "no Python interpreter was found to watch over PostgreSQL: put python3 on the PATH"
-        )
+    python = _python()
     hear, answer = os.pipe()
     try:
         order: Order = {
@@ -108,17 +104,18 @@ def _order(
             "sockets": "" if sockets == place.data else str(sockets),
             "timeout": START_TIMEOUT,
         }
-        subprocess.run(
-            [python, "-I", "-S", str(WATCH), json.dumps(order)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd="/",
-            env=environment(),
-            pass_fds=(gate, answer),
-            start_new_session=True,
-            check=False,
-        )
+        with place.log.open("ab") as log:
+            subprocess.run(
+                [python, "-I", "-S", str(WATCH), json.dumps(order)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                cwd="/",
+                env=environment(),
+                pass_fds=(gate, answer),
+                start_new_session=True,
+                check=False,
+            )
         os.close(answer)
         answer = -1
         with open(hear, closefd=False) as told:
@@ -128,6 +125,18 @@ def _order(
         if answer >= 0:
             os.close(answer)
     return str(json.loads(text)) if text else f"its watcher, {python}, ended without a word"
+
+
+def _python() -> str:
+    # Inside a frozen app or an application server, sys.executable is that program.
+    if Path(sys.executable or "").name.startswith(("python", "pypy")):
+        return sys.executable
+    found = shutil.which("python3")
+    if not found:
+        raise LocalPostgresError(
+            "no Python interpreter was found to watch over PostgreSQL: put python3 on the PATH"
+        )
+    return found
 
 
 def _wait_for_orphans(data: Path, *, terminate: bool) -> None:

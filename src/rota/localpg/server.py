@@ -79,14 +79,15 @@ class LocalPostgres:
     def start(self) -> str:
         """Take a share; the server runs and the database exists from here on. Its DSN."""
         with self._one_at_a_time:
-            if self._holds():
-                return self.dsn
+            if self._holds() and (running := postmaster.read(self.place.data)) and running.ready:
+                return database.socket_dsn(running, self._database)
             with self._gate() as gate:
-                self._share = Share(self.place)
+                share = self._share if self._share and self._share.held else Share(self.place)
+                self._share = share
                 try:
                     server = self._running(gate) or self._launched(gate)
                 except BaseException:
-                    self._share.close()
+                    share.close()
                     raise
             try:
                 database.ensure(server, self.place, self._database)
@@ -206,7 +207,7 @@ class LocalPostgres:
                 raise LocalPostgresError("restart needs a share in the server: call start first")
             with self._gate() as gate:
                 if server := postmaster.read(self.place.data):
-                    self._refuse_a_strangers(server)
+                    self._refuse_a_stranger(server)
                     server.stop(immediately=immediately)
                 server = self._launched(gate)
             database.ensure(server, self.place, self._database)
@@ -219,7 +220,7 @@ class LocalPostgres:
         server = postmaster.settled(self.place.data, START_TIMEOUT)
         if server is None:
             return None
-        self._refuse_a_strangers(server)
+        self._refuse_a_stranger(server)
         if self._listen and not server.tcp:
             raise LocalPostgresError(
                 f"the PostgreSQL in {self.place.data} is running without a TCP port: "
@@ -248,13 +249,13 @@ class LocalPostgres:
     def _stop_unless_kept(self) -> None:
         server = postmaster.read(self.place.data)
         if server and not self._is_kept(server):
-            self._refuse_a_strangers(server)
+            self._refuse_a_stranger(server)
             server.stop()
             # Its watcher has nothing left to do. Waiting for it makes "stopped" mean that no
             # process is left.
             locks.is_free(self.place.watcher, WATCHER_PATIENCE)
 
-    def _refuse_a_strangers(self, server: Postmaster) -> None:
+    def _refuse_a_stranger(self, server: Postmaster) -> None:
         if not server.ours:
             raise LocalPostgresError(
                 f"a PostgreSQL that Rota did not start (process {server.pid}) serves "

@@ -144,7 +144,11 @@ def _watch(order: Order, pid: int, events: SimpleQueue[Event]) -> None:
 
 
 def _stop_if_last(order: Order, pid: int, events: SimpleQueue[Event]) -> bool:
-    gate, shared = _open(order, "gate"), _open(order, "shared")
+    try:
+        gate, shared = _open(order, "gate"), _open(order, "shared")
+    except FileNotFoundError:
+        _stop(pid, events, signal.SIGQUIT)  # its directory is gone: there is nothing to save
+        return True
     try:
         while not _lock(gate):
             # Whoever has the gate may be waiting for us to go, because the server has ended.
@@ -160,8 +164,8 @@ def _stop_if_last(order: Order, pid: int, events: SimpleQueue[Event]) -> bool:
         os.close(gate)
 
 
-def _stop(pid: int, events: SimpleQueue[Event]) -> None:
-    for how in (signal.SIGINT, signal.SIGQUIT):
+def _stop(pid: int, events: SimpleQueue[Event], first: int = signal.SIGINT) -> None:
+    for how in (first, signal.SIGQUIT):
         with suppress(ProcessLookupError):
             os.kill(pid, how)
         with suppress(Empty):
@@ -193,9 +197,10 @@ def _runs(pid: int) -> bool:
 
 
 def _wait_for_nobody(order: Order, events: SimpleQueue[Event]) -> None:
-    watched = _open(order, "watched")
-    fcntl.flock(watched, fcntl.LOCK_EX)
-    os.close(watched)
+    with suppress(FileNotFoundError):
+        watched = _open(order, "watched")
+        fcntl.flock(watched, fcntl.LOCK_EX)
+        os.close(watched)
     events.put("nobody")
 
 

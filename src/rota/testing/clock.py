@@ -22,7 +22,14 @@ if TYPE_CHECKING:
 MARK = "rota_throwaway"
 """A schema of this name marks a database whose clock may be set."""
 
-_REAL = "select statement_timestamp()"
+# The definition that was there is kept beside the mark, so that letting go restores it to the letter.
+_MEMORY = "create table if not exists rota_throwaway.clock (definition text primary key)"
+_REMEMBER = """
+insert into rota_throwaway.clock
+select pg_get_functiondef(%(clock)s::regproc)
+ where not exists (select from rota_throwaway.clock)
+"""
+_REMEMBERED = "delete from rota_throwaway.clock returning definition"
 
 
 class NotThrowaway(RotaError):
@@ -34,6 +41,7 @@ class Clock:
 
     def __init__(self, app: Rota) -> None:
         self._app = app
+        self._schema = app.settings.schema
 
     async def now(self) -> datetime:
         async with self._connection() as connection:
@@ -46,52 +54,60 @@ class Clock:
                 f"{now.isoformat()} has no time zone; use one, such as timezone.utc"
             )
         async with self._connection() as connection:
-            await self._replace(connection, now)
+            await self._stop(connection, now)
 
     async def advance(self, by: timedelta) -> datetime:
         """Move the clock, and stop it there if it was running. Answers the new time."""
         async with self._connection() as connection:
             now = await self._read(connection) + by
-            await self._replace(connection, now)
+            await self._stop(connection, now)
         return now
 
     async def release(self) -> None:
         """Let the clock run again, at the server's time."""
         async with self._connection() as connection:
-            await self._replace(connection, None)
+            await self._check(connection)
+            for (definition,) in await (await connection.execute(_REMEMBERED)).fetchall():
+                await connection.execute(definition)
+            await self._tell(connection)
 
     async def _read(self, connection: AsyncConnection[Any]) -> datetime:
         from psycopg import sql
 
-        ask = sql.SQL("select {}.clock()").format(sql.Identifier(self._app.settings.schema))
+        ask = sql.SQL("select {}.clock()").format(sql.Identifier(self._schema))
         row = await (await connection.execute(ask)).fetchone()
         assert row is not None
         now: datetime = row[0]
         return now
 
-    async def _replace(self, connection: AsyncConnection[Any], now: datetime | None) -> None:
+    async def _stop(self, connection: AsyncConnection[Any], now: datetime) -> None:
         from psycopg import sql
 
-        schema = self._app.settings.schema
-        if now is None:
-            body: sql.Composable = sql.SQL(_REAL)
-        else:
-            body = sql.SQL("select {}::timestamptz").format(sql.Literal(now.isoformat()))
-        marked = await connection.execute("select to_regnamespace(%s) is not null", (MARK,))
-        if await marked.fetchone() != (True,):
+        await self._check(connection)
+        await connection.execute(_REMEMBER, {"clock": f"{self._schema}.clock"})
+        body = sql.SQL("select {}::timestamptz").format(sql.Literal(now.isoformat()))
+        await connection.execute(
+            sql.SQL(
+                "create or replace function {}.clock() returns timestamptz "
+                "language sql stable parallel safe as {}"
+            ).format(sql.Identifier(self._schema), sql.Literal(body.as_string(connection)))
+        )
+        await self._tell(connection)
+
+    async def _check(self, connection: AsyncConnection[Any]) -> None:
+        """Refuse to touch a database that nobody has marked."""
+        found = await connection.execute("select to_regnamespace(%s) is not null", (MARK,))
+        if await found.fetchone() != (True,):
             raise NotThrowaway(
                 f"the clock of database {connection.info.dbname!r} is not set: nothing says that it "
                 f"may be thrown away. Use the fixture rota_dsn, or `create schema {MARK}` in a "
                 "database that holds nothing of value"
             )
-        await connection.execute(
-            sql.SQL(
-                "create or replace function {}.clock() returns timestamptz "
-                "language sql stable parallel safe as {}"
-            ).format(sql.Identifier(schema), sql.Literal(body.as_string(connection)))
-        )
-        # Workers that are asleep until a time by their own watch look again.
-        await connection.execute("select pg_notify(%s, '!clock')", (f"{schema}.wake",))
+        await connection.execute(_MEMORY)
+
+    async def _tell(self, connection: AsyncConnection[Any]) -> None:
+        """Workers that rest until a time by their own watch look again."""
+        await connection.execute("select pg_notify(%s, '!clock')", (f"{self._schema}.wake",))
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[AsyncConnection[Any]]:

@@ -1,0 +1,3 @@
+"""A module with a bug of its own."""
+
+raise ZeroDivisionError("a bug of the module's own")

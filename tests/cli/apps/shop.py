@@ -1,0 +1,44 @@
+"""An app for the tests of the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+from rota import Context, Retry, Rota
+
+app = Rota()
+empty = Rota()
+port = 80
+
+
+@app.task(queue="images", retry=Retry(attempts=2, wait=0))
+async def resize(path: str, width: int = 100) -> str:
+    if path == "broken":
+        raise ValueError("cannot read [bold]broken[/bold] \x1b[31m")
+    return f"{path} at {width}"
+
+
+@app.task
+async def echo(value: Any) -> Any:
+    return value
+
+
+@app.task
+async def wait_for(file: str) -> None:
+    """Ends when the file is there; makes file.began first."""
+    await asyncio.to_thread(Path(f"{file}.began").touch)
+    while not await asyncio.to_thread(Path(file).exists):
+        await asyncio.sleep(0.01)
+
+
+@app.task(retry=Retry(attempts=5, wait=3600))
+async def tomorrow() -> None:
+    raise RuntimeError("not today")
+
+
+@app.task
+async def which_process(ctx: Context) -> int:
+    return os.getpid()

@@ -1,0 +1,65 @@
+"""Fixtures: the command line in this process, and in processes of its own.
+
+A database costs more than most of these tests. So they share one, on which a worker is at work, unless
+they need it empty or change more than rows.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from rota.cli import main
+from rota.testing.server import Server
+
+from .terminal import APPS, Done, Program, Terminal
+
+Rota = Callable[..., Done]
+
+
+@pytest.fixture(scope="session")
+def shared_dsn(rota_server: Server) -> Iterator[str]:
+    with rota_server.database() as dsn:
+        yield dsn
+
+
+@pytest.fixture(scope="session")
+def worker(shared_dsn: str) -> Iterator[Program]:
+    """A worker on the shared database. It does not serve the queue `nobody`."""
+    with Terminal(shared_dsn).program("worker", "shop:app") as worker:
+        worker.said("up to")
+        yield worker
+
+
+@pytest.fixture
+def rota(
+    shared_dsn: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Rota:
+    """Runs a command line here, which is quicker than in a process of its own, and the same."""
+    monkeypatch.setenv("ROTA_DATABASE_URL", shared_dsn)
+    monkeypatch.chdir(APPS)
+    monkeypatch.syspath_prepend(str(APPS))
+
+    def run(*words: str) -> Done:
+        monkeypatch.delitem(sys.modules, "shop", raising=False)  # an app remembers its database
+        capfd.readouterr()
+        code = main.run(list(words))
+        out, err = capfd.readouterr()
+        return Done(code, out, err)
+
+    return run
+
+
+@pytest.fixture
+def alone(rota: Rota, rota_dsn: str, monkeypatch: pytest.MonkeyPatch) -> Rota:
+    """The same on an empty database of the test's own."""
+    monkeypatch.setenv("ROTA_DATABASE_URL", rota_dsn)
+    return rota
+
+
+@pytest.fixture
+def terminal(rota_dsn: str) -> Terminal:
+    """Runs command lines as processes, on an empty database of the test's own."""
+    return Terminal(rota_dsn)

@@ -1,0 +1,68 @@
+"""`rota --help` and what comes with it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import rich_click as click
+
+from rota.cli.endings import MEANINGS
+from rota.cli.main import cli
+
+from .conftest import Rota
+from .terminal import Terminal
+
+
+def commands(group: click.Group, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    found: list[tuple[str, ...]] = []
+    for name, command in group.commands.items():
+        found.append((*path, name))
+        if isinstance(command, click.Group):
+            found += commands(command, (*path, name))
+    return found
+
+
+def test_help_lists_every_command_and_every_exit_code(rota: Rota) -> None:
+    done = rota("--help")
+
+    assert done.code == 0
+    for name in cli.commands:
+        assert f"  {name} " in done.out
+    for code, meaning in MEANINGS.items():
+        assert f"{code}  {meaning}" in done.out
+
+
+@pytest.mark.parametrize("path", commands(cli), ids=" ".join)
+def test_every_command_says_what_it_does(path: tuple[str, ...]) -> None:
+    command: click.Command = cli
+    for name in path:
+        assert isinstance(command, click.Group)
+        command = command.commands[name]
+
+    assert command.help
+    assert all(
+        each.help for each in command.params if isinstance(each, click.Option) and not each.hidden
+    )
+
+
+def test_the_version_is_the_packages(rota: Rota) -> None:
+    from importlib.metadata import version
+
+    assert rota("--version").out == f"rota {version('rota')}\n"
+
+
+def test_help_loads_neither_the_driver_nor_the_loop() -> None:
+    program = (
+        "import sys; from rota.cli.main import run; run(['--help']); "
+        "sys.exit([each for each in ('psycopg', 'uvloop') if each in sys.modules] or 0)"
+    )
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_the_module_is_the_same_program() -> None:
+    assert Terminal(None).run("--version").out.startswith("rota ")

@@ -1,0 +1,152 @@
+"""`rota worker`, as one process and as several."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from rota.cli.endings import FAILED, MISTAKE
+
+from .terminal import Program, Terminal, children_of, eventually, is_alive
+
+SHOP = ("-a", "shop:app")
+SLOWLY = {"ROTA_DRAIN_FOR": "60"}  # longer than any test waits: what ends early was hurried
+
+
+def ask(terminal: Terminal, question: str) -> object:
+    dsn = terminal.environment["ROTA_DATABASE_URL"]
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        row = connection.execute(question.encode()).fetchone()
+        return row[0] if row else None
+
+
+def state(terminal: Terminal, run: str) -> object:
+    return ask(terminal, f"select state from rota.job_state where run = {int(run)}")  # noqa: S608
+
+
+def start_waiting(terminal: Terminal, file: Path) -> str:
+    """A run that has begun, and ends when the file is there."""
+    run = terminal.run("start", *SHOP, "wait_for", f"file={file}").out.strip()
+    eventually(Path(f"{file}.began").exists)
+    return run
+
+
+def workers(program: Program, count: int) -> list[int]:
+    """The processes in which so many workers have said that they are up."""
+    lines = program.said("up to", times=count)
+    return [int(re.findall(r"\[(\d+)\]", line)[0]) for line in lines]
+
+
+def test_a_worker_told_to_stop_finishes_what_runs(terminal: Terminal, tmp_path: Path) -> None:
+    with terminal.program("worker", "shop:app", **SLOWLY) as worker:
+        worker.said("up to")
+        run = start_waiting(terminal, tmp_path / "go")
+
+        worker.tell(signal.SIGTERM)
+        (tmp_path / "go").touch()
+
+        assert worker.ended().code == 0
+    assert state(terminal, run) == "succeeded"
+    assert ask(terminal, "select count(*) from rota.workers") == 0
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_a_second_signal_hurries(terminal: Terminal, tmp_path: Path, processes: str) -> None:
+    words = ("worker", "shop:app", "--processes", processes)
+    with terminal.program(*words, **SLOWLY) as worker:
+        workers(worker, int(processes))
+        run = start_waiting(terminal, tmp_path / "never")
+
+        worker.tell(signal.SIGINT)
+        # It has heard the first one when it takes nothing new.
+        if processes == "2":
+            worker.said("stopping 2 worker processes")
+        eventually(lambda: ask(terminal, "select count(*) from rota.claims") == 1)
+        worker.tell(signal.SIGTERM)
+
+        assert worker.ended().code == 0
+    assert state(terminal, run) == "ready"
+
+
+def test_a_worker_serves_the_queues_it_is_told_to(terminal: Terminal) -> None:
+    words = ("worker", "shop:app", "-q", "images", "-q", "other", "-c", "3")
+    with terminal.program(*words) as worker:
+        [line] = worker.said("up to")
+        worker.tell(signal.SIGTERM)
+        ended = worker.ended()
+
+    assert "up to 3 jobs at once from images, other" in line
+    assert re.match(rf"\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{{3}}Z info    \[{worker.pid}\] ", line)
+    assert ended.out == ""
+
+
+def test_the_command_lines_dsn_wins_over_the_environments(terminal: Terminal) -> None:
+    dsn = terminal.environment["ROTA_DATABASE_URL"]
+    with terminal.program(
+        "worker", "shop:app", "--dsn", dsn, ROTA_DATABASE_URL="postgresql://127.0.0.1:1/x"
+    ) as worker:
+        worker.said("up to")
+
+
+def test_a_process_that_dies_is_replaced_and_all_of_them_stop(terminal: Terminal) -> None:
+    with terminal.program("worker", "shop:app", "--processes", "2") as parent:
+        first, second = workers(parent, 2)
+        assert sorted(children_of(parent.pid)) == sorted([first, second])
+
+        os.kill(first, signal.SIGKILL)
+        *_, third = workers(parent, 3)
+
+        parent.said("was ended by SIGKILL unexpectedly")
+        parent.tell(signal.SIGTERM)
+        assert parent.ended().code == 0
+    assert not any(map(is_alive, (second, third)))
+
+
+def test_no_process_outlives_a_parent_that_is_killed(terminal: Terminal) -> None:
+    with terminal.program("worker", "shop:app", "--processes", "2") as parent:
+        pids = workers(parent, 2)
+
+        parent.tell(signal.SIGKILL)
+
+        eventually(lambda: not any(map(is_alive, pids)))
+    # They have left in order, as if they had been told to.
+    assert ask(terminal, "select count(*) from rota.workers") == 0
+
+
+def test_ctrl_c_reaches_each_process_once(terminal: Terminal, tmp_path: Path) -> None:
+    with terminal.program("worker", "shop:app", "--processes", "2", **SLOWLY) as parent:
+        workers(parent, 2)
+        run = start_waiting(terminal, tmp_path / "go")
+
+        os.killpg(parent.pid, signal.SIGINT)  # as a terminal does it
+        parent.said("stopping 2 worker processes")
+        (tmp_path / "go").touch()
+
+        assert parent.ended().code == 0
+    assert state(terminal, run) == "succeeded"
+
+
+def test_a_process_that_keeps_dying_ends_it_all(terminal: Terminal, tmp_path: Path) -> None:
+    mood = tmp_path / "mood"
+    with terminal.program("worker", "moody:app", "--processes", "2", MOOD=str(mood)) as parent:
+        first, second = workers(parent, 2)
+
+        mood.touch()
+        os.kill(first, signal.SIGKILL)
+
+        ended = parent.ended(within=60)
+    assert ended.code == FAILED
+    assert "5th in a row; giving up" in ended.err
+    assert not is_alive(second)
+
+
+def test_processes_that_cannot_start_say_it_once(terminal: Terminal) -> None:
+    done = terminal.run("worker", "shop:nothing", "--processes", "3")
+
+    assert done.code == MISTAKE
+    assert "has no 'nothing'" in done.complaint

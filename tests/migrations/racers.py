@@ -1,0 +1,56 @@
+"""Processes that migrate the same database at the same moment."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+from dataclasses import dataclass
+from multiprocessing.queues import Queue
+from multiprocessing.synchronize import Barrier
+
+from rota.model.settings import Settings
+from rota.store.database import Database
+from rota.store.migrate import migrate
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one process came to."""
+
+    applied: int
+    error: str = ""
+
+
+def race(dsn: str, processes: int) -> list[Answer]:
+    """Let so many processes migrate at once; what each of them came to."""
+    # Forked from a server that has imported everything: an interpreter each would take a minute.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["__main__", "rota.store.migrate", "psycopg"])
+    line: Barrier = context.Barrier(processes)
+    answers: Queue[Answer] = context.Queue()
+    racers = [
+        context.Process(target=_run, args=(dsn, line, answers), daemon=True)
+        for _ in range(processes)
+    ]
+    for racer in racers:
+        racer.start()
+    found = [answers.get(timeout=60) for _ in racers]
+    for racer in racers:
+        racer.join(timeout=10)
+    return found
+
+
+def _run(dsn: str, line: Barrier, answers: Queue[Answer]) -> None:
+    line.wait(timeout=60)
+    try:
+        answers.put(Answer(asyncio.run(_migrate(dsn))))
+    except Exception as error:
+        answers.put(Answer(0, f"{type(error).__name__}: {error}"))
+
+
+async def _migrate(dsn: str) -> int:
+    database = Database(dsn, Settings())
+    try:
+        return len(await migrate(database))
+    finally:
+        await database.close()

@@ -1,0 +1,222 @@
+"""Tasks: what is passed to start is bound to parameters, and refused where it does not fit."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+import rota
+from rota import Context
+from rota.errors import ArgumentError, DefinitionError, PayloadTooLarge, ResultError
+from rota.model.context import Context as Ctx
+from rota.model.retry import Retry
+from rota.model.task import Definition, Policy, Registry
+
+LIMIT = 256 * 1024
+
+
+def define(fn: Any, name: str = "resize") -> Definition:
+    return Definition(fn, name, Policy())
+
+
+def bound(fn: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    """What would be stored for this call."""
+    stored: dict[str, Any] = json.loads(define(fn).encode(args, kwargs, LIMIT))
+    return stored
+
+
+async def resize(path: str, width: int = 100, *, sharp: bool = False) -> str:
+    return f"{path}{width}{sharp}"
+
+
+def test_arguments_are_stored_by_name_however_they_were_passed() -> None:
+    expected = {"path": "a", "width": 5}
+
+    assert bound(resize, "a", 5) == expected
+    assert bound(resize, "a", width=5) == expected
+    assert bound(resize, width=5, path="a") == expected
+
+
+def test_defaults_are_left_to_the_function() -> None:
+    """A default that changes with a deploy counts for jobs that are queued already."""
+    assert bound(resize, "a") == {"path": "a"}
+
+
+def test_keyword_only_parameters_are_taken_by_name_only() -> None:
+    assert bound(resize, "a", sharp=True) == {"path": "a", "sharp": True}
+    with pytest.raises(ArgumentError, match="takes 2 arguments by position, 3 were given"):
+        bound(resize, "a", 5, True)
+
+
+def test_a_wrong_type_is_refused_and_named() -> None:
+    with pytest.raises(ArgumentError, match=r"do not fit task 'resize'.*int.*str.*\(in width\)"):
+        bound(resize, "a", width="wide")
+
+
+def test_a_wrong_type_deep_inside_is_named_by_its_path() -> None:
+    def sizes(boxes: list[dict[str, int]]) -> None: ...
+
+    with pytest.raises(ArgumentError, match=r"\(in boxes\[1\]\[\.\.\.\]\)"):
+        bound(sizes, [{"w": 1}, {"w": "x"}])
+
+
+def test_an_unknown_argument_is_refused_with_those_there_are() -> None:
+    with pytest.raises(
+        ArgumentError, match="takes no argument 'widht'; it takes path, width, sharp"
+    ):
+        bound(resize, "a", widht=5)
+
+
+def test_a_missing_argument_is_named() -> None:
+    with pytest.raises(ArgumentError, match="missing required field `path`"):
+        bound(resize, width=5)
+
+
+def test_an_argument_given_twice_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="was given 'path' twice"):
+        bound(resize, "a", path="b")
+
+
+def test_none_is_not_the_same_as_nothing() -> None:
+    def send(to: str, note: str | None = "hello") -> None: ...
+
+    assert bound(send, "a", None) == {"to": "a", "note": None}
+    with pytest.raises(ArgumentError, match=r"\(in to\)"):
+        bound(send, None)
+
+
+def test_a_pydantic_model_is_checked_by_its_own_rules() -> None:
+    class Order(BaseModel):
+        items: int
+
+    def ship(order: Order) -> None: ...
+
+    # Hints that name what is local cannot be found by name; said plainly, they are.
+    ship.__annotations__ = {"order": Order, "return": None}
+    assert bound(ship, Order(items=3)) == {"order": {"items": 3}}
+    assert bound(ship, {"items": 3}) == {"order": {"items": 3}}
+    with pytest.raises(ArgumentError, match="items"):
+        bound(ship, {"items": "many"})
+
+
+def test_too_much_is_refused() -> None:
+    with pytest.raises(PayloadTooLarge, match="the arguments of task 'resize'"):
+        bound(resize, "a" * LIMIT)
+
+
+# What cannot be a task
+
+
+def test_arguments_without_names_are_refused_at_definition() -> None:
+    def many(*paths: str) -> None: ...
+    def any_(**options: str) -> None: ...
+    def place(path: str, /) -> None: ...
+
+    for fn, message in (
+        (many, r"takes \*paths"),
+        (any_, r"takes \*options"),
+        (place, "drop the /"),
+    ):
+        with pytest.raises(DefinitionError, match=message):
+            define(fn)
+
+
+@pytest.mark.parametrize("name", ["", "1st", "a b", "x" * 201, "a\n", "ä b"])
+def test_a_name_that_makes_trouble_elsewhere_is_refused(name: str) -> None:
+    with pytest.raises(DefinitionError, match="cannot be a task's name"):
+        define(resize, name)
+
+
+@pytest.mark.parametrize("name", ["a", "_x", "mail.send", "mail:send/now-1", "größe"])
+def test_names_may_have_some_structure(name: str) -> None:
+    assert define(resize, name).name == name
+
+
+def test_two_tasks_of_one_name_are_refused() -> None:
+    registry = Registry()
+    registry.add(define(resize))
+
+    with pytest.raises(DefinitionError, match="there is a task called 'resize' already"):
+        registry.add(define(resize))
+
+
+def test_a_policy_is_checked() -> None:
+    with pytest.raises(DefinitionError, match="priority is from 0 to 9"):
+        Policy(priority=10)
+    with pytest.raises(DefinitionError, match="timeout must be above 0"):
+        Policy(timeout=0)
+    with pytest.raises(DefinitionError, match="cannot be a queue's name"):
+        Policy(queue="a b")
+    assert Policy(retry=Retry(attempts=1)).retry.attempts == 1
+
+
+def test_type_hints_that_name_nothing_are_found_before_a_job_is_run() -> None:
+    def lost(x: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+    with pytest.raises(DefinitionError, match="Nowhere.*must name things that exist"):
+        define(lost).arguments  # noqa: B018
+
+
+def test_a_type_that_cannot_come_out_of_json_is_said_so() -> None:
+    def odd(x: int | None = None) -> None: ...
+
+    odd.__annotations__ = {"x": dict[str, int] | dict[str, str]}
+    with pytest.raises(DefinitionError, match="cannot come out of JSON"):
+        define(odd).arguments  # noqa: B018
+
+
+# The context
+
+
+def test_a_first_parameter_of_type_context_is_the_context() -> None:
+    """This file has `from __future__ import annotations`: the hints are only text here."""
+
+    def by_name(ctx: Context, path: str) -> None: ...
+    def by_another_name(job: rota.Context, path: str) -> None: ...
+    def by_alias(ctx: Ctx, path: str) -> None: ...
+    def without_hint(ctx, path: str) -> None: ...  # type: ignore[no-untyped-def]
+    def only(ctx: Context) -> None: ...
+
+    for fn in (by_name, by_another_name, without_hint, only):
+        assert define(fn).takes_context, fn.__name__
+    assert bound(by_name, "a") == {"path": "a"}
+    assert bound(only) == {}
+    assert define(by_alias).takes_context
+
+
+def test_hints_that_are_types_count_as_well() -> None:
+    def typed(ctx: Any, path: str) -> None: ...
+
+    typed.__annotations__ = {"ctx": Context, "path": str}
+    assert define(typed).takes_context
+
+
+def test_other_first_parameters_are_arguments() -> None:
+    def another_type(ctx: str) -> None: ...
+    def second(path: str, ctx: Context) -> None: ...
+
+    assert not define(another_type).takes_context
+    assert not define(second).takes_context
+
+
+# Results
+
+
+def test_a_result_is_read_as_what_the_task_declares() -> None:
+    def counts() -> dict[str, int]: ...  # type: ignore[empty-body]
+
+    task = define(counts)
+    assert task.read_result(b'{"a": 1}') == {"a": 1}
+    assert task.read_result(None) is None
+    with pytest.raises(ResultError, match=r"not what it declares to return.*int.*str"):
+        task.read_result(b'{"a": "x"}')
+
+
+def test_plain_functions_and_coroutines_are_told_apart() -> None:
+    def plain() -> None: ...
+
+    assert define(resize).is_async
+    assert not define(plain).is_async
