@@ -21,6 +21,7 @@ from benchmarks.process import ChildFailed
 from benchmarks.report import Report
 from benchmarks.stage import Stage, Wrong
 from benchmarks.workloads import WORKLOADS
+from rota.errors import LocalPostgresError
 
 
 def main() -> int:
@@ -94,4 +95,7 @@ def _commit() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except LocalPostgresError as error:
+        sys.exit(f"no server to measure on: {error}")

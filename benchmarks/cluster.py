@@ -98,6 +98,8 @@ def private() -> Iterator[Cluster]:
         os.environ["ROTA_PG_BIN"] = str(Path(pg_ctl).resolve().parent)
     BENCH.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="cluster-", dir=BENCH) as directory:
+        # Where root has to become `postgres` to run it, that user must get through.
+        os.chmod(directory, 0o711)
         server = LocalPostgres(Path(directory) / "pg", settings=SETTINGS, database="bench")
         try:
             yield Cluster(server.start())

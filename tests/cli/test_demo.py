@@ -57,9 +57,7 @@ def test_the_demo_runs_on_a_database_of_its_own_and_leaves_nothing(home: Path) -
     ]
     assert "300 in" in done.out
     assert "1 run " in done.out
-    assert done.out.isprintable() or set(done.out) - set("\n") <= {
-        letter for letter in done.out if letter.isprintable()
-    }
+    assert done.out.replace("\n", "").isprintable()
     eventually(lambda: not processes(home))
     assert list(home.iterdir()) == []
 
@@ -77,7 +75,7 @@ def test_two_demos_share_a_database_without_touching_its_own_rows(terminal: Term
         assert "schema rota_demo" in each.out
     with psycopg.connect(dsn) as connection:
         for table in ("rota.jobs", "rota_demo.workers", "rota_demo.claims"):
-            assert connection.execute(f"select from {table}".encode()).fetchall() == []  # noqa: S608
+            assert connection.execute(f"select from {table}".encode()).fetchall() == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -149,7 +149,7 @@ class Crew:
                 self._code = FAILED
                 self.stop(signal.SIGTERM)
                 return
-            backoff = min(FIRST_REST * 2.0**deaths, LONGEST_REST)
+            backoff = min(FIRST_REST * 2.0 ** (deaths - 1), LONGEST_REST)
             rest = REST_WITHOUT_DATABASE if waits else backoff
             log.warning(
                 "worker process %s %s unexpectedly; another starts in %.1f s",

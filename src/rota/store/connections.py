@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 IDLE_AFTER = 60.0
 """Seconds after which a connection nobody needed is closed."""
 
+FRESH = 0.05
+"""Seconds after its last use in which a connection is taken to be alive without a look."""
+
 
 class Connections:
     def __init__(
@@ -37,41 +40,49 @@ class Connections:
 
     @asynccontextmanager
     async def lend(self) -> AsyncIterator[AsyncConnection[Any]]:
-        if self._places.locked():
-            try:
-                async with asyncio.timeout(self._patience):
-                    await self._places.acquire()
-            except TimeoutError:
-                raise DatabaseUnavailable(
-                    f"all {self._limit} connections were busy for {self._patience:g} s; "
-                    "raise ROTA_CONNECTIONS or start fewer things at once"
-                ) from None
-        else:
-            await self._places.acquire()
-        connection: AsyncConnection[Any] | None = None
+        connection = await self.take()
         try:
-            while self._idle and connection is None:
-                connection = self._idle.pop()[0]
-                if _has_ended(connection):
-                    await connection.close()
-                    connection = None
-            if connection is None:
-                connection = await self._connect()
             yield connection
         finally:
-            self._places.release()
-            if connection is not None:
-                await self._take_back(connection)
+            await self.give_back(connection)
 
-    async def _take_back(self, connection: AsyncConnection[Any]) -> None:
+    async def take(self) -> AsyncConnection[Any]:
+        """A connection, to be given back."""
+        if self._places.locked():
+            await self._wait_for_a_place()
+        else:
+            await self._places.acquire()
+        try:
+            while self._idle:
+                connection, since = self._idle.pop()
+                if time.monotonic() - since < FRESH or not _has_ended(connection):
+                    return connection
+                await connection.close()
+            return await self._connect()
+        except BaseException:
+            self._places.release()
+            raise
+
+    async def give_back(self, connection: AsyncConnection[Any]) -> None:
+        self._places.release()
         # 0 is libpq's "idle": neither in a transaction nor broken.
-        if self._closed or connection.closed or connection.pgconn.transaction_status != 0:
+        if self._closed or connection.pgconn.transaction_status != 0:
             await connection.close()
             return
         now = time.monotonic()
         self._idle.append((connection, now))
         while now - self._idle[0][1] > IDLE_AFTER:
             await self._idle.pop(0)[0].close()
+
+    async def _wait_for_a_place(self) -> None:
+        try:
+            async with asyncio.timeout(self._patience):
+                await self._places.acquire()
+        except TimeoutError:
+            raise DatabaseUnavailable(
+                f"all {self._limit} connections were busy for {self._patience:g} s; "
+                "raise ROTA_CONNECTIONS or start fewer things at once"
+            ) from None
 
     async def close(self) -> None:
         self._closed = True

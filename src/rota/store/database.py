@@ -21,7 +21,7 @@ from rota.store.connections import Connections
 from rota.store.query import Query, Row, encoded, load
 
 if TYPE_CHECKING:
-    from psycopg import AsyncConnection
+    from psycopg import AsyncConnection, AsyncCursor
 
 # What every connection of ours relies on, whatever the role's defaults are.
 _SESSION = {
@@ -106,8 +106,14 @@ class Database:
 
     async def run(self, query: Query[Row]) -> list[Row]:
         """Run one query on a connection of ours."""
-        async with self.connection() as connection:
-            return await run(connection, query, self.schema)
+        try:
+            connection = await self._connections.take()
+            try:
+                return await run(connection, query, self.schema)
+            finally:
+                await self._connections.give_back(connection)
+        except Exception as error:
+            raise failures.explain(error, self.schema) or error from error
 
     async def one(self, query: Query[Row]) -> Row | None:
         rows = await self.run(query)
@@ -150,9 +156,7 @@ async def run(connection: AsyncConnection[Any], query: Query[Row], schema: str) 
     """Run one query on this connection."""
     cursor = connection.cursor(binary=True)
     await cursor.execute(encoded(query.statement, schema), query.params)
-    if cursor.description is None:
-        return []
-    return query.read(await cursor.fetchall())
+    return query.read(await cursor.fetchall()) if _has_rows(cursor) else []
 
 
 async def exchange(
@@ -174,6 +178,11 @@ async def exchange(
                 cursors.append((number, query, cursor))
     answers: list[list[list[Any]]] = [[] for _ in segments]
     for number, query, cursor in cursors:
-        rows = await cursor.fetchall() if cursor.description is not None else []
+        rows = await cursor.fetchall() if _has_rows(cursor) else []
         answers[number].append(query.read(rows))
     return answers
+
+
+def _has_rows(cursor: AsyncCursor[Any]) -> bool:
+    # Not `cursor.description`, which makes an object for each column to answer.
+    return cursor.pgresult is not None and cursor.pgresult.nfields > 0

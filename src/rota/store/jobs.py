@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -14,8 +13,7 @@ from rota.store.arrays import of_ints, of_seconds, of_texts
 from rota.store.query import Query
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(msgspec.Struct, frozen=True):
     """One job to be started, checked and encoded."""
 
     task: str
@@ -67,13 +65,19 @@ class Claimed(msgspec.Struct, gc=False, eq=False):
 
 def start(job: Start, *, notify: bool) -> Query[Started]:
     """Start one job; on a connection of the user's it commits or rolls back with the rest."""
+    params = {
+        "task": job.task,
+        "args": job.args,
+        "queue": job.queue,
+        "priority": job.priority,
+    }
+    if job.is_plain and not notify:
+        return Query("job/start_plain", params, Started)
     return Query(
         "job/start",
         {
-            "task": job.task,
-            "args": job.args,
-            "queue": job.queue,
-            "priority": job.priority,
+            **params,
+            "notify": notify,
             "key": job.key,
             "unique_for": job.unique_for,
             "unique_open": job.unique_open,
@@ -82,7 +86,6 @@ def start(job: Start, *, notify: bool) -> Query[Started]:
             "expires": job.expires,
             "expires_in": job.expires_in,
             "options": job.options,
-            "notify": notify,
         },
         Started,
     )

@@ -139,6 +139,7 @@ class Server:
         """Drop what sessions that are no more have left behind."""
         found = self._connection.execute(
             "select datname, array(select application_name from pg_stat_activity) from pg_database"
+            " where pg_get_userbyid(datdba) = current_user"
         )
         for name, alive in found.fetchall():
             ours = _OURS.fullmatch(name)

@@ -1,0 +1,36 @@
+"""Stands in for a worker process: says that it is up, and notes each signal in a file.
+
+    child.py FILE END --lifeline DESCRIPTOR
+
+END says after which signal it ends; `never` means at once, with exit code 9, once FILE.broken is there.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+
+notes, end = Path(sys.argv[1]), sys.argv[2]
+count = 0
+
+
+def hear(number: int, _: FrameType | None) -> None:
+    global count
+    count += 1
+    with notes.open("a") as file:
+        file.write(f"{signal.Signals(number).name}\n")
+    if end == str(count):
+        sys.exit(0)
+
+
+for each in (signal.SIGTERM, signal.SIGINT):
+    signal.signal(each, hear)
+if Path(f"{notes}.broken").exists():
+    sys.exit(9)
+socket.socket(fileno=int(sys.argv[sys.argv.index("--lifeline") + 1])).send(b"+")
+while True:
+    time.sleep(0.02)  # not signal.pause(), which would miss a signal that came just before

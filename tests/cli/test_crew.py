@@ -1,0 +1,123 @@
+"""Several processes under one parent, with small programs in the place of workers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from rota.cli import crew
+from rota.cli.crew import Crew
+from rota.cli.endings import FAILED, OK
+
+from .terminal import APPS, is_alive
+
+
+@pytest.fixture
+def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(crew, "FIRST_REST", 0.01)
+    return tmp_path / "notes"
+
+
+@asynccontextmanager
+async def running(
+    notes: Path, end: str, size: int
+) -> AsyncIterator[tuple[Crew, asyncio.Task[int]]]:
+    """A crew whose children are all up. None is left afterwards."""
+    made = Crew([sys.executable, "-S", str(APPS / "child.py"), str(notes), end], size)
+    task = asyncio.create_task(made.run())
+    try:
+        await until_up(made, size)
+        yield made, task
+    finally:
+        pids = [child.pid for child in made._children]
+        for child in made._children:
+            child.tell(signal.SIGKILL)
+        made._stopping.set()
+        await task
+        assert not any(map(is_alive, pids))
+
+
+async def until_up(made: Crew, size: int, but: int = 0) -> None:
+    async with asyncio.timeout(20):
+        while [child.is_up and child.pid != but for child in made._children] != [True] * size:
+            await asyncio.sleep(0.005)
+
+
+async def heard(notes: Path, expected: list[str]) -> None:
+    async with asyncio.timeout(20):
+        while not notes.exists() or notes.read_text().split() != expected:  # noqa: ASYNC240
+            await asyncio.sleep(0.005)
+
+
+async def test_a_signal_is_passed_on_to_every_process_once(notes: Path) -> None:
+    async with running(notes, "1", 3) as (made, task):
+        made.stop(signal.SIGINT)
+
+        assert await task == OK
+    await heard(notes, ["SIGINT"] * 3)
+
+
+async def test_a_second_signal_is_passed_on_too(notes: Path) -> None:
+    async with running(notes, "2", 1) as (made, task):
+        made.stop(signal.SIGINT)
+        await heard(notes, ["SIGINT"])
+        made.stop(signal.SIGTERM)
+
+        assert await task == OK
+    await heard(notes, ["SIGINT", "SIGTERM"])
+
+
+async def test_a_third_signal_does_not_wait(notes: Path) -> None:
+    async with running(notes, "never", 2) as (made, task):
+        for _ in range(3):
+            made.stop(signal.SIGTERM)
+
+        assert await task == FAILED
+
+
+async def test_a_process_that_dies_is_replaced(notes: Path) -> None:
+    async with running(notes, "1", 2) as (made, task):
+        victim = next(iter(made._children)).pid
+
+        os.kill(victim, signal.SIGKILL)
+        await until_up(made, 2, but=victim)
+        made.stop(signal.SIGTERM)
+
+        assert await task == OK
+
+
+async def test_a_process_that_keeps_dying_ends_it_all(
+    notes: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(notes, "1", 2) as (made, task):
+        Path(f"{notes}.broken").touch()  # noqa: ASYNC240
+        os.kill(next(iter(made._children)).pid, signal.SIGKILL)
+
+        assert await task == FAILED
+    assert "ended with exit code 9, the 5th in a row; giving up" in caplog.text
+    await heard(notes, ["SIGTERM"])
+
+
+async def test_a_first_process_that_cannot_start_decides_the_exit_code(notes: Path) -> None:
+    Path(f"{notes}.broken").touch()  # noqa: ASYNC240
+
+    code = await Crew([sys.executable, "-S", str(APPS / "child.py"), str(notes), "1"], 3).run()
+
+    assert code == 9
+
+
+async def test_being_told_to_stop_while_it_starts_is_no_failure(notes: Path) -> None:
+    made = Crew([sys.executable, "-S", str(APPS / "child.py"), str(notes), "1"], 3)
+    task = asyncio.create_task(made.run())
+    await asyncio.sleep(0)
+
+    made.stop(signal.SIGTERM)
+
+    assert await task == OK

@@ -1,0 +1,135 @@
+"""The public API as it is meant to be written: checked by mypy, never run.
+
+`assert_type` says what a caller's editor will say. What must not pass carries an ignore, and mypy
+complains when such an ignore is not needed.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, assert_type
+
+from psycopg import AsyncConnection, Connection
+
+from rota import Call, Context, Retry, RetryLater, Rota, Run
+from rota.app.blocking import BlockingRun
+from rota.model.events import JobFinished
+from rota.testing import Harness, run_until_idle
+
+app = Rota()
+
+
+@app.task
+async def resize(path: str, width: int = 100) -> str:
+    return f"{path}:{width}"
+
+
+@app.task(
+    queue="images", priority=5, retry=Retry(attempts=5, wait=timedelta(seconds=2)), timeout=30
+)
+async def crop(ctx: Context, path: str, *, left: int = 0) -> list[int]:
+    if ctx.attempt < 2 and not ctx.cancelled:
+        raise RetryLater(timedelta(minutes=1))
+    return [left, len(path)]
+
+
+@app.task
+def plain(number: int) -> float:
+    return number / 2
+
+
+@app.task(name="with.context")
+def plain_with_context(ctx: Context, number: int) -> float | None:
+    return None if ctx.cancelled else number / 2
+
+
+@app.task
+async def nothing() -> None: ...
+
+
+async def starting() -> None:
+    assert_type(await resize.start("a.png"), Run[str])
+    assert_type(await resize.start(path="a.png", width=3), Run[str])
+    assert_type(await crop.start("a.png", left=2), Run[list[int]])
+    assert_type(await plain.start(3), Run[float])
+    assert_type(await plain_with_context.start(number=3), Run[float | None])
+    assert_type(await nothing.start(), Run[None])
+
+
+async def starting_wrongly() -> None:
+    await resize.start()  # type: ignore[call-arg]
+    await resize.start(3)  # type: ignore[arg-type]
+    await resize.start("a.png", height=3)  # type: ignore[call-arg]
+    await crop.start("a.png", 2)  # type: ignore[call-arg]
+    await crop.start(Context(1, 1, "crop", "images", 1), "a.png")  # type: ignore[arg-type, call-arg]
+    resize.call(width=3)  # type: ignore[call-arg]
+    resize.blocking.start(path=3)  # type: ignore[arg-type]
+
+
+async def results() -> None:
+    run = await resize.start("a.png")
+    assert_type(run.id, int)
+    assert_type(run.created, bool)
+    assert_type(await run.result(), str)
+    assert_type(await run.result(timeout=10), str)
+    assert_type(await run.result(timeout=timedelta(seconds=10)), str)
+    assert_type(await run.status(), str)
+    assert_type(await run.cancel(), str)
+    await run.retry()
+    assert_type(await (await crop.start("a.png")).result(), list[int])
+    assert_type(await (await plain.start(1)).result(), float)
+    assert_type(app.run(42), Run[Any])
+
+
+async def in_other_ways(async_connection: AsyncConnection, connection: Connection) -> None:
+    later = resize.using(key="b", unique=timedelta(hours=1), delay=timedelta(minutes=1), priority=5)
+    assert_type(await later.start(path="b.png"), Run[str])
+    assert_type(await resize.using(at=datetime(2040, 1, 1, tzinfo=UTC)).start("c"), Run[str])
+    assert_type(await resize.using(key="d", unique="open", expires=60).start("d"), Run[str])
+    assert_type(await crop.using(on=async_connection, timeout=3).start("e"), Run[list[int]])
+    assert_type(crop.blocking.using(on=connection).start("e"), BlockingRun[list[int]])
+    resize.using(unique="sometimes")  # type: ignore[arg-type]
+    resize.using(when=3)  # type: ignore[call-arg]
+
+
+async def many() -> None:
+    assert_type(resize.call(path="a"), Call[str])
+    assert_type(crop.call("a"), Call[list[int]])
+    assert_type(await app.start_many([resize.call(path=path) for path in "abc"]), list[Run[str]])
+
+
+def blocking() -> None:
+    run = resize.blocking.start(path="d.png")
+    assert_type(run, BlockingRun[str])
+    assert_type(run.result(timeout=10), str)
+    assert_type(run.status(), str)
+    assert_type(run.cancel(), str)
+    assert_type(crop.blocking.start("a", left=1).result(), list[int])
+    assert_type(plain.blocking.start(1).result(), float)
+
+
+async def registering() -> None:
+    assert_type(resize.name, str)
+
+    async def local(a: int) -> str:
+        return str(a)
+
+    assert_type(await app.task(local).start(1), Run[str])
+    assert_type(await app.task(name="other")(local).start(a=1), Run[str])
+    await app.task(name="third")(local).start("1")  # type: ignore[arg-type]
+
+
+async def working() -> None:
+    async with app.worker(queues=["images"], concurrency=10) as worker:
+        assert_type(worker.id, int)
+    await app.work(concurrency=100)
+    assert_type(await app.migrate(), list[str])
+    await app.close()
+
+
+async def testing(dsn: str) -> None:
+    async with Harness(app, dsn) as harness:
+        await harness.run_until_idle(timeout=3)
+        assert_type(await harness.saw(JobFinished, job=3), JobFinished)
+        assert_type(await harness.clock.advance(timedelta(days=7)), datetime)
+    await run_until_idle(app, queues=["images"])

@@ -1,0 +1,121 @@
+"""What a database error means, whichever driver it comes from."""
+
+from __future__ import annotations
+
+import asyncpg
+import psycopg
+import pytest
+import sqlalchemy.exc
+
+from rota.errors import (
+    ArgumentError,
+    DatabaseError,
+    DatabaseUnavailable,
+    KeyBusy,
+    RotaError,
+    SchemaMissing,
+)
+from rota.store.failures import explain, first_line, is_passing, sqlstate
+
+PASSING = [
+    *("40001", "40P01", "55P03", "25006", "53300"),
+    *("57P01", "57P02", "57P03", "57P05", "08000", "08006", "08P01"),
+]
+LASTING = ["23505", "22P05", "42601", "57014", "22008", "RT003", "53100", "XX000"]
+
+
+def of_psycopg(code: str) -> psycopg.Error:
+    try:
+        return psycopg.errors.lookup(code)("said\nmore")
+    except KeyError:
+        error = psycopg.errors.DatabaseError("said\nmore")
+        error.sqlstate = code
+        return error
+
+
+def of_asyncpg(code: str) -> asyncpg.PostgresError:
+    return asyncpg.PostgresError.new({"C": code, "M": "said\nmore"})
+
+
+def of_sqlalchemy(code: str) -> sqlalchemy.exc.DBAPIError:
+    """SQLAlchemy's own error round the driver's."""
+    return sqlalchemy.exc.DBAPIError("select", {}, of_psycopg(code))
+
+
+def of_django(code: str) -> Exception:
+    """Django's own error, raised from the driver's."""
+    error = Exception("said")
+    error.__cause__ = of_psycopg(code)
+    return error
+
+
+DRIVERS = [of_psycopg, of_asyncpg, of_sqlalchemy, of_django]
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("code", ["40001", "23505", "RT001"])
+def test_the_code_is_found_in_errors_of_every_driver(driver: object, code: str) -> None:
+    assert sqlstate(driver(code)) == code  # type: ignore[operator]
+
+
+def test_an_error_that_has_no_code_has_none() -> None:
+    assert sqlstate(ValueError("x")) == ""
+    assert sqlstate(psycopg.OperationalError("the connection is lost")) == ""
+
+
+@pytest.mark.parametrize("code", PASSING)
+def test_errors_that_pass_are_worth_another_try(code: str) -> None:
+    assert is_passing(of_psycopg(code))
+
+
+@pytest.mark.parametrize("code", LASTING)
+def test_errors_that_last_are_not(code: str) -> None:
+    assert not is_passing(of_psycopg(code))
+
+
+def test_a_connection_that_broke_is_worth_another_try() -> None:
+    for error in (
+        psycopg.OperationalError("server closed the connection unexpectedly"),
+        psycopg.InterfaceError("the connection is closed"),
+        asyncpg.InterfaceError("connection is closed"),
+        ConnectionResetError(),
+        TimeoutError(),
+        DatabaseUnavailable("away"),
+    ):
+        assert is_passing(error), error
+
+
+def test_errors_of_the_program_are_not() -> None:
+    for error in (ValueError(), KeyError(), psycopg.ProgrammingError("x"), RotaError("x")):
+        assert not is_passing(error), error
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "message"),
+    [
+        ("RT001", KeyBusy, r"said; try again when that transaction has ended"),
+        ("RT003", ArgumentError, "said"),
+        ("42P01", SchemaMissing, "rota db migrate"),
+        ("3F000", SchemaMissing, "rota db migrate"),
+        ("42501", DatabaseError, "may not do this: said; grant it usage on schema 'other'"),
+        ("28P01", DatabaseError, "check ROTA_DATABASE_URL"),
+        ("3D000", DatabaseError, "check ROTA_DATABASE_URL"),
+    ],
+)
+def test_errors_a_user_can_act_on_are_said_in_our_words(
+    code: str, kind: type[RotaError], message: str
+) -> None:
+    explained = explain(of_psycopg(code), "other")
+
+    assert type(explained) is kind
+    assert message in str(explained) or pytest.fail(str(explained))
+    assert "more" not in str(explained)
+
+
+def test_other_errors_are_left_as_they_are() -> None:
+    assert explain(of_psycopg("23505"), "rota") is None
+    assert explain(ValueError(), "rota") is None
+
+
+def test_only_the_first_line_of_a_message_is_repeated() -> None:
+    assert first_line(Exception("\n one \ntwo")) == "one "

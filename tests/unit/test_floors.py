@@ -1,0 +1,221 @@
+"""Floors: where each lane is read from, how often from zero, and that no lane starves.
+
+Played out on a queue in memory that is read as the claim reads it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rota.model.floors import AGE_TURN, LANES, SHARE, Floors, Look
+
+
+@dataclass(slots=True)
+class Found:
+    place: int
+    seq: int
+
+
+@dataclass
+class Queues:
+    """What is ready, and a clock."""
+
+    floors: Floors
+    ready: dict[tuple[str, int], list[int]] = field(default_factory=dict)
+    now: float = 100.0
+
+    def put(self, *seqs: int, queue: str = "q", lane: int = 0) -> None:
+        place = self.ready.setdefault((queue, lane), [])
+        place.extend(seqs)
+        place.sort()
+
+    def claim(self, limit: int = 2, full_took: float = 0.001) -> tuple[list[int], Look]:
+        """Take up to `limit`, as the statement does, and let the floors learn from it."""
+        look = self.floors.look(self.now)
+        found: list[Found] = []
+        for number, (queue, lane, floor) in enumerate(
+            zip(look.queues, look.lanes, look.floors, strict=True), 1
+        ):
+            place = self.ready.get((queue, lane), [])
+            for seq in [seq for seq in place if seq >= floor][: limit - len(found)]:
+                place.remove(seq)
+                found.append(Found(number, seq))
+        took = full_took if look.full else 0.001
+        self.now += took
+        self.floors.learn(look, found, limit, took, self.now)
+        return [each.seq for each in found], look
+
+
+def test_lanes_are_read_from_nine_down_to_zero() -> None:
+    look = Floors(["q"]).look(0.0)
+
+    assert look.lanes == list(LANES) == [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]
+    assert set(look.queues) == {"q"}
+
+
+def test_queues_of_one_lane_take_turns_at_being_first() -> None:
+    floors = Floors(["a", "b", "c"])
+
+    first = [floors.look(0.0).queues[0] for _ in range(AGE_TURN - 1)]
+
+    assert set(first) == {"a", "b", "c"}
+    for look in (floors.look(0.0) for _ in range(3)):
+        assert sorted(zip(look.queues, look.lanes, strict=True)) == sorted(
+            (queue, lane) for queue in "abc" for lane in LANES
+        )
+
+
+def test_the_first_look_is_a_full_one() -> None:
+    look = Floors(["q"]).look(0.0)
+
+    assert look.full
+    assert set(look.floors) == {0}
+
+
+def test_a_lane_is_read_from_the_lowest_number_that_was_alive() -> None:
+    queues = Queues(Floors(["q"]))
+    queues.put(10, 11, 12, 13)
+    queues.put(500, lane=3)
+
+    queues.claim(limit=4, full_took=10.0)
+    _, look = queues.claim()
+
+    floors = dict(zip(look.lanes, look.floors, strict=True))
+    assert (look.full, floors[0], floors[3], floors[7]) == (False, 10, 500, 0)
+
+
+def test_where_full_looks_cost_nothing_nearly_every_look_is_one() -> None:
+    queues = Queues(Floors(["q"]))
+    looks = []
+    for number in range(50):
+        queues.put(number + 1)
+        queues.now += 0.005
+        looks.append(queues.claim()[1].full)
+
+    assert sum(looks) > 40
+
+
+def test_dear_full_looks_take_at_most_their_share_of_the_time() -> None:
+    """Under an old snapshot a look from zero walks over everything that was ever claimed."""
+    queues = Queues(Floors(["q"]))
+    for _ in range(100):  # it has seen what they cost
+        queues.now += 10
+        queues.claim(full_took=0.2)
+
+    began, dear = queues.now, 0
+    for _ in range(5000):
+        queues.put(1000)
+        dear += queues.claim(full_took=0.2)[1].full
+
+    assert dear > 1
+    assert dear * 0.2 / (queues.now - began) < 1.5 / SHARE
+
+
+def test_a_job_below_the_floor_is_found_once_a_full_look_can_be_afforded() -> None:
+    """Its producer committed late, or it was put back under its old number."""
+    queues = Queues(Floors(["q"]))
+    queues.put(*range(100, 120))
+    queues.claim(limit=2, full_took=1.0)
+    queues.put(5)
+
+    seen: list[int] = []
+    for _ in range(20_000):
+        found, _ = queues.claim(limit=2, full_took=1.0)
+        seen += found
+        if 5 in seen:
+            break
+        queues.put(*(seq + 1000 for seq in found))  # there is always more above
+
+    assert 5 in seen
+    assert queues.now - 100.0 < (SHARE + 2) * 1.0
+
+
+def test_an_empty_or_short_look_asks_for_a_full_one() -> None:
+    queues = Queues(Floors(["q"]))
+    queues.put(100, 101)
+    queues.claim(limit=2, full_took=1.0)
+    assert queues.floors.full_at is None
+
+    _, look = queues.claim()
+
+    assert not look.full
+    assert queues.floors.full_at is not None
+    assert queues.floors.full_at > queues.now
+
+
+def test_a_full_look_that_found_all_there_was_asks_for_nothing_more() -> None:
+    queues = Queues(Floors(["q"]))
+
+    queues.claim()
+
+    assert queues.floors.full_at is None
+
+
+def test_stragglers_that_filled_a_full_look_make_the_next_one_wanted() -> None:
+    queues = Queues(Floors(["q"]))
+    queues.put(1000)
+    queues.claim(limit=1)
+    queues.now += 10
+    queues.put(1, 2, 3, 4)
+
+    found, look = queues.claim(limit=2)
+
+    assert (found, look.full) == ([1, 2], True)
+    assert queues.floors.full_at is not None
+
+
+def test_news_makes_a_full_look_wanted() -> None:
+    queues = Queues(Floors(["q"]))
+    queues.claim()
+
+    queues.floors.suspect()
+
+    assert queues.floors.full_at is not None
+
+
+def test_stragglers_do_not_pull_the_floor_down() -> None:
+    """It would have to climb over all the dead entries again."""
+    queues = Queues(Floors(["q"]))
+    queues.put(1000, 1001)
+    queues.claim(limit=1, full_took=0.001)
+    queues.now += 10
+    queues.put(7)
+    queues.claim(limit=1, full_took=5.0)
+
+    _, look = queues.claim()
+
+    assert dict(zip(look.lanes, look.floors, strict=True))[0] == 1000
+
+
+def test_a_busy_lane_does_not_starve_those_below_it() -> None:
+    """Every so often the lane that lies furthest behind comes first."""
+    queues = Queues(Floors(["q"]))
+    seq = 1
+    queues.put(seq, lane=0)
+    served_at = None
+    for turn in range(1, 200):
+        while len(queues.ready.get(("q", 9), [])) < 10:
+            seq += 1
+            queues.put(seq, lane=9)
+        found, _ = queues.claim(limit=2)
+        if 1 in found:
+            served_at = turn
+            break
+
+    assert served_at is not None
+    assert served_at <= AGE_TURN
+
+
+def test_many_low_jobs_under_a_busy_lane_are_all_run() -> None:
+    queues = Queues(Floors(["q"]))
+    seq = 100
+    queues.put(*range(1, 21), lane=2)
+    left = set(range(1, 21))
+    for _ in range(40 * AGE_TURN):
+        while len(queues.ready.get(("q", 9), [])) < 10:
+            seq += 1
+            queues.put(seq, lane=9)
+        found, _ = queues.claim(limit=2, full_took=0.05)
+        left -= set(found)
+
+    assert left == set()

@@ -1,0 +1,113 @@
+"""Settings: one frozen object, from the environment or by name, each error saying what to do."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, fields
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rota.errors import SettingsError
+from rota.model.settings import Settings, database_url
+
+
+def test_nothing_set_is_the_defaults() -> None:
+    assert Settings.read({}) == Settings()
+
+
+def test_every_setting_can_be_set_by_a_variable() -> None:
+    others = {"schema": "other", "notify": "off", "prepare": "no"}
+    environment = {
+        f"ROTA_{each.name.upper()}": others.get(each.name, "7") for each in fields(Settings)
+    }
+
+    read = Settings.read(environment)
+
+    changed = [each.name for each in fields(Settings) if getattr(read, each.name) != each.default]
+    assert changed == [each.name for each in fields(Settings)]
+    for each in fields(Settings):
+        assert type(getattr(read, each.name)) is type(each.default), each.name
+
+
+def test_what_is_given_by_name_wins() -> None:
+    read = Settings.read({"ROTA_CONCURRENCY": "7", "ROTA_BATCH": "8"}, concurrency=3, poll=None)
+
+    assert (read.concurrency, read.batch, read.poll) == (3, 8, Settings().poll)
+
+
+def test_false_given_by_name_is_given() -> None:
+    assert Settings.read({"ROTA_NOTIFY": "on"}, notify=False).notify is False
+
+
+def test_durations_can_be_timedeltas() -> None:
+    assert Settings.read({}, drain_for=timedelta(minutes=2)).drain_for == 120.0
+
+
+@pytest.mark.parametrize("word", ["1", "true", "YES", " on "])
+def test_yes_in_many_words(word: str) -> None:
+    assert Settings.read({"ROTA_NOTIFY": word}).notify is True
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "expected"),
+    [
+        ("ROTA_CONCURRENCY", "many", "a whole number"),
+        ("ROTA_CONCURRENCY", "1.5", "a whole number"),
+        ("ROTA_POLL", "often", "a number of seconds"),
+        ("ROTA_NOTIFY", "perhaps", "on or off"),
+        ("ROTA_PREPARE", "", "on or off"),
+    ],
+)
+def test_a_variable_that_cannot_be_read_is_named(variable: str, text: str, expected: str) -> None:
+    with pytest.raises(SettingsError, match=f"^{variable} must be {expected}, not '{text}'$"):
+        Settings.read({variable: text})
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"concurrency": 0}, "concurrency must be at least 1, not 0"),
+        ({"connections": -1}, "connections must be at least 1"),
+        ({"poll": 0}, "poll must be above 0 seconds, not 0"),
+        ({"patience": float("nan")}, "patience must be above 0"),
+        ({"prefetch": -1}, "prefetch cannot be negative"),
+        ({"drain_for": timedelta(seconds=-1)}, "drain_for cannot be negative"),
+        ({"payload_limit": 2 * 1024 * 1024}, "more than 1 MiB"),
+        ({"colour": "red"}, r"no setting called 'colour'; there are: schema, connections"),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        Settings.read({}, **given)
+
+
+def test_settings_do_not_change() -> None:
+    with pytest.raises(FrozenInstanceError):
+        Settings().poll = 3.0  # type: ignore[misc]
+
+
+# The database
+
+
+def test_the_most_specific_variable_wins() -> None:
+    environment = {"DATABASE_URL": "theirs", "ROTA_DATABASE_URL": "ours", "PGHOST": "h"}
+
+    assert database_url(environment) == "ours"
+    del environment["ROTA_DATABASE_URL"]
+    assert database_url(environment) == "theirs"
+    del environment["DATABASE_URL"]
+    assert database_url(environment) == ""
+
+
+def test_a_secret_can_come_from_a_file(tmp_path: Path) -> None:
+    secret = tmp_path / "dsn"
+    secret.write_text("postgresql://somewhere\n")
+
+    assert database_url({"ROTA_DATABASE_URL_FILE": str(secret)}) == "postgresql://somewhere"
+
+
+def test_no_database_is_an_error_that_says_how_to_set_one() -> None:
+    with pytest.raises(SettingsError, match=r'ROTA_DATABASE_URL.*Rota\("local"\)'):
+        database_url({"ROTA_DATABASE_URL": ""})
