@@ -1,7 +1,7 @@
 """Fixtures: the command line in this process, and in processes of its own.
 
-A database costs more than most of these tests. So they share one, on which a worker is at work, unless
-they need it empty or change more than rows.
+A database costs more than most of these tests. So they share one, on which a worker is at work, and those
+that need an empty one pass another on.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 
+import psycopg
 import pytest
 
 from rota.cli import main
@@ -21,6 +22,12 @@ Rota = Callable[..., Done]
 
 @pytest.fixture(scope="session")
 def shared_dsn(rota_server: Server) -> Iterator[str]:
+    with rota_server.database() as dsn:
+        yield dsn
+
+
+@pytest.fixture(scope="session")
+def spare_dsn(rota_server: Server) -> Iterator[str]:
     with rota_server.database() as dsn:
         yield dsn
 
@@ -53,13 +60,28 @@ def rota(
 
 
 @pytest.fixture
-def alone(rota: Rota, rota_dsn: str, monkeypatch: pytest.MonkeyPatch) -> Rota:
-    """The same on an empty database of the test's own."""
-    monkeypatch.setenv("ROTA_DATABASE_URL", rota_dsn)
+def empty_dsn(spare_dsn: str) -> str:
+    """A database with nothing in it: the last test's, swept."""
+    with psycopg.connect(spare_dsn, autocommit=True) as connection:
+        connection.execute("drop schema if exists rota_demo cascade")
+        connection.execute("drop schema if exists second cascade")
+        tables = connection.execute(
+            "select string_agg(format('%I.%I', schemaname, tablename), ', ') from pg_tables"
+            " where schemaname = 'rota' and tablename <> 'migrations'"
+        )
+        [names] = tables.fetchone() or [""]
+        connection.execute(f"truncate {names}".encode())
+    return spare_dsn
+
+
+@pytest.fixture
+def alone(rota: Rota, empty_dsn: str, monkeypatch: pytest.MonkeyPatch) -> Rota:
+    """The same on a database that is empty."""
+    monkeypatch.setenv("ROTA_DATABASE_URL", empty_dsn)
     return rota
 
 
 @pytest.fixture
-def terminal(rota_dsn: str) -> Terminal:
-    """Runs command lines as processes, on an empty database of the test's own."""
-    return Terminal(rota_dsn)
+def terminal(empty_dsn: str) -> Terminal:
+    """Runs command lines as processes, on a database that is empty."""
+    return Terminal(empty_dsn)

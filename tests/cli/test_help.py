@@ -66,3 +66,21 @@ def test_help_loads_neither_the_driver_nor_the_loop() -> None:
 
 def test_the_module_is_the_same_program() -> None:
     assert Terminal(None).run("--version").out.startswith("rota ")
+
+
+def test_a_reader_that_has_enough_is_not_told_of_it() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "rota"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as program:
+        assert program.stdout
+        assert program.stderr
+        program.stdout.close()
+
+        assert program.stderr.read() == b""
+
+
+def test_without_a_command_it_helps(rota: Rota) -> None:
+    done = rota()
+
+    assert done.code == 0
+    assert "Exit codes:" in done.out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from rota.cli.endings import FAILED, MISTAKE, NO_DATABASE, NOT_THERE
@@ -150,14 +151,12 @@ def test_a_setting_that_makes_no_sense_is_named(
     assert "ROTA_BATCH must be a whole number" in done.complaint
 
 
-def test_a_schema_of_a_newer_rota_is_refused(alone: Rota, rota_dsn: str) -> None:
-    import psycopg
-
+def test_a_schema_of_a_newer_rota_is_refused(rota: Rota, rota_dsn: str) -> None:
     with psycopg.connect(rota_dsn) as connection:
         connection.execute("insert into rota.migrations values (9000, 'from_the_future')")
 
-    assert alone("runs").code == NO_DATABASE
-    status = alone("db", "status")
+    assert rota("runs", "--dsn", rota_dsn).code == NO_DATABASE
+    status = rota("db", "status", "--dsn", rota_dsn)
     assert status.code == NO_DATABASE
     assert "too new" in status.out
     assert "upgrade Rota" in status.out

@@ -86,10 +86,10 @@ def test_a_table_in_a_pipe_has_every_character_and_no_colour(alone: Rota) -> Non
     assert "\x1b" not in line
 
 
-def test_a_table_on_a_terminal_fits_and_has_colour(alone: Rota, rota_dsn: str) -> None:
+def test_a_table_on_a_terminal_fits_and_has_colour(alone: Rota, empty_dsn: str) -> None:
     start(alone, "echo", "value=1", "--key", "k" * 300)
     ours, theirs = pty.openpty()
-    environment = {**Terminal(rota_dsn).environment, "COLUMNS": "60", "TERM": "xterm-256color"}
+    environment = {**Terminal(empty_dsn).environment, "COLUMNS": "60", "TERM": "xterm-256color"}
 
     subprocess.run(
         [sys.executable, "-m", "rota", "runs"], stdout=theirs, env=environment, check=True
@@ -223,9 +223,9 @@ def test_queues_warn_of_jobs_that_nobody_takes(alone: Rota) -> None:
     assert "knows task 'echo': 2 jobs wait until one is started" in warning
 
 
-def test_queues_know_who_would_take_a_job(alone: Rota, rota_dsn: str) -> None:
+def test_queues_know_who_would_take_a_job(alone: Rota, empty_dsn: str) -> None:
     start(alone, "echo", "value=1")
-    with psycopg.connect(rota_dsn) as connection:
+    with psycopg.connect(empty_dsn) as connection:
         connection.execute(
             "insert into rota.workers (host, pid, version, queues, tasks, capacity) "
             "values ('h', 1, '0', '{default}', '{echo}', 1)"
@@ -251,10 +251,10 @@ def test_the_apps_own_schema_is_looked_in(alone: Rota) -> None:
     assert alone("runs", *SHOP, "--json").json() == []
 
 
-def test_options_go_before_the_command_or_after_it(alone: Rota, rota_dsn: str) -> None:
+def test_options_go_before_the_command_or_after_it(alone: Rota, empty_dsn: str) -> None:
     start(alone, "echo", "value=1")
 
-    before = alone("--dsn", rota_dsn, "--schema", "rota", "runs", "--json")
-    after = alone("--dsn", "postgresql://127.0.0.1:1/x", "runs", "--dsn", rota_dsn, "--json")
+    before = alone("--dsn", empty_dsn, "--schema", "rota", "runs", "--json")
+    after = alone("--dsn", "postgresql://127.0.0.1:1/x", "runs", "--dsn", empty_dsn, "--json")
 
     assert before.json() == after.json() != []

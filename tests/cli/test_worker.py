@@ -92,7 +92,11 @@ def test_no_process_outlives_a_parent_that_is_killed(terminal: Terminal) -> None
 
         parent.tell(signal.SIGKILL)
 
-        eventually(lambda: not any(map(is_alive, pids)))
+        try:
+            eventually(lambda: not any(map(is_alive, pids)))
+        finally:
+            for pid in filter(is_alive, pids):
+                os.kill(pid, signal.SIGKILL)
     # They have left in order, as if they had been told to.
     assert ask(terminal, "select count(*) from rota.workers") == 0
 

@@ -35,8 +35,10 @@ class Client:
         return self.wakeups
 
     async def start(self, job: Start) -> Started:
-        [started] = await self.database.run(jobs.start(job, notify=False))
-        if started.created and job.at is None and job.delay is None:
+        at_once = job.at is None and job.delay is None
+        rides = at_once and self.news.ride()
+        [started] = await self.database.run(jobs.start(job, notify=rides))
+        if at_once and not rides and started.created:
             self.news.tell([job.queue])
         return started
 

@@ -7,9 +7,11 @@
     paint       how things look on a terminal, and as JSON
 
     worker, crew, lifeline     one worker, or several processes of them
+    loops                      the event loop they run in
     start, runs, queues, db    the commands
     demo                       everything at once, on the embedded PostgreSQL
     pg                         the embedded PostgreSQL by hand
 
-What is dear to import (psycopg, rich, uvloop) is imported where it is used: `rota --help` needs none of it.
+What is dear to import (psycopg, uvloop, rich's tables) is imported where it is used: `rota --help` loads
+neither the driver nor another loop.
 """

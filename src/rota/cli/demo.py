@@ -25,7 +25,7 @@ import rich_click as click
 from rota import Context, Retry, Rota, Task
 from rota.cli import loops, paint
 from rota.cli.endings import database_errors_told
-from rota.cli.target import Target, with_target
+from rota.cli.target import Target, with_database
 from rota.store import views
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ LOOKS = 100
 
 
 @click.command()
-@with_target
+@with_database
 @click.option(
     "--jobs",
     type=click.IntRange(1, 10_000_000),
@@ -69,13 +69,15 @@ def demo(target: Target, jobs: int, seconds: float) -> None:
     console = paint.console()
     schema = target.schema or SCHEMA
     # Whoever ends it ends it the same way: what was begun is undone.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with database_errors_told(), _database(target.dsn, console) as dsn:
             tally = loops.run(perform(dsn, schema, jobs, seconds, console))
     except KeyboardInterrupt:
         paint.say("stopped before it began")
         return
+    finally:
+        signal.signal(signal.SIGTERM, before)
     _print_figures(tally)
     if target.dsn is not None:
         paint.say(f"its rows are in schema {schema}, until you drop it", "dim")

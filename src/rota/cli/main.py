@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 
 import rich_click as click
 from click.exceptions import Abort
@@ -15,7 +17,7 @@ from rota.cli.pg import pg
 from rota.cli.queues import queues
 from rota.cli.runs import cancel, retry, runs, show
 from rota.cli.start import start
-from rota.cli.target import Target, target_options
+from rota.cli.target import Target, app_option, database_options
 from rota.cli.worker import worker
 from rota.errors import RotaError
 
@@ -28,7 +30,7 @@ _CODES = "\n\n".join(f"{code}  {meaning}" for code, meaning in endings.MEANINGS.
 
 
 @click.group(
-    no_args_is_help=True,
+    invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=f"Exit codes:\n\n{_CODES}",
 )
@@ -38,13 +40,15 @@ _CODES = "\n\n".join(f"{code}  {meaning}" for code, meaning in endings.MEANINGS.
 @click.command_panel("Decide", commands=["cancel", "retry"])
 @click.command_panel("Set up", commands=["db", "pg", "demo"])
 @click.option_panel("Options")
-@click.option_panel("Database")
 @click.version_option(package_name="rota", message="rota %(version)s")
-@target_options(above=True)
+@app_option(above=True)
+@database_options(above=True)
 @click.pass_context
 def cli(context: click.Context, app: str | None, dsn: str | None, schema: str | None) -> None:
     """Durable work on PostgreSQL: run workers, start jobs, see what became of them."""
     context.obj = Target(app, dsn, schema)
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 for command in (worker, start, runs, show, queues, cancel, retry, db, pg, demo):
@@ -55,7 +59,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run a command line. Answers its exit code; a bug comes out as the exception it is."""
     try:
         code = cli.main(arguments, prog_name="rota", standalone_mode=False)
+        sys.stdout.flush()
         return code if isinstance(code, int) else endings.OK
+    except BrokenPipeError:
+        # Whoever read us has enough; there is nobody to tell, also not when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return endings.FAILED
     except Abort:
         return endings.INTERRUPTED
     except click.ClickException as error:
@@ -67,4 +76,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def main() -> None:
+    if isinstance(sys.stdout, TextIOWrapper):
+        # A terminal that cannot show a letter is shown its number, not a traceback.
+        sys.stdout.reconfigure(errors="backslashreplace")
     sys.exit(run())

@@ -66,8 +66,10 @@ class Target:
         return self.ask_unchecked(asking)
 
     def ask_unchecked(self, question: Callable[[Rota], Awaitable[T]]) -> T:
+        app = self.rota()  # outside the loop: a module may not expect one while it is imported
+
         async def asking() -> T:
-            async with self.rota() as app:
+            async with app:
                 return await question(app)
 
         with database_errors_told():
@@ -86,9 +88,8 @@ def _from_environment() -> str:
         raise Told(f"the file that should hold the DSN cannot be read: {error}", MISTAKE) from None
 
 
-def target_options(*, above: bool) -> Callable[[Command], Command]:
-    """`--app`, `--dsn` and `--schema`; `above` all commands they are read from the environment, too."""
-    app = click.option(
+def app_option(*, above: bool) -> Callable[[Command], Command]:
+    return click.option(
         "-a",
         "--app",
         metavar="MODULE:APP",
@@ -97,6 +98,9 @@ def target_options(*, above: bool) -> Callable[[Command], Command]:
         panel="Database",
         help="The app whose database it is.",
     )
+
+
+def database_options(*, above: bool) -> Callable[[Command], Command]:
     # No envvar: the environment is asked last, for it must not overrule what an app says of itself.
     asked = " [env: ROTA_DATABASE_URL=]" if above else ""
     dsn = click.option(
@@ -105,27 +109,30 @@ def target_options(*, above: bool) -> Callable[[Command], Command]:
         panel="Database",
         help=f"Where it is; local means the embedded one.{asked}",
     )
-    schema = click.option(
-        "--schema", metavar="NAME", panel="Database", help="Its schema, if not the app's or rota."
-    )
-    last = click.option_panel("Database")
-    return lambda command: last(app(dsn(schema(command))))
+    schema = click.option("--schema", metavar="NAME", panel="Database", help="The schema in it.")
+    panel = click.option_panel("Database")
+    return lambda command: panel(dsn(schema(command)))
 
 
-def with_target(command: Callable[..., T]) -> Callable[..., T]:
-    """Gives a command its target, and the options that say which."""
+def with_database(command: Callable[..., T]) -> Callable[..., T]:
+    """Gives a command its target, and the options that say which database."""
 
     @wraps(command)
     @click.pass_context
     def wrapped(
         context: click.Context,
         /,
-        app: str | None,
         dsn: str | None,
         schema: str | None,
+        app: str | None = None,
         **rest: Any,
     ) -> T:
         above = context.find_object(Target) or Target()
         return command(above.over(app, dsn, schema), **rest)
 
-    return click.option_panel("Options")(target_options(above=False)(wrapped))
+    return click.option_panel("Options")(database_options(above=False)(wrapped))
+
+
+def with_target(command: Callable[..., T]) -> Callable[..., T]:
+    """The same, and the one that says which app."""
+    return app_option(above=False)(with_database(command))

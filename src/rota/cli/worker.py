@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from rota.cli.endings import database_errors_told, leave
-from rota.cli.target import Target, with_target
+from rota.cli.target import Target, with_database
 
 if TYPE_CHECKING:
     from rota import Rota
@@ -25,7 +25,7 @@ AFTER_DRAINING = 15.0
 
 
 @click.command()
-@with_target
+@with_database
 @click.argument("name", metavar="MODULE:APP", required=False)
 @click.option(
     "-q",
@@ -54,8 +54,9 @@ AFTER_DRAINING = 15.0
     "--log-level",
     type=click.Choice(LEVELS, case_sensitive=False),
     default="info",
+    metavar="LEVEL",
     show_default=True,
-    help="How much is said on stderr.",
+    help="debug, info, warning or error, on stderr.",
 )
 @click.option("--lifeline", type=int, hidden=True)
 def worker(

@@ -111,6 +111,9 @@ class Exchange(Service):
         """There is news: look for jobs, also below the floors."""
         self._more = True
         self._floors.suspect()
+        # At once, without the detour through the loop: this is what an idle worker's latency is made of.
+        if not self._trades and not self._unsure and self._error is None:
+            self._launch(time.monotonic())
         self.wake()
 
     def stop_claiming(self) -> None:
@@ -151,15 +154,20 @@ class Exchange(Service):
             self._desk.put_away(PUT_AWAY_AFTER)
         if not self._free:
             return None
+        if self._launch(now):
+            return 0
+        return None if self._trades else self._rest(now)
+
+    def _launch(self, now: float) -> bool:
+        """Send off a trade, if there is one worth it."""
         claim = self._plan_claim(now)
         if claim is None and not self._desk.has_finished:
-            return None if self._trades else self._rest(now)
+            return False
         if self._trades and self._desk.finished + (claim.limit if claim else 0) < WORTH_A_SECOND:
-            return None
-
+            return False
         trade = _Trade(self._desk.take(), claim)
         self._trades[trade] = asyncio.create_task(self._trade(trade, self._free.pop()))
-        return 0
+        return True
 
     async def _trade(self, trade: _Trade, hand: _Hand) -> None:
         try:

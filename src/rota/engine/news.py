@@ -1,13 +1,17 @@
-"""News that a queue has work: sent after the commit, together, and not waited for.
+"""News that a queue has work.
 
-The first goes out at once; what follows within a few milliseconds goes out as one. Nothing depends on
-it: a worker that hears nothing looks by itself.
+The first after a silence rides in the transaction that makes the work, so an idle worker hears of it with
+the commit. What follows within a few milliseconds is sent after its commits, together, and not waited
+for: a NOTIFY in every transaction would make all of them queue for one lock at commit.
+
+Nothing depends on it: a worker that hears nothing looks by itself.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Iterable
 
 from rota.store import waiters
@@ -16,7 +20,11 @@ from rota.store.query import in_schema
 
 log = logging.getLogger("rota")
 
+SILENCE = 0.02
+"""Seconds without news after which the next may ride in its transaction."""
+
 TOGETHER = 0.005
+"""Seconds over which news is gathered."""
 
 
 class News:
@@ -25,8 +33,18 @@ class News:
         self._channel = in_schema(waiters.NEWS, database.schema)
         self._words: set[str] = set()
         self._sender: asyncio.Task[None] | None = None
+        self._last = 0.0
+
+    def ride(self) -> bool:
+        """Whether news may ride in a transaction that starts now."""
+        now = time.monotonic()
+        if not self._database.settings.notify or now - self._last < SILENCE:
+            return False
+        self._last = now
+        return True
 
     def tell(self, queues: Iterable[str]) -> None:
+        """Send news of what has been committed."""
         if not self._database.settings.notify:
             return
         self._words.update(queues)
@@ -37,6 +55,7 @@ class News:
         try:
             while self._words:
                 words, self._words = sorted(self._words), set()
+                self._last = time.monotonic()
                 try:
                     await self._database.run(waiters.notify(self._channel, words))
                 except Exception as error:

@@ -70,14 +70,14 @@ def start(job: Start, *, notify: bool) -> Query[Started]:
         "args": job.args,
         "queue": job.queue,
         "priority": job.priority,
+        "notify": notify,
     }
-    if job.is_plain and not notify:
+    if job.is_plain:
         return Query("job/start_plain", params, Started)
     return Query(
         "job/start",
         {
             **params,
-            "notify": notify,
             "key": job.key,
             "unique_for": job.unique_for,
             "unique_open": job.unique_open,
