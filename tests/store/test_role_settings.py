@@ -15,6 +15,8 @@ from psycopg import AsyncConnection, sql
 
 from rota import Retry, Rota
 from rota.model.events import JobFinished
+from rota.model.settings import Settings
+from rota.store.database import Database
 from rota.testing import Harness, until_idle
 
 WHEN = datetime(2026, 3, 29, 1, 30, 0, 250000, tzinfo=UTC)
@@ -81,6 +83,43 @@ async def change(db: AsyncConnection[Any], settings: Mapping[str, str]) -> None:
                 sql.SQL(value) if "," in value else sql.Literal(value),
             )
         )
+
+
+SAID = {
+    "default_transaction_isolation": ("read committed", "serializable"),
+    "default_transaction_read_only": ("off", "on"),
+    "default_transaction_deferrable": ("off", "on"),
+    "synchronous_commit": ("on", "off"),
+    "idle_in_transaction_session_timeout": ("10s", "1ms"),
+    "lock_timeout": ("2s", "1ms"),
+    "statement_timeout": ("30s", "10s"),
+    "client_min_messages": ("warning", "debug1"),
+    "search_path": ("pg_catalog", "traps"),
+    "TimeZone": ("UTC", "Pacific/Apia"),
+    "DateStyle": ("ISO, DMY", "German, DMY"),
+    "IntervalStyle": ("postgres", "sql_standard"),
+    "bytea_output": ("hex", "escape"),
+}
+SAID_BY_ENGINES = {
+    "enable_seqscan": ("off", "on"),
+    "enable_mergejoin": ("off", "on"),
+    "plan_cache_mode": ("force_generic_plan", "force_custom_plan"),
+    "jit": ("off", "on"),
+}
+
+
+@pytest.mark.parametrize("engine", [False, True], ids=["a client's", "a worker's"])
+async def test_a_connection_says_what_it_relies_on(
+    db: AsyncConnection[Any], rota_dsn: str, engine: bool
+) -> None:
+    relied_on = SAID | (SAID_BY_ENGINES if engine else {})
+    await change(db, {name: contrary for name, (_, contrary) in relied_on.items()})
+
+    database = Database(rota_dsn, Settings())
+    async with await database.connect(engine=engine) as connection:
+        for name, (said, _) in relied_on.items():
+            found = await connection.execute("select current_setting(%s)", (name,))
+            assert await found.fetchone() == (said,), name
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -7,6 +7,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import psycopg
 import pytest
 from psycopg.errors import DeadlockDetected
@@ -81,10 +82,11 @@ async def test_an_expiry_is_kept_as_a_time(stage: Stage, many: bool) -> None:
 async def test_a_priority_out_of_bounds_is_refused(stage: Stage, priority: int) -> None:
     with pytest.raises(ArgumentError, match=f"priority must be from 0 to 9, not {priority}"):
         await stage.database.run(
-            jobs.start(Start("work", "{}", "default", priority=priority), notify=False)
+            jobs.start(Start("work", "{}", "default", priority, key="k"), notify=False)
         )
-    with pytest.raises(psycopg.errors.CheckViolation):
-        await stage.start_several(1, priority=priority)
+    for start in (stage.start(priority=priority), stage.start_several(1, priority=priority)):
+        with pytest.raises(psycopg.errors.CheckViolation):
+            await start
 
     assert await stage.sql("select id from rota.jobs") == []
 
@@ -92,7 +94,39 @@ async def test_a_priority_out_of_bounds_is_refused(stage: Stage, priority: int) 
 @pytest.mark.parametrize("args", ["[1]", '"text"', "null"])
 async def test_arguments_that_are_no_object_are_refused(stage: Stage, args: str) -> None:
     with pytest.raises(ArgumentError, match="args must be a JSON object"):
-        await stage.database.run(jobs.start(Start("work", args, "default"), notify=False))
+        await stage.database.run(jobs.start(Start("work", args, "default", key="k"), notify=False))
+
+
+async def test_a_plain_start_and_one_with_everything_write_the_same(stage: Stage) -> None:
+    """They are two statements; nobody can tell by the rows."""
+    plain = Start("work", "{}", "images", priority=3)
+    [one] = await stage.run(jobs.start(plain, notify=False))
+    [other] = await stage.run(
+        Query("job/start", {**jobs.start(_full(plain), notify=False).params, "key": None}, Started)
+    )
+
+    assert one.created
+    assert other.created
+    for table, key in (("jobs", "id"), ("ready", "job")):
+        rows = await stage.sql(
+            f"select to_jsonb(t) - '{key}' - 'seq' - 'created' from rota.{table} t"
+        )
+        assert len(rows) == 2
+        assert rows[0] == rows[1]
+
+
+@pytest.mark.parametrize("plain", [True, False], ids=["plain", "with a key"])
+@pytest.mark.parametrize("notify", [True, False])
+async def test_news_rides_along_only_when_asked(stage: Stage, plain: bool, notify: bool) -> None:
+    listener = await stage.connect()
+    await stage.sql('listen "rota.wake"', on=listener)
+    start = Start("work", "{}", "images", key=None if plain else "k")
+
+    await stage.run(jobs.start(start, notify=notify))
+    await stage.sql("select pg_notify('rota.wake', 'the end')")
+
+    heard = [note.payload async for note in listener.notifies(timeout=5, stop_after=1)]
+    assert heard[0] == ("images" if notify else "the end")
 
 
 async def test_many_get_their_ids_in_the_order_given(stage: Stage) -> None:
@@ -122,6 +156,11 @@ async def test_what_is_copied_in_is_what_is_written(stage: Stage) -> None:
     ]
     assert await stage.sql("select job from rota.ready order by seq") == [*written, *copied]
     assert await stage.sql("select job from rota.ready where seq <> job or lane <> 4") == []
+
+
+def _full(start: Start) -> Start:
+    """A start that is not plain, so that it takes the other way."""
+    return msgspec.structs.replace(start, key="k")
 
 
 # Keys
@@ -210,8 +249,10 @@ async def test_a_busy_key_leaves_the_callers_own_transaction_to_the_caller(stage
             await mine.execute(
                 "insert into rota.workers values (default, 'mine', 1, '', '{}', '{}', 1)"
             )
+            began = time.monotonic()
             with pytest.raises(KeyBusy):
                 await in_a_savepoint(mine, query)
+            assert time.monotonic() - began < 4
             timeout = await (await mine.execute("show lock_timeout")).fetchone()
             await mine.commit()
 

@@ -14,8 +14,9 @@ from rota.errors import (
     KeyBusy,
     RotaError,
     SchemaMissing,
+    SettingsError,
 )
-from rota.store.failures import explain, first_line, is_passing, sqlstate
+from rota.store.failures import explain, first_line, is_passing, sqlstate, unconnected
 
 PASSING = [
     *("40001", "40P01", "55P03", "25006", "53300"),
@@ -98,8 +99,6 @@ def test_errors_of_the_program_are_not() -> None:
         ("42P01", SchemaMissing, "rota db migrate"),
         ("3F000", SchemaMissing, "rota db migrate"),
         ("42501", DatabaseError, "may not do this: said; grant it usage on schema 'other'"),
-        ("28P01", DatabaseError, "check ROTA_DATABASE_URL"),
-        ("3D000", DatabaseError, "check ROTA_DATABASE_URL"),
     ],
 )
 def test_errors_a_user_can_act_on_are_said_in_our_words(
@@ -119,3 +118,39 @@ def test_other_errors_are_left_as_they_are() -> None:
 
 def test_only_the_first_line_of_a_message_is_repeated() -> None:
     assert first_line(Exception("\n one \ntwo")) == "one "
+
+
+# Connections that could not be made: the server's refusals come as text only
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        'FATAL:  password authentication failed for user "u"',
+        'FATAL:  database "nope" does not exist',
+        'FATAL:  no pg_hba.conf entry for host "h"',
+    ],
+)
+def test_a_server_that_says_no_is_not_asked_again(reason: str) -> None:
+    error = unconnected(psycopg.OperationalError(f"connection failed: {reason}"))
+
+    assert type(error) is DatabaseError
+    assert reason in str(error)
+    assert not is_passing(error)
+
+
+def test_a_server_that_does_not_answer_is_asked_again() -> None:
+    error = unconnected(psycopg.OperationalError("connection failed: Connection refused"))
+
+    assert type(error) is DatabaseUnavailable
+    assert is_passing(error)
+
+
+def test_a_dsn_that_cannot_be_read_is_not_repeated_with_its_password() -> None:
+    with pytest.raises(psycopg.ProgrammingError) as unreadable:
+        psycopg.conninfo.conninfo_to_dict("host=h password=secret nonsense")
+
+    error = unconnected(unreadable.value)
+
+    assert type(error) is SettingsError
+    assert "secret" not in str(error)

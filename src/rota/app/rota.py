@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -14,7 +15,7 @@ from rota.app.blocking import Portal
 from rota.app.run import Run
 from rota.app.task import Call, Task
 from rota.engine.announce import Announcer, Subscriber
-from rota.errors import ArgumentError
+from rota.errors import ArgumentError, RotaError
 from rota.model.context import Context
 from rota.model.retry import Retry
 from rota.model.settings import Duration, Settings, database_url, seconds
@@ -30,6 +31,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 LOCAL = "local"
+
+log = logging.getLogger("rota")
 
 
 class Register(Protocol):
@@ -82,6 +85,13 @@ class Rota:
                 await migrate(client.database)
             client = self._clients.setdefault(loop, client)
         return client
+
+    def move_to(self, dsn: str | None) -> str | None:
+        """Work in another database from now on. Answers where it was; close what is open first."""
+        if self._clients:
+            raise RotaError("this app has connections open; close it before it is put elsewhere")
+        dsn, self._dsn = self._dsn, dsn
+        return dsn
 
     def _find_database(self) -> str:
         with self._finding:
@@ -229,7 +239,10 @@ class Rota:
 
             def stop() -> None:
                 if told.is_set():
+                    log.info("hurrying: what runs is stopped and goes back")
                     worker.desk.stop_all()
+                else:
+                    log.info("stopping: %s jobs run on for a while", worker.desk.running)
                 told.set()
 
             for name in (signal.SIGTERM, signal.SIGINT):

@@ -47,7 +47,7 @@ class Target:
             return Rota(self.dsn or _from_environment(), schema=self.schema)
         app = load(self.app)
         if self.dsn is not None:
-            app._dsn = self.dsn
+            app.move_to(self.dsn)
         if self.schema is not None:
             from rota.store.query import check_schema
 
@@ -78,14 +78,13 @@ class Target:
 
 def _from_environment() -> str:
     from rota.errors import SettingsError
-    from rota.model.settings import database_url
+    from rota.model.settings import NO_DATABASE, database_url
 
     try:
         return database_url()
-    except SettingsError:
-        raise Told(NOT_SET, MISTAKE) from None
-    except OSError as error:
-        raise Told(f"the file that should hold the DSN cannot be read: {error}", MISTAKE) from None
+    except SettingsError as error:
+        # On the command line there are more ways to say it.
+        raise Told(NOT_SET if str(error) == NO_DATABASE else str(error), MISTAKE) from None
 
 
 def app_option(*, above: bool) -> Callable[[Command], Command]:

@@ -26,7 +26,6 @@ from rota.model.outcome import Again, Done, Ended, Outcome, Unstarted
 from rota.model.task import Definition
 from rota.store.jobs import Claimed
 
-
 WAKE_EVERY = 50
 
 

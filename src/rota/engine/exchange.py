@@ -68,10 +68,6 @@ class _Trade:
     batch: Batch
     claim: _Claim | None
 
-    @property
-    def weight(self) -> int:
-        return len(self.batch.done) + (self.claim.limit if self.claim else 0)
-
 
 class Exchange(Service):
     def __init__(
@@ -325,6 +321,25 @@ class Exchange(Service):
         """Say what became of a batch, now that the database has said it."""
         if lost:
             log.warning("%s outcome(s) refused: no longer ours, e.g. job %s", len(lost), min(lost))
+        for job, end, _ in batch.ended:
+            if end.state == "failed" and job.job not in lost:
+                log.warning(
+                    "job %s (%s) failed for good at attempt %s: %s",
+                    job.job,
+                    job.task,
+                    job.attempt,
+                    codec.error_type(end.error),
+                )
+        for job, again, _ in batch.again:
+            if job.job not in lost:
+                log.info(
+                    "job %s (%s) failed at attempt %s: %s; next in %.1f s",
+                    job.job,
+                    job.task,
+                    job.attempt,
+                    codec.error_type(again.error),
+                    again.delay,
+                )
         if not self._announcer:
             return
         worker, announce = self._worker, self._announcer.announce

@@ -32,6 +32,8 @@ def to_builtin(value: Any) -> Any:
 
 
 def from_builtin(kind: type, value: Any) -> Any:
+    if kind is object:
+        return value
     validate = getattr(kind, "model_validate", None)
     if validate is None:
         raise NotImplementedError(f"{kind.__name__} cannot be read from JSON")
@@ -164,6 +166,11 @@ def error_document(error: BaseException, attempt: int, traceback: str) -> str:
         "attempt": attempt,
     }
     return _encoder.encode(document).decode()
+
+
+def error_type(document: str | None) -> str:
+    """The type in an error document: what may be logged. A message may hold what must not be."""
+    return str(_any.decode(document)["type"]) if document else "?"
 
 
 def storable(text: str) -> str:

@@ -31,9 +31,10 @@ class Retry:
             raise DefinitionError(
                 f"Retry(attempts={self.attempts}) must be from 1 (no retry) to 30000"
             )
-        if seconds(self.wait) < 0 or seconds(self.cap) < 0:
+        # Said the other way round, because NaN is neither.
+        if not (seconds(self.wait) >= 0 and seconds(self.cap) >= 0):
             raise DefinitionError("Retry(wait=…, cap=…) cannot be negative")
-        if self.backoff < 1:
+        if not self.backoff >= 1:
             raise DefinitionError(f"Retry(backoff={self.backoff}) must be at least 1")
         if not 0 <= self.jitter <= 1:
             raise DefinitionError(f"Retry(jitter={self.jitter}) must be from 0 to 1")
@@ -52,8 +53,10 @@ class Retry:
         if isinstance(error, RetryLater):
             return max(error.after, 0.0)
         cap = seconds(self.cap)
-        # The exponent is bounded so that a long series does not overflow on its way to the cap.
-        pause = min(seconds(self.wait) * self.backoff ** min(attempt - 1, 64), cap)
+        try:
+            pause = min(seconds(self.wait) * self.backoff ** (attempt - 1), cap)
+        except OverflowError:
+            pause = cap
         return min(pause * random(1 - self.jitter, 1 + self.jitter), cap)
 
     def document(self) -> dict[str, Any]:

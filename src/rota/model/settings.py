@@ -87,8 +87,13 @@ def database_url(environment: Mapping[str, str] | None = None) -> str:
     for name in ("ROTA_DATABASE_URL", "DATABASE_URL"):
         if environment.get(name):
             return environment[name]
-        if environment.get(f"{name}_FILE"):
-            return Path(environment[f"{name}_FILE"]).read_text("utf-8").strip()
+        if file := environment.get(f"{name}_FILE"):
+            try:
+                return Path(file).read_text("utf-8").strip()
+            except OSError as error:
+                raise SettingsError(
+                    f"{name}_FILE names {file}, which cannot be read: {error.strerror}"
+                ) from None
     if any(environment.get(name) for name in ("PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE")):
         return ""  # libpq reads them itself
     raise SettingsError(NO_DATABASE)

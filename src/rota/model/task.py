@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -59,7 +60,7 @@ class Definition:
                     f"task {name!r} takes {word!r} by position only; arguments are stored by name, "
                     "so drop the /"
                 )
-            if index == 0 and _is_context(word, parameter):
+            if index == 0 and _is_context(fn, word, parameter):
                 self.takes_context = True
             else:
                 self._parameters[word] = parameter
@@ -117,6 +118,10 @@ class Definition:
         except msgspec.ValidationError as error:
             raise ArgumentError(
                 f"the arguments do not fit task {self.name!r}: {codec.describe(error)}"
+            ) from None
+        except NotImplementedError as error:
+            raise DefinitionError(
+                f"task {self.name!r} has a type for an argument that cannot come out of JSON: {error}"
             ) from None
         except ValueError as error:  # pydantic's, which names the field itself
             raise ArgumentError(f"the arguments do not fit task {self.name!r}: {error}") from None
@@ -181,8 +186,21 @@ def check_priority(priority: int) -> int:
     return priority
 
 
-def _is_context(word: str, parameter: inspect.Parameter) -> bool:
+def _is_context(fn: Callable[..., Any], word: str, parameter: inspect.Parameter) -> bool:
     hint = parameter.annotation
     if hint is _EMPTY:
         return word == "ctx"
-    return hint is Context or (isinstance(hint, str) and hint.split(".")[-1] == "Context")
+    if isinstance(hint, str):
+        try:
+            hint = typing.get_type_hints(_only(fn, word))[word]
+        except Exception:
+            # It names something that does not exist at run time, or not yet.
+            return hint.split(".")[-1] == "Context"
+    return bool(hint is Context)
+
+
+def _only(fn: Callable[..., Any], word: str) -> Any:
+    """Something with the one hint, in the function's own world: its other hints may not be there yet."""
+    stand_in = types.FunctionType((lambda: None).__code__, getattr(fn, "__globals__", {}))
+    stand_in.__annotations__ = {word: fn.__annotations__[word]}
+    return stand_in

@@ -94,5 +94,6 @@ def _has_ended(connection: AsyncConnection[Any]) -> bool:
     """Whether the server has hung up while nobody looked: then there is something to read, the end."""
     if connection.closed:
         return True
-    readable, _, _ = select.select([connection.pgconn.socket], [], [], 0)
-    return bool(readable)
+    look = select.poll()  # unlike select(), it takes any number of open files
+    look.register(connection.pgconn.socket, select.POLLIN)
+    return bool(look.poll(0))

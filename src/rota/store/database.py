@@ -37,12 +37,14 @@ _SESSION = {
     "datestyle": "ISO",
     "intervalstyle": "postgres",
     "bytea_output": "hex",
+    "array_nulls": "on",
 }
 
 # The hot statements have one good plan, the one over indexes, whatever the statistics say at the moment;
 # planning them anew each time would cost more than running them.
 _ENGINE = {
     "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
     "enable_mergejoin": "off",
     "plan_cache_mode": "force_generic_plan",
     "jit": "off",
@@ -73,13 +75,11 @@ class Database:
                 autocommit=True,
                 prepare_threshold=0 if self.settings.prepare else None,
                 connect_timeout=CONNECT_TIMEOUT,
+                client_encoding="utf8",
                 fallback_application_name="rota",
             )
         except Exception as error:
-            raise failures.explain(error, self.schema) or DatabaseUnavailable(
-                f"cannot reach the database: {failures.first_line(error)}; check ROTA_DATABASE_URL, "
-                "and that PostgreSQL is running there"
-            ) from error
+            raise failures.unconnected(error) from error
         settings = {
             **_SESSION,
             "statement_timeout": f"{int(self.settings.statement_timeout * 1000)}ms",
@@ -98,22 +98,18 @@ class Database:
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[AsyncConnection[Any]]:
         """A connection for a moment; errors a user can act on are said in our words."""
-        try:
+        with failures.in_our_words(self.schema):
             async with self._connections.lend() as connection:
                 yield connection
-        except Exception as error:
-            raise failures.explain(error, self.schema) or error from error
 
     async def run(self, query: Query[Row]) -> list[Row]:
         """Run one query on a connection of ours."""
-        try:
+        with failures.in_our_words(self.schema):
             connection = await self._connections.take()
             try:
                 return await run(connection, query, self.schema)
             finally:
                 await self._connections.give_back(connection)
-        except Exception as error:
-            raise failures.explain(error, self.schema) or error from error
 
     async def one(self, query: Query[Row]) -> Row | None:
         rows = await self.run(query)

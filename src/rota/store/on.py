@@ -24,10 +24,8 @@ _KNOWN = (
 def run_on(connection: Any, query: Query[Row], schema: str) -> list[Row] | Awaitable[list[Row]]:
     """Run a query there. Answers its rows, or what has to be awaited for them."""
     ask = _way(connection)
-    try:
+    with failures.in_our_words(schema):
         answer = ask(connection, query, schema)
-    except Exception as error:
-        raise failures.explain(error, schema) or error from error
     if isinstance(answer, Awaitable):
         return _read_later(answer, query, schema)
     return query.read(answer)
@@ -39,10 +37,8 @@ def is_async(connection: Any) -> bool:
 
 
 async def _read_later(answer: Awaitable[Rows], query: Query[Row], schema: str) -> list[Row]:
-    try:
+    with failures.in_our_words(schema):
         return query.read(await answer)
-    except Exception as error:
-        raise failures.explain(error, schema) or error from error
 
 
 def _way(connection: Any) -> Callable[[Any, Query[Any], str], Rows | Awaitable[Rows]]:

@@ -30,6 +30,12 @@ recorded as (
       from member
      where member.finished
 ),
+obeyed as (
+    -- Too late to cancel it. The first test is for nothing where no wish is open, which is nearly always.
+    delete from rota.cancels
+     where exists (select from rota.cancels)
+       and cancels.job = any(array(select member.job from member where member.finished))
+),
 rest as materialized (
     select member.claim,
            count(*) filter (where not member.finished) as open,
