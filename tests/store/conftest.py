@@ -36,7 +36,6 @@ async def _stage(dsn: str) -> AsyncIterator[Stage]:
     await stage.open()
     try:
         await stage.sql(EMPTY)
-        await stage.sql("alter sequence rota.ids restart")
         yield stage
         await stage.check()
     finally:

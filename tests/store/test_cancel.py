@@ -89,7 +89,6 @@ async def test_cancelling_what_never_was_says_so_and_leaves_no_wish(stage: Stage
     assert await stage.sql("select job from rota.cancels") == []
 
 
-@pytest.mark.xfail(reason="complete.sql does not delete the wish: rota.cancels grows")
 async def test_a_job_that_succeeds_although_it_was_to_be_cancelled_leaves_no_wish(
     stage: Stage,
 ) -> None:
@@ -176,6 +175,20 @@ async def test_a_move_that_meets_a_cancel_under_way_waits_and_goes_by_what_it_fi
     await moving
 
     assert await stage.place(run) == place
+
+
+@pytest.mark.xfail(reason="the completion's snapshot is older than the wish it waited for")
+async def test_a_wish_that_a_completion_had_to_wait_for_is_not_left_behind(stage: Stage) -> None:
+    batch = await stage.held(2)
+    canceller = await stage.connect()
+
+    async with canceller.transaction():
+        await stage.run(jobs.cancel(batch.jobs[0]), canceller)
+        completing = stage.meanwhile(stage.complete(batch, batch.jobs[:1]))
+        await stage.waits(stage.engine, canceller)
+    await completing
+
+    assert await stage.sql("select job from rota.cancels") == []
 
 
 @pytest.mark.parametrize("name", ["claim", "wake"])

@@ -71,7 +71,6 @@ async def test_a_connection_left_in_a_transaction_is_closed(database: Database) 
     assert await pid(database) != before
 
 
-@pytest.mark.xfail(reason="select() takes no descriptor above 1023; poll() does", raises=ValueError)
 async def test_a_program_with_many_files_open_can_use_its_connections_again(
     database: Database,
 ) -> None:

@@ -60,16 +60,6 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
     "another encoding": {"client_encoding": "latin1"},
 }
 
-KNOWN = {
-    "no nulls in arrays": "completions send NULL inside array literals; array_nulls is not set",
-    "another encoding": "client_encoding is not set: text beyond it cannot be sent, COPY mangles it",
-}
-
-CASES = [
-    pytest.param(name, marks=pytest.mark.xfail(reason=KNOWN[name])) if name in KNOWN else name
-    for name in SETTINGS
-]
-
 
 async def change(db: AsyncConnection[Any], settings: Mapping[str, str]) -> None:
     """Settings of this role in this database: they go with it."""
@@ -99,9 +89,12 @@ SAID = {
     "DateStyle": ("ISO, DMY", "German, DMY"),
     "IntervalStyle": ("postgres", "sql_standard"),
     "bytea_output": ("hex", "escape"),
+    "client_encoding": ("UTF8", "latin1"),
+    "array_nulls": ("on", "off"),
 }
 SAID_BY_ENGINES = {
     "enable_seqscan": ("off", "on"),
+    "enable_bitmapscan": ("off", "on"),
     "enable_mergejoin": ("off", "on"),
     "plan_cache_mode": ("force_generic_plan", "force_custom_plan"),
     "jit": ("off", "on"),
@@ -122,7 +115,7 @@ async def test_a_connection_says_what_it_relies_on(
             assert await found.fetchone() == (said,), name
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", SETTINGS)
 async def test_a_program_comes_to_the_same(
     db: AsyncConnection[Any], rota_dsn: str, name: str
 ) -> None:

@@ -39,7 +39,6 @@ def test_a_pause_is_a_number_from_zero_to_the_cap(policy: Retry, attempt: int) -
     assert pause is None or 0 <= pause <= float(policy.cap)  # type: ignore[arg-type]
 
 
-@pytest.mark.xfail(reason="the power overflows before the cap is applied", raises=OverflowError)
 def test_a_steep_back_off_ends_at_the_cap_too() -> None:
     assert Retry(attempts=100, backoff=1e6, cap=60, jitter=0).after(70, ValueError()) == 60
 
@@ -117,10 +116,7 @@ def test_asking_for_another_attempt_counts_as_one() -> None:
         ({"cap": timedelta(seconds=-1)}, "cannot be negative"),
         ({"backoff": 0.5}, "backoff=0.5.*at least 1"),
         ({"jitter": 1.1}, "jitter=1.1.*from 0 to 1"),
-        pytest.param(
-            *({"wait": float("nan")}, "wait"),
-            marks=pytest.mark.xfail(reason="NaN is smaller than nothing and passes every check"),
-        ),
+        ({"wait": float("nan")}, "wait"),
     ],
 )
 def test_a_policy_that_makes_no_sense_is_refused(given: dict[str, object], message: str) -> None:

@@ -14,8 +14,11 @@ from rota.engine.waiting import Waiting
 from rota.engine.wakeups import Wakeups
 from rota.model.settings import Settings
 from rota.store import jobs
-from rota.store.database import Database, exchange
+from rota.store.database import Database, exchange, run
 from rota.store.jobs import Start, Started
+
+CHUNK = 2000
+"""Jobs in one chunk of a copy."""
 
 COPY_FROM = 500
 """So many plain jobs in one call, and copying them in is cheaper than a statement with arrays."""
@@ -56,10 +59,18 @@ class Client:
     async def _copy(self, starts: Sequence[Start]) -> list[int]:
         database = self.database
         async with database.connection() as connection, connection.transaction():
-            [[ids]] = await exchange(connection, [[jobs.reserve(len(starts))]], database.schema)
-            await database.copy("job/copy_jobs", jobs.rows_for_jobs(ids, starts), connection)
-            await database.copy("job/copy_ready", jobs.rows_for_ready(ids, starts), connection)
-        return ids
+            [text] = await run(connection, jobs.reserve(len(starts)), database.schema)
+            ids = text.split(",")
+            chunks = [
+                (ids[at : at + CHUNK], starts[at : at + CHUNK])
+                for at in range(0, len(starts), CHUNK)
+            ]
+            for statement, rows in (
+                ("job/copy_jobs", jobs.rows_for_jobs),
+                ("job/copy_ready", jobs.rows_for_ready),
+            ):
+                await database.copy(statement, (rows(*chunk) for chunk in chunks), connection)
+        return [int(id) for id in ids]
 
     async def _write(self, starts: Sequence[Start]) -> list[Started]:
         """Keyed jobs one statement each, in the order of their keys, so that two calls with the same

@@ -26,8 +26,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True)
-class Call(Generic[R]):
+class Call(msgspec.Struct, Generic[R], frozen=True):
     """A start that has not happened yet: checked, encoded, ready to go with others."""
 
     task: Definition
@@ -51,13 +50,16 @@ class _How:
     on: Any = None
 
 
+_PLAIN = _How()
+
+
 class Task(Generic[P, R]):
     """A callable registered under a name. Start it with `await task.start(…)`."""
 
     def __init__(self, app: Rota, definition: Definition, how: _How | None = None) -> None:
         self._app = app
         self._definition = definition
-        self._how = how or _How()
+        self._how = how or _PLAIN
         self.name = definition.name
         self.fn = definition.fn
         self.__doc__ = definition.fn.__doc__
@@ -124,9 +126,12 @@ class Task(Generic[P, R]):
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """A start to be made together with others: `app.start_many([task.call(…), …])`."""
         how, task = self._how, self._definition
+        text = task.encode(args, kwargs, self._app.settings.payload_limit)
+        if how is _PLAIN:
+            return Call(task, Start(task.name, text, task.policy.queue, task.policy.priority))
         start = Start(
             task=task.name,
-            args=task.encode(args, kwargs, self._app.settings.payload_limit),
+            args=text,
             queue=how.queue or task.policy.queue,
             priority=task.policy.priority if how.priority is None else how.priority,
             key=how.key,

@@ -39,8 +39,8 @@ class Settings:
     prepare: bool = True  # off: no prepared statements, for a pooler in transaction mode
     poll: float = 1.0  # how often an idle worker looks without being told
     concurrency: int = 100
-    prefetch: int = 1000  # at most so many held beyond what runs, while jobs are short
-    batch: int = 500  # at most so many in one claim
+    prefetch: int = 2000  # at most so many held beyond what runs, while jobs are short
+    batch: int = 1000  # at most so many in one claim
     drain_for: float = 30.0  # how long running jobs may take to end when a worker stops
     payload_limit: int = 256 * 1024  # bytes of JSON, arguments and results alike
 

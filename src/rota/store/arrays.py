@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-def of_ints(values: Iterable[int]) -> str:
+def of_ints(values: Iterable[int | str]) -> str:
     return f"{{{','.join(map(str, values))}}}"
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -132,10 +132,14 @@ class Database:
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))
             pause = min(pause * 2, 1.0)
 
-    async def copy(self, statement: str, data: bytes, connection: AsyncConnection[Any]) -> None:
+    async def copy(
+        self, statement: str, chunks: Iterable[bytes], connection: AsyncConnection[Any]
+    ) -> None:
+        """Copy in, chunk by chunk: the server stores one while we write the next."""
         cursor = connection.cursor()
         async with cursor.copy(encoded(statement, self.schema)) as copy:
-            await copy.write(data)
+            for chunk in chunks:
+                await copy.write(chunk)
 
     def text(self, statement: str) -> str:
         return load(statement, self.schema)

@@ -110,11 +110,12 @@ def start_many(jobs: Sequence[Start]) -> Query[int]:
     )
 
 
-def reserve(count: int) -> Query[int]:
-    return Query("job/ids", {"count": count}, int)
+def reserve(count: int) -> Query[str]:
+    """Ids for jobs about to be copied in, as one text."""
+    return Query("job/ids", {"count": count}, str)
 
 
-def rows_for_jobs(ids: Sequence[int], jobs: Sequence[Start]) -> bytes:
+def rows_for_jobs(ids: Sequence[str], jobs: Sequence[Start]) -> bytes:
     """Plain jobs in the text form of COPY. JSON has no raw tab or line break, so only \\ is escaped."""
     lines = [
         f"{id}\t{job.priority}\t{job.task}\t{job.queue}\t{job.args}\n"
@@ -123,7 +124,7 @@ def rows_for_jobs(ids: Sequence[int], jobs: Sequence[Start]) -> bytes:
     return "".join(lines).replace("\\", "\\\\").encode()
 
 
-def rows_for_ready(ids: Sequence[int], jobs: Sequence[Start]) -> bytes:
+def rows_for_ready(ids: Sequence[str], jobs: Sequence[Start]) -> bytes:
     lines = [
         f"{id}\t{id}\t{job.priority}\t{job.queue}\t{job.task}\n"
         for id, job in zip(ids, jobs, strict=True)

@@ -15,8 +15,9 @@ import re
 import shutil
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
 VARIABLE = "ROTA_TEST_DATABASE_URL"
+PREFIX = "rota-pytest-"
+ROOM = 4 * 1024**3
+FORGOTTEN_AFTER = 3600.0
 
 _OURS = re.compile(r"(rota_test_[0-9a-f]{10})_\w+")
 
@@ -49,7 +53,9 @@ def server() -> Iterator[Server]:
 def _private() -> Iterator[str]:
     from rota.localpg import LocalPostgres
 
-    base = Path(tempfile.mkdtemp(prefix="rota-pytest-")).resolve()
+    parent = _parent()
+    _clear(parent)
+    base = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent)).resolve()
     base.chmod(0o755)  # root cannot run PostgreSQL, and whoever does it instead must get in
     try:
         local = LocalPostgres(base / "pg", profile="test")
@@ -64,6 +70,32 @@ def _private() -> Iterator[str]:
             local.stop()
     finally:
         shutil.rmtree(base, ignore_errors=True)
+
+
+def _parent() -> Path:
+    """In memory where there is room: making a database is making files, and a disk takes its time."""
+    memory = Path("/dev/shm")
+    usable = memory.is_dir() and os.access(memory, os.W_OK | os.X_OK)
+    if usable and shutil.disk_usage(memory).free > ROOM:
+        return memory
+    return Path(tempfile.gettempdir())
+
+
+def _clear(parent: Path) -> None:
+    """Remove directories of sessions that were killed; their servers have stopped by themselves."""
+    for left in parent.glob(f"{PREFIX}*"):
+        with suppress(OSError, LocalPostgresError):
+            if _is_forgotten(left):
+                shutil.rmtree(left, ignore_errors=True)
+
+
+def _is_forgotten(left: Path) -> bool:
+    from rota.localpg import LocalPostgres
+
+    found = left.stat()
+    if found.st_uid != os.geteuid() or time.time() - found.st_mtime < FORGOTTEN_AFTER:
+        return False
+    return not LocalPostgres(left / "pg").status().running
 
 
 class Server:

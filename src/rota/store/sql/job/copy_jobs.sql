@@ -1,2 +1,2 @@
--- Copy jobs in whose ids are reserved; ready at once, see copy_ready.
+-- Copy jobs in whose ids are reserved and which have nothing of their own; copy_ready makes them ready.
 copy rota.jobs (id, lane, task, queue, args) from stdin
