@@ -1,7 +1,7 @@
 """What every test may use, beyond the fixtures of `rota.testing.plugin`.
 
 Tests are run as if nothing were set: variables that would change how Rota behaves are taken out, except
-the one that names a server for tests.
+those that say which PostgreSQL the tests are to use.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection
 
-KEPT = {"ROTA_TEST_DATABASE_URL", "ROTA_TESTS_REQUIRE_ALL"}
+KEPT = {"ROTA_TEST_DATABASE_URL", "ROTA_TESTS_REQUIRE_ALL", "ROTA_PG_BIN"}
 
 
 def pytest_configure() -> None:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import rota
 import rota.testing
+from rota.model import events
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 NAMES = [
     "ArgumentError",
@@ -46,3 +51,12 @@ def test_every_name_is_there() -> None:
     for package in (rota, rota.testing):
         for name in package.__all__:
             assert hasattr(package, name), f"{package.__name__}.{name}"
+
+
+def test_the_page_on_testing_tells_of_every_name_and_every_event() -> None:
+    page = (DOCS / "testing.md").read_text("utf-8")
+    announced = [each.__name__ for each in events.Event.__subclasses__()]
+    told_by_the_harness = {"Clock"}  # never made by hand
+
+    for name in (*rota.testing.__all__, *announced):
+        assert name in told_by_the_harness or f"`{name}" in page or f"{name}(" in page, name

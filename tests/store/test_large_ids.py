@@ -9,6 +9,8 @@ import json
 
 import pytest
 
+from rota.app.client import Client
+from rota.model.settings import Settings
 from rota.store import claims, jobs, timers, waiters
 
 from .stage import Stage
@@ -57,16 +59,14 @@ async def test_ids_survive_keys_copies_floors_and_news(large: Stage) -> None:
     run = await large.start(key="k")
     assert await large.start(key="k") == run
 
-    reserved = await large.run(jobs.reserve(3))
-    start = jobs.Start("work", "{}", "default")
-    async with large.engine.transaction():
-        for statement, rows in (
-            ("job/copy_jobs", jobs.rows_for_jobs(reserved, [start] * 3)),
-            ("job/copy_ready", jobs.rows_for_ready(reserved, [start] * 3)),
-        ):
-            await large.database.copy(statement, rows, large.engine)
-    batch = await large.claim(await large.worker(), floor=reserved[1])
-    assert batch.jobs == reserved[1:]
+    client = Client(large.dsn, Settings(notify=False))
+    try:
+        copied = await client.start_many([jobs.Start("work", "{}", "default")] * 600)
+    finally:
+        await client.close()
+    ids = [each.run for each in copied]
+    batch = await large.claim(await large.worker(), floor=ids[590])
+    assert batch.jobs == ids[590:]
 
     listener = await large.connect()
     await large.sql('listen "rota.a"', on=listener)

@@ -33,6 +33,8 @@ _error = msgspec.json.Decoder(RunError)
 class Run(Generic[R]):
     """One execution. `created` says whether this start made it, or found it by its key."""
 
+    __slots__ = ("_app", "_task", "created", "id")
+
     def __init__(
         self, app: Rota, id: int, task: Definition | None = None, *, created: bool = False
     ) -> None:

@@ -26,7 +26,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Call(msgspec.Struct, Generic[R], frozen=True):
+class Call(msgspec.Struct, Generic[R], frozen=True, gc=False):
     """A start that has not happened yet: checked, encoded, ready to go with others."""
 
     task: Definition

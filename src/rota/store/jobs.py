@@ -13,7 +13,7 @@ from rota.store.arrays import of_ints, of_seconds, of_texts
 from rota.store.query import Query
 
 
-class Start(msgspec.Struct, frozen=True):
+class Start(msgspec.Struct, frozen=True, gc=False):
     """One job to be started, checked and encoded."""
 
     task: str
@@ -42,7 +42,7 @@ class Start(msgspec.Struct, frozen=True):
         )
 
 
-class Started(msgspec.Struct, frozen=True):
+class Started(msgspec.Struct, frozen=True, gc=False):
     run: int
     created: bool
 

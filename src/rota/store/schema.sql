@@ -11,8 +11,8 @@ create table rota.asleep (
     lane smallint not null,
     attempt smallint not null default 1,
     lost smallint not null default 0,
-    queue text not null,
-    task text not null,
+    queue text collate "C" not null,
+    task text collate "C" not null,
     since timestamp with time zone not null default rota.clock(),
     constraint asleep_pkey PRIMARY KEY (job)
 );
@@ -55,9 +55,9 @@ create table rota.jobs (
     created timestamp with time zone not null default rota.clock(),
     expires timestamp with time zone,
     lane smallint not null default 0,
-    task text not null,
-    queue text not null,
-    key text,
+    task text collate "C" not null,
+    queue text collate "C" not null,
+    key text collate "C",
     args json not null,
     options json,
     constraint jobs_pkey PRIMARY KEY (id),
@@ -65,8 +65,8 @@ create table rota.jobs (
 );
 
 create table rota.keys (
-    task text not null,
-    key text not null,
+    task text collate "C" not null,
+    key text collate "C" not null,
     run bigint not null,
     until timestamp with time zone,
     while_open boolean not null default false,
@@ -99,8 +99,8 @@ create table rota.ready (
     lane smallint not null,
     attempt smallint not null default 1,
     lost smallint not null default 0,
-    queue text not null,
-    task text not null
+    queue text collate "C" not null,
+    task text collate "C" not null
 ) with (autovacuum_vacuum_scale_factor=0.0, autovacuum_vacuum_threshold=20000, autovacuum_vacuum_cost_delay=0, autovacuum_analyze_scale_factor=0.5);
 CREATE INDEX ready_order ON rota.ready USING btree (queue, lane, seq);
 
