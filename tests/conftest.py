@@ -7,7 +7,7 @@ those that say which PostgreSQL the tests are to use.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from typing import Any
 
 import psycopg
@@ -28,3 +28,12 @@ async def db(rota_dsn: str) -> AsyncIterator[AsyncConnection[tuple[Any, ...]]]:
     """A plain connection to the test's database, in autocommit, for looking and for meddling."""
     async with await psycopg.AsyncConnection.connect(rota_dsn, autocommit=True) as connection:
         yield connection
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Where every part must be there (in CI), a test that is skipped for want of one has failed."""
+    report = yield
+    if report.skipped and os.environ.get("ROTA_TESTS_REQUIRE_ALL") == "1":
+        report.outcome = "failed"
+    return report

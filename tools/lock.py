@@ -4,7 +4,6 @@ The one place that uses uv, which is installed for the occasion into a directory
 """
 
 import subprocess
-import sys
 import tempfile
 import venv
 from pathlib import Path
@@ -32,4 +31,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -11,27 +11,14 @@ from typing import Any
 import psycopg
 import pytest
 
-from rota import Context, Retry, Rota, RunFailed
-from rota.engine.exchange import give_back
-from rota.model.events import JobClaimed, JobFinished, JobGivenBack, OutcomeRefused
+from engine.asking import fetch, until
+from rota import Rota, RunFailed
+from rota.engine.record import give_back
+from rota.model.events import JobClaimed, JobFinished, OutcomeRefused
 from rota.model.outcome import Done
 from rota.store import claims, jobs
 from rota.store.database import exchange
 from rota.testing import Harness
-
-
-async def fetch(dsn: str, query: str) -> Any:
-    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
-        cursor = await connection.execute(query.encode())
-        return await cursor.fetchall()
-
-
-async def until(condition: Any, within: float = 10.0) -> None:
-    """Wait for something that no event tells."""
-    async with asyncio.timeout(within):
-        while not await condition():
-            await asyncio.sleep(0.01)
-
 
 # Answers that never come
 
@@ -58,7 +45,7 @@ async def test_work_whose_answers_are_lost_is_recorded_once_and_none_is_forgotte
     """Every third answer is lost: completions are sent again, claims found again and given back."""
     caplog.set_level(logging.ERROR, "rota")
     cut = Cut(times={n for n in range(200) if n % 3 == 2})
-    monkeypatch.setattr("rota.engine.exchange.exchange", cut)
+    monkeypatch.setattr("rota.engine.hand.exchange", cut)
     monkeypatch.setattr("rota.engine.presence.BEAT", 0.1)
     runs: dict[int, int] = {}
 
@@ -224,128 +211,6 @@ async def _hears(wakeups: Any) -> bool:
     return bool(wakeups.hears("rota.wake"))
 
 
-# Holding and letting go
-
-
-async def test_a_cold_worker_claims_no_more_than_it_can_run(
-    rota_harness: Harness, rota_dsn: str
-) -> None:
-    app = rota_harness.app
-    go = asyncio.Event()
-
-    @app.task
-    async def long() -> None:
-        await go.wait()
-
-    await app.start_many([long.call() for _ in range(50)])
-    async with app.worker(concurrency=5):
-        await rota_harness.saw(JobClaimed)
-        held = "select coalesce(sum(cardinality(jobs)), 0) from rota.claims"
-        await until(lambda: _equals(rota_dsn, held, 5))
-        assert await fetch(rota_dsn, "select count(*) from rota.ready") == [(45,)]
-        go.set()
-        await until(lambda: _equals(rota_dsn, "select count(*) from rota.outcomes", 50))
-
-
-async def _equals(dsn: str, query: str, value: int) -> bool:
-    return bool((await fetch(dsn, query))[0][0] == value)
-
-
-async def test_what_waits_too_long_for_a_place_is_given_back(
-    rota_harness: Harness, rota_dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Short jobs taught the worker to hold many; then a long one blocks its only place."""
-    monkeypatch.setattr("rota.engine.exchange.PUT_AWAY_AFTER", 0.1)
-    app = rota_harness.app
-    go = asyncio.Event()
-
-    @app.task
-    async def work(long: bool) -> None:
-        if long:
-            await go.wait()
-
-    calls = [work.call(long=n == 400) for n in range(1200)]
-    await app.start_many(calls)
-    async with app.worker(concurrency=1):
-        given = await rota_harness.saw(JobGivenBack)
-        assert given.task == "work"
-        go.set()
-        await until(lambda: _equals(rota_dsn, "select count(*) from rota.outcomes", 1200))
-    assert await fetch(rota_dsn, "select max(attempt) from rota.outcomes") == [(1,)]
-
-
-async def test_tasks_with_one_attempt_are_never_held_beyond_what_runs(
-    rota_app: Rota, rota_dsn: str
-) -> None:
-    most = 0
-
-    @rota_app.task(retry=Retry(attempts=1))
-    async def once() -> None:
-        await asyncio.sleep(0)
-
-    await rota_app.start_many([once.call() for _ in range(2000)])
-    async with rota_app.worker(concurrency=10) as worker:
-        while (
-            worker.desk.running
-            or most == 0
-            or not await _equals(rota_dsn, "select count(*) from rota.outcomes", 2000)
-        ):
-            most = max(most, worker.desk.running + worker.desk.backlog)
-            await asyncio.sleep(0)
-    assert most <= 10
-
-
-async def test_a_worker_that_stops_finishes_what_runs(rota_harness: Harness) -> None:
-    app = rota_harness.app
-
-    @app.task
-    async def takes_a_while() -> str:
-        await asyncio.sleep(0.2)
-        return "done"
-
-    run = await takes_a_while.start()
-    async with app.worker():
-        await rota_harness.saw(JobClaimed, job=run.id)
-
-    assert await run.status() == "succeeded"
-
-
-@pytest.mark.parametrize("kind", ["async", "deaf", "thread"])
-async def test_what_does_not_finish_in_time_goes_back_uncounted(rota_dsn: str, kind: str) -> None:
-    import threading
-
-    go = threading.Event()
-    async with Rota(rota_dsn, drain_for=0.05, poll=0.05) as app, Harness(app) as harness:
-        if kind == "thread":
-
-            @app.task(name="work")
-            def work(ctx: Context) -> int:
-                if ctx.attempt == 1 and not go.is_set():
-                    go.wait(20)
-                return ctx.attempt
-        else:
-
-            @app.task(name="work")
-            async def work(ctx: Context) -> int:
-                while not go.is_set():
-                    try:
-                        await asyncio.sleep(0.01)
-                    except asyncio.CancelledError:
-                        if kind == "async":
-                            raise
-                return ctx.attempt
-
-        run = await work.start()
-        async with app.worker():
-            await harness.saw(JobClaimed, job=run.id)
-        assert await run.status() == "ready"
-        assert await fetch(rota_dsn, "select count(*) from rota.claims") == [(0,)]
-
-        go.set()
-        async with app.worker():
-            assert await run.result(timeout=10) == 1
-
-
 async def test_a_worker_leaves_its_row_behind_only_while_it_lives(
     rota_app: Rota, rota_dsn: str
 ) -> None:
@@ -377,7 +242,7 @@ async def test_an_idle_worker_costs_next_to_nothing(
 
         async with app.worker():
             await (await nothing.start()).result(timeout=10)
-            monkeypatch.setattr("rota.engine.exchange.exchange", counted)
+            monkeypatch.setattr("rota.engine.hand.exchange", counted)
             await asyncio.sleep(3)  # the time it is measured over
     assert calls <= 6
 

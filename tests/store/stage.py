@@ -213,7 +213,7 @@ class Stage:
     ) -> list[int]:
         """Complete jobs of a batch. Answers those refused."""
         which = batch.jobs if given is None else given
-        return await self.complete_all(batch.worker, [batch.id], which, on)
+        return await self.complete_all(batch.worker, [batch.id] * len(which), which, on)
 
     async def complete_all(
         self,
@@ -222,6 +222,7 @@ class Stage:
         given: Sequence[int],
         on: Connection | None = None,
     ) -> list[int]:
+        """Complete jobs, each under its claim."""
         many = len(given)
         return await self.run(
             jobs.complete(worker, claims, given, [None] * many, [0.25] * many), on

@@ -12,7 +12,7 @@ def complete(batch: Batch, which: list[int] | None = None) -> Query[int]:
     given = batch.jobs if which is None else which
     return jobs.complete(
         batch.worker,
-        [batch.id],
+        [batch.id] * len(given),
         given,
         [f'{{"job":{job}}}' for job in given],
         [job / 4 for job in given],
@@ -49,7 +49,7 @@ async def test_the_outcome_tells_which_attempt_it_was(stage: Stage) -> None:
 async def test_no_result_is_stored_as_no_result(stage: Stage) -> None:
     batch = await stage.held(2)
 
-    await stage.run(jobs.complete(batch.worker, [batch.id], batch.jobs, [None, "null"], [0, 0]))
+    await stage.run(jobs.complete(batch.worker, [batch.id] * 2, batch.jobs, [None, "null"], [0, 0]))
 
     assert await stage.sql(
         "select result is null, result::text from rota.outcomes order by job"
@@ -68,15 +68,27 @@ async def test_completing_some_leaves_the_rest_side_by_side(stage: Stage) -> Non
     ]
 
 
+async def test_a_job_counts_only_under_its_own_claim(stage: Stage) -> None:
+    """Both claims are the worker's and both are named, but each for the other's job."""
+    await stage.start_several(2)
+    worker = await stage.worker()
+    first, second = await stage.claim(worker, 1), await stage.claim(worker, 1)
+    crossed = [*second.jobs, *first.jobs]
+
+    refused = await stage.complete_all(worker, [first.id, second.id], crossed)
+
+    assert sorted(refused) == sorted(crossed)
+    assert await stage.sql("select job from rota.outcomes") == []
+
+
 async def test_one_statement_completes_jobs_of_several_claims(stage: Stage) -> None:
     await stage.start_several(6)
     worker = await stage.worker()
     batches = [await stage.claim(worker, 2) for _ in range(3)]
     given = [batches[0].jobs[0], *batches[1].jobs, batches[2].jobs[1]]
 
-    refused = await stage.run(
-        jobs.complete(worker, [batch.id for batch in batches], given, [None] * 4, [0.0] * 4)
-    )
+    under = [batches[number].id for number in (0, 1, 1, 2)]
+    refused = await stage.run(jobs.complete(worker, under, given, [None] * 4, [0.0] * 4))
 
     assert refused == []
     assert await stage.sql("select id, jobs from rota.claims order by id") == [
@@ -104,7 +116,7 @@ async def test_completing_twice_is_refused_and_the_first_outcome_stands(stage: S
     before = await stage.everything()
 
     refused = await stage.run(
-        jobs.complete(batch.worker, [batch.id], batch.jobs, ['"again"'] * 2, [9.0] * 2)
+        jobs.complete(batch.worker, [batch.id] * 2, batch.jobs, ['"again"'] * 2, [9.0] * 2)
     )
 
     assert sorted(refused) == batch.jobs

@@ -22,7 +22,7 @@ Make = Callable[[int, int, list[int]], Query[Any]]
 
 FENCED: dict[str, Make] = {
     "job/complete": lambda worker, claim, given: jobs.complete(
-        worker, [claim], given, [None] * len(given), [0.0] * len(given)
+        worker, [claim] * len(given), given, [None] * len(given), [0.0] * len(given)
     ),
     "job/finish": lambda worker, claim, given: jobs.finish(
         worker,

@@ -159,7 +159,7 @@ async def check_all(stage: Stage) -> None:
 
 def _complete(batch: Batch) -> Query[Any]:
     many = len(batch.jobs)
-    return jobs.complete(batch.worker, [batch.id], batch.jobs, [None] * many, [0.0] * many)
+    return jobs.complete(batch.worker, [batch.id] * many, batch.jobs, [None] * many, [0.0] * many)
 
 
 @pytest.mark.parametrize("rows", [0, 1000])

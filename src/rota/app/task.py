@@ -12,6 +12,7 @@ import msgspec
 from rota.app.blocking import BlockingRun
 from rota.app.run import Run
 from rota.errors import ArgumentError, DefinitionError
+from rota.model import codec
 from rota.model.retry import Retry
 from rota.model.settings import Duration, seconds
 from rota.model.task import Definition, check_name, check_priority
@@ -96,8 +97,10 @@ class Task(Generic[P, R]):
         _check_zone("at", at)
         if isinstance(expires, datetime):
             _check_zone("expires", expires)
-        if key is not None and (not key or len(key) > 500 or "\x00" in key):
-            raise ArgumentError("a key is 1 to 500 characters, without NUL")
+        if key is not None and not _is_storable(key):
+            raise ArgumentError("a key is 1 to 500 characters, without NUL or lone surrogates")
+        if isinstance(unique, str) and unique not in ("always", "open"):
+            raise ArgumentError(f'unique is "always", "open" or a duration, not {unique!r}')
         if unique != "always" and key is None:
             raise ArgumentError("using(unique=…) limits a key: say which with key=…")
         options: dict[str, Any] = {}
@@ -195,10 +198,17 @@ class BlockingTask(Generic[P, R]):
 
 
 def _span(value: Duration) -> timedelta:
-    span = timedelta(seconds=seconds(value))
+    try:
+        span = timedelta(seconds=seconds(value))
+    except (ValueError, OverflowError, TypeError):
+        raise ArgumentError(f"{value!r} is no duration: say seconds, or a timedelta") from None
     if span < timedelta(0):
         raise ArgumentError(f"a duration cannot be negative, it is {value}")
     return span
+
+
+def _is_storable(key: str) -> bool:
+    return 1 <= len(key) <= 500 and "\x00" not in key and codec.storable(key) == key
 
 
 def _check_zone(name: str, value: datetime | None) -> None:

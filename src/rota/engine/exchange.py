@@ -23,21 +23,23 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
+from rota.engine import record
 from rota.engine.announce import Announcer
 from rota.engine.desk import Batch, Desk
+from rota.engine.hand import Hand
 from rota.engine.service import Service
 from rota.model import codec, events
 from rota.model.floors import Floors, Look
 from rota.model.outcome import Ended
 from rota.model.pace import Pace
 from rota.model.task import Definition
-from rota.store import claims, failures, jobs, timers, waiters
-from rota.store.database import Database, exchange
+from rota.store import failures, jobs, timers, waiters
+from rota.store.database import Database
 from rota.store.jobs import Claimed
 from rota.store.query import Query
 
 if TYPE_CHECKING:
-    from psycopg import AsyncConnection
+    pass
 
 log = logging.getLogger("rota")
 
@@ -95,7 +97,7 @@ class Exchange(Service):
         self._more = True  # whether a look from the floors on may find something
         self._poll_at = 0.0
         self._timers_at = 0.0
-        self._free: list[_Hand] = [_Hand(database), _Hand(database)]
+        self._free: list[Hand] = [Hand(database), Hand(database)]
         self._trades: dict[_Trade, asyncio.Task[None]] = {}
         self._unsure: list[Batch] = []  # sent, and not known to be recorded
         self._error: BaseException | None = None
@@ -165,7 +167,7 @@ class Exchange(Service):
         self._trades[trade] = asyncio.create_task(self._trade(trade, self._free.pop()))
         return True
 
-    async def _trade(self, trade: _Trade, hand: _Hand) -> None:
+    async def _trade(self, trade: _Trade, hand: Hand) -> None:
         try:
             await self._exchange(trade, hand)
         except BaseException as error:
@@ -209,9 +211,9 @@ class Exchange(Service):
         # A poll looks at the timers too: an idle worker asks once, not twice.
         return _Claim(self._floors.look(now), limit, timers_due or poll_due, tasks)
 
-    async def _exchange(self, trade: _Trade, hand: _Hand) -> None:
+    async def _exchange(self, trade: _Trade, hand: Hand) -> None:
         batch, claim = trade.batch, trade.claim
-        segments = self._record(batch)
+        segments = record.transactions(self._worker, batch)
         recorded = len(segments)
         if batch.done or batch.ended:
             segments.append([waiters.tell([each[0].job for each in (*batch.done, *batch.ended)])])
@@ -227,7 +229,7 @@ class Exchange(Service):
         took = time.perf_counter() - began
 
         refused = self._accept(batch, answers[:recorded])
-        self._recorded(batch, set(refused))
+        record.announce(self._worker, batch, set(refused), self._announcer)
         if claim is not None:
             if claim.timers:
                 self._woken(answers[-1][0][0])
@@ -245,118 +247,15 @@ class Exchange(Service):
             claim.limit,
         )
 
-    def _record(self, batch: Batch) -> list[list[Query[Any]]]:
-        """The transactions that record a batch: successes in one statement, the rest under a hold."""
-        segments: list[list[Query[Any]]] = []
-        worker = self._worker
-        if batch.done:
-            segments.append(
-                [
-                    jobs.complete(
-                        worker,
-                        list({job.claim for job, _, _ in batch.done}),
-                        [job.job for job, _, _ in batch.done],
-                        [result for _, result, _ in batch.done],
-                        [took for _, _, took in batch.done],
-                    )
-                ]
-            )
-        if batch.ended or batch.again:
-            held = sorted({job.claim for job, _, _ in (*batch.ended, *batch.again)})
-            gone = [job.job for job, _, _ in (*batch.ended, *batch.again)]
-            segments.append(
-                [
-                    claims.hold(worker, held),
-                    jobs.finish(
-                        worker,
-                        [job.claim for job, _, _ in batch.ended],
-                        [job.job for job, _, _ in batch.ended],
-                        [end.state for _, end, _ in batch.ended],
-                        [end.error for _, end, _ in batch.ended],
-                        [took for _, _, took in batch.ended],
-                    ),
-                    jobs.retry(
-                        worker,
-                        [job.claim for job, _, _ in batch.again],
-                        [job.job for job, _, _ in batch.again],
-                        [again.delay for _, again, _ in batch.again],
-                        [again.error for _, again, _ in batch.again],
-                        [took for _, _, took in batch.again],
-                    ),
-                    claims.release(worker, held, gone),
-                ]
-            )
-        if batch.unstarted:
-            segments.append(
-                give_back(
-                    worker,
-                    sorted({job.claim for job in batch.unstarted}),
-                    [job.job for job in batch.unstarted],
-                )
-            )
-        return segments
-
     def _accept(self, batch: Batch, answers: list[list[list[Any]]]) -> list[int]:
         """Read what became of a batch. Answers the jobs refused."""
-        refused: list[int] = []
-        answer = iter(answers)
-        if batch.done:
-            refused += next(answer)[0]
-        if batch.ended or batch.again:
-            _, ended, again, _ = next(answer)
-            accepted = {*ended, *(each.job for each in again)}
-            refused += [
-                job.job for job, _, _ in (*batch.ended, *batch.again) if job.job not in accepted
-            ]
-            if batch.again:
-                soonest = min(each.delay for _, each, _ in batch.again)
-                self._timers_at = min(self._timers_at, time.monotonic() + soonest)
-        if batch.unstarted:
-            queues = next(answer)[1]
-            if queues:
-                self._news(queues)
-        return refused
-
-    def _recorded(self, batch: Batch, lost: set[int]) -> None:
-        """Say what became of a batch, now that the database has said it."""
-        if lost:
-            log.warning("%s outcome(s) refused: no longer ours, e.g. job %s", len(lost), min(lost))
-        for job, end, _ in batch.ended:
-            if end.state == "failed" and job.job not in lost:
-                log.warning(
-                    "job %s (%s) failed for good at attempt %s: %s",
-                    job.job,
-                    job.task,
-                    job.attempt,
-                    codec.error_type(end.error),
-                )
-        for job, again, _ in batch.again:
-            if job.job not in lost:
-                log.info(
-                    "job %s (%s) failed at attempt %s: %s; next in %.1f s",
-                    job.job,
-                    job.task,
-                    job.attempt,
-                    codec.error_type(again.error),
-                    again.delay,
-                )
-        if not self._announcer:
-            return
-        worker, announce = self._worker, self._announcer.announce
-        for id in lost:
-            announce(events.OutcomeRefused(worker, id))
-        ends = [
-            *((job, "succeeded", took) for job, _, took in batch.done),
-            *((job, end.state, took) for job, end, took in batch.ended),
-        ]
-        for job, state, took in ends:
-            if job.job not in lost:
-                announce(events.JobFinished(worker, job.job, job.task, job.attempt, state, took))
-        for job, again, _ in batch.again:
-            if job.job not in lost:
-                announce(events.JobRetried(worker, job.job, job.task, job.attempt, again.delay))
-        for job in batch.unstarted:
-            announce(events.JobGivenBack(worker, job.job, job.task))
+        answer = record.read(batch, answers)
+        if batch.again:
+            soonest = min(each.delay for _, each, _ in batch.again)
+            self._timers_at = min(self._timers_at, time.monotonic() + soonest)
+        if answer.queues:
+            self._news(answer.queues)
+        return answer.refused
 
     def _woken(self, woken: timers.Woken) -> None:
         now = time.monotonic()
@@ -401,7 +300,7 @@ class Exchange(Service):
         batch, hand = self._unsure[0], self._free[0]
         try:
             try:
-                refused = self._accept(batch, await hand.send(self._record(batch)))
+                refused = await self._send_one(batch, hand)
             except Exception as error:
                 if failures.is_passing(error):
                     raise
@@ -411,19 +310,22 @@ class Exchange(Service):
                 query = jobs.recorded(refused, sorted(batch.claims))
                 known = set((await hand.send([[query]]))[0][0])
             self._unsure.pop(0)
-            self._recorded(batch, set(refused) - known)
+            record.announce(self._worker, batch, set(refused) - known, self._announcer)
             # Of no consequence if it is lost: who waits also looks.
             await hand.send([[waiters.tell([each[0].job for each in (*batch.done, *batch.ended)])]])
         except BaseException:
             await hand.let_go()
             raise
 
-    async def _send_singly(self, batch: Batch, hand: _Hand) -> list[int]:
+    async def _send_one(self, batch: Batch, hand: Hand) -> list[int]:
+        return self._accept(batch, await hand.send(record.transactions(self._worker, batch)))
+
+    async def _send_singly(self, batch: Batch, hand: Hand) -> list[int]:
         """One outcome in the batch cannot be stored: record each by itself, and that one as failed."""
         refused: list[int] = []
         for part in batch.singly():
             try:
-                refused += self._accept(part, await hand.send(self._record(part)))
+                refused += await self._send_one(part, hand)
             except Exception as error:
                 if failures.is_passing(error):
                     raise
@@ -431,7 +333,7 @@ class Exchange(Service):
                     log.error("the outcome of job %s could not be stored: %s", job.job, error)
                     document = codec.error_document(error, job.attempt, "")
                     end = Batch(ended=[(job, Ended("failed", document), took)])
-                    refused += self._accept(end, await hand.send(self._record(end)))
+                    refused += await self._send_one(end, hand)
         return refused
 
     async def close(self) -> None:
@@ -439,31 +341,3 @@ class Exchange(Service):
             await asyncio.wait(self._trades.values())
         for hand in self._free:
             await hand.let_go()
-
-
-class _Hand:
-    """A connection of the exchange's own, opened when needed."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._connection: AsyncConnection[Any] | None = None
-
-    async def send(self, segments: list[list[Query[Any]]]) -> list[list[list[Any]]]:
-        if self._connection is None or self._connection.closed:
-            self._connection = await self._database.connect(engine=True)
-        async with asyncio.timeout(self._database.settings.statement_timeout + 5):
-            return await exchange(self._connection, segments, self._database.schema)
-
-    async def let_go(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            await connection.close()
-
-
-def give_back(worker: int, held: Sequence[int], given: Sequence[int]) -> list[Query[Any]]:
-    """The transaction that puts unfinished jobs back."""
-    return [
-        claims.seize(worker, held),
-        jobs.give_back(worker, held, given),
-        claims.release(worker, held, given),
-    ]

@@ -164,7 +164,15 @@ class ThreadExecutor:
 
 
 def judge(error: BaseException, job: Claimed, retry: Retry) -> Outcome:
-    """What a failed attempt comes to: another one later, or the end."""
+    """What a failed attempt comes to: another one later, or the end. Never raises: an error that cannot
+    be judged is recorded as one that could not."""
+    try:
+        return _judge(error, job, retry)
+    except Exception as trouble:
+        return Ended("failed", codec.error_document(trouble, job.attempt, ""))
+
+
+def _judge(error: BaseException, job: Claimed, retry: Retry) -> Outcome:
     trace = error.__traceback__
     text = "".join(
         # The first frame is ours and says nothing about the user's code.

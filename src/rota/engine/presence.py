@@ -12,8 +12,9 @@ import time
 from typing import Any
 
 from rota.engine.desk import Desk
-from rota.engine.exchange import Exchange, give_back
+from rota.engine.exchange import Exchange
 from rota.engine.news import News
+from rota.engine.record import give_back
 from rota.engine.service import Service
 from rota.store import claims, jobs, workers
 from rota.store.claims import Held

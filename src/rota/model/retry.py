@@ -40,6 +40,10 @@ class Retry:
             raise DefinitionError(f"Retry(jitter={self.jitter}) must be from 0 to 1")
         if not isinstance(self.never, tuple):
             object.__setattr__(self, "never", tuple(self.never))
+        for kind in self.never:
+            given: object = kind  # what the hint promises, a program need not keep
+            if not (isinstance(given, type) and issubclass(given, BaseException)):
+                raise DefinitionError(f"Retry(never=…) takes types of errors, not {kind!r}")
 
     def after(
         self,

@@ -181,22 +181,22 @@ def check_name(what: str, name: str) -> str:
 
 
 def check_priority(priority: int) -> int:
-    if not 0 <= priority <= 9:
+    if type(priority) is not int or not 0 <= priority <= 9:
         raise DefinitionError(f"priority is from 0 to 9, larger sooner, not {priority!r}")
     return priority
 
 
 def _is_context(fn: Callable[..., Any], word: str, parameter: inspect.Parameter) -> bool:
-    hint = parameter.annotation
+    hint: object = parameter.annotation
     if hint is _EMPTY:
         return word == "ctx"
-    if isinstance(hint, str):
-        try:
-            hint = typing.get_type_hints(_only(fn, word))[word]
-        except Exception:
-            # It names something that does not exist at run time, or not yet.
-            return hint.split(".")[-1] == "Context"
-    return bool(hint is Context)
+    if not isinstance(hint, str):
+        return hint is Context
+    try:
+        return typing.get_type_hints(_only(fn, word))[word] is Context
+    except Exception:
+        # It names something that does not exist at run time, or not yet.
+        return hint.split(".")[-1] == "Context"
 
 
 def _only(fn: Callable[..., Any], word: str) -> Any:

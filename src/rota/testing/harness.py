@@ -12,11 +12,9 @@ with, the one your program uses, is the one that is tested.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from rota.errors import RotaError
 from rota.model.events import Event
 from rota.testing.clock import Clock
 from rota.testing.idle import run_until_idle
@@ -36,12 +34,8 @@ class Harness:
 
     async def __aenter__(self) -> Self:
         if self._dsn is not None:
-            if asyncio.get_running_loop() in self.app._clients:
-                raise RotaError(
-                    "this app has connections open: close it before it is put elsewhere"
-                )
             # Ours while the block lasts, the app's own in the meantime.
-            self._dsn, self.app._dsn = self.app._dsn, self._dsn
+            self._dsn = self.app.move_to(self._dsn)
             self._moved = True
         else:
             self._moved = False
@@ -52,7 +46,7 @@ class Harness:
         self._witness.close()
         await self.app.close()
         if self._moved:
-            self._dsn, self.app._dsn = self.app._dsn, self._dsn
+            self._dsn = self.app.move_to(self._dsn)
 
     @property
     def events(self) -> Sequence[Event]:

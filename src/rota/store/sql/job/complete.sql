@@ -12,8 +12,9 @@ with held as materialized (
        for no key update
 ),
 given as materialized (
-    select given.job, given.result, given.took
-      from unnest(%(jobs)s::bigint[], %(results)s::json[], %(took)s::bigint[]) as given (job, result, took)
+    select given.claim, given.job, given.result, given.took
+      from unnest(%(claims)s::bigint[], %(jobs)s::bigint[], %(results)s::json[], %(took)s::bigint[])
+           as given (claim, job, result, took)
 ),
 member as materialized (
     select held.id as claim, member.job, member.attempt, member.lost, member.seq, member.number,
@@ -21,7 +22,7 @@ member as materialized (
       from held
      cross join lateral unnest(held.jobs, held.attempts, held.lost, held.seqs)
            with ordinality as member (job, attempt, lost, seq, number)
-      left join given on given.job = member.job
+      left join given on given.job = member.job and given.claim = held.id
 ),
 recorded as (
     insert into rota.outcomes (job, claim, worker, took, state, attempt, result)
@@ -29,12 +30,6 @@ recorded as (
            member.result
       from member
      where member.finished
-),
-obeyed as (
-    -- Too late to cancel it. The first test is for nothing where no wish is open, which is nearly always.
-    delete from rota.cancels
-     where exists (select from rota.cancels)
-       and cancels.job = any(array(select member.job from member where member.finished))
 ),
 rest as materialized (
     select member.claim,
@@ -59,4 +54,5 @@ shrunk as (
 )
 select given.job
   from given
- where not exists (select from member where member.job = given.job)
+ where not exists (
+       select from member where member.job = given.job and member.claim = given.claim)

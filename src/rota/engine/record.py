@@ -1,0 +1,150 @@
+"""How finished jobs are recorded: the transactions that do it, what their answers mean, what is said of it.
+
+Successes are one statement, fence and all. The rest, which is rare, holds the claims first and then
+moves: a statement of its own after the hold sees wishes to cancel that were written before it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rota.engine.announce import Announcer
+from rota.engine.desk import Batch
+from rota.model import codec, events
+from rota.store import claims, jobs
+from rota.store.query import Query
+
+log = logging.getLogger("rota")
+
+
+@dataclass(slots=True)
+class Answer:
+    """What became of a batch: the jobs refused, and the queues that others were given back to."""
+
+    refused: list[int] = field(default_factory=list)
+    queues: list[str] = field(default_factory=list)
+
+
+def transactions(worker: int, batch: Batch) -> list[list[Query[Any]]]:
+    """The transactions that record a batch: successes in one statement, the rest under a hold."""
+    segments: list[list[Query[Any]]] = []
+    if batch.done:
+        segments.append(
+            [
+                jobs.complete(
+                    worker,
+                    [job.claim for job, _, _ in batch.done],
+                    [job.job for job, _, _ in batch.done],
+                    [result for _, result, _ in batch.done],
+                    [took for _, _, took in batch.done],
+                )
+            ]
+        )
+    if batch.ended or batch.again:
+        held = sorted({job.claim for job, _, _ in (*batch.ended, *batch.again)})
+        gone = [job.job for job, _, _ in (*batch.ended, *batch.again)]
+        segments.append(
+            [
+                claims.hold(worker, held),
+                jobs.finish(
+                    worker,
+                    [job.claim for job, _, _ in batch.ended],
+                    [job.job for job, _, _ in batch.ended],
+                    [end.state for _, end, _ in batch.ended],
+                    [end.error for _, end, _ in batch.ended],
+                    [took for _, _, took in batch.ended],
+                ),
+                jobs.retry(
+                    worker,
+                    [job.claim for job, _, _ in batch.again],
+                    [job.job for job, _, _ in batch.again],
+                    [again.delay for _, again, _ in batch.again],
+                    [again.error for _, again, _ in batch.again],
+                    [took for _, _, took in batch.again],
+                ),
+                claims.release(worker, held, gone),
+            ]
+        )
+    if batch.unstarted:
+        segments.append(
+            give_back(
+                worker,
+                sorted({job.claim for job in batch.unstarted}),
+                [job.job for job in batch.unstarted],
+            )
+        )
+    return segments
+
+
+def read(batch: Batch, answers: Sequence[list[list[Any]]]) -> Answer:
+    """What the answers to a batch's transactions say."""
+    answer = Answer()
+    each = iter(answers)
+    if batch.done:
+        answer.refused += next(each)[0]
+    if batch.ended or batch.again:
+        _, ended, again, _ = next(each)
+        accepted = {*ended, *(retried.job for retried in again)}
+        answer.refused += [
+            job.job for job, _, _ in (*batch.ended, *batch.again) if job.job not in accepted
+        ]
+    if batch.unstarted:
+        answer.queues = next(each)[1]
+    return answer
+
+
+def announce(worker: int, batch: Batch, lost: set[int], announcer: Announcer) -> None:
+    """Say what became of a batch, now that the database has said it."""
+    if lost:
+        log.warning("%s outcome(s) refused: no longer ours, e.g. job %s", len(lost), min(lost))
+    for job, end, _ in batch.ended:
+        if end.state == "failed" and job.job not in lost:
+            log.warning(
+                "job %s (%s) failed for good at attempt %s: %s",
+                job.job,
+                job.task,
+                job.attempt,
+                codec.error_type(end.error),
+            )
+    for job, again, _ in batch.again:
+        if job.job not in lost:
+            log.info(
+                "job %s (%s) failed at attempt %s: %s; next in %.1f s",
+                job.job,
+                job.task,
+                job.attempt,
+                codec.error_type(again.error),
+                again.delay,
+            )
+    if not announcer:
+        return
+    for id in lost:
+        announcer.announce(events.OutcomeRefused(worker, id))
+    ends = [
+        *((job, "succeeded", took) for job, _, took in batch.done),
+        *((job, end.state, took) for job, end, took in batch.ended),
+    ]
+    for job, state, took in ends:
+        if job.job not in lost:
+            announcer.announce(
+                events.JobFinished(worker, job.job, job.task, job.attempt, state, took)
+            )
+    for job, again, _ in batch.again:
+        if job.job not in lost:
+            announcer.announce(
+                events.JobRetried(worker, job.job, job.task, job.attempt, again.delay)
+            )
+    for job in batch.unstarted:
+        announcer.announce(events.JobGivenBack(worker, job.job, job.task))
+
+
+def give_back(worker: int, held: Sequence[int], given: Sequence[int]) -> list[Query[Any]]:
+    """The transaction that puts unfinished jobs back."""
+    return [
+        claims.seize(worker, held),
+        jobs.give_back(worker, held, given),
+        claims.release(worker, held, given),
+    ]

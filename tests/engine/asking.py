@@ -1,0 +1,25 @@
+"""Asking the tables, and waiting for what they say."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import psycopg
+
+
+async def fetch(dsn: str, query: str) -> Any:
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+        cursor = await connection.execute(query.encode())
+        return await cursor.fetchall()
+
+
+async def until(condition: Any, within: float = 10.0) -> None:
+    """Wait for something that no event tells."""
+    async with asyncio.timeout(within):
+        while not await condition():
+            await asyncio.sleep(0.01)
+
+
+async def equals(dsn: str, query: str, value: int) -> bool:
+    return bool((await fetch(dsn, query))[0][0] == value)

@@ -1,0 +1,126 @@
+"""What a worker holds, and how it lets go."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from engine.asking import equals, fetch, until
+from rota import Context, Retry, Rota
+from rota.model.events import JobClaimed, JobGivenBack
+from rota.testing import Harness
+
+
+async def test_a_cold_worker_claims_no_more_than_it_can_run(
+    rota_harness: Harness, rota_dsn: str
+) -> None:
+    app = rota_harness.app
+    go = asyncio.Event()
+
+    @app.task
+    async def long() -> None:
+        await go.wait()
+
+    await app.start_many([long.call() for _ in range(50)])
+    async with app.worker(concurrency=5):
+        await rota_harness.saw(JobClaimed)
+        held = "select coalesce(sum(cardinality(jobs)), 0) from rota.claims"
+        await until(lambda: equals(rota_dsn, held, 5))
+        assert await fetch(rota_dsn, "select count(*) from rota.ready") == [(45,)]
+        go.set()
+        await until(lambda: equals(rota_dsn, "select count(*) from rota.outcomes", 50))
+
+
+async def test_what_waits_too_long_for_a_place_is_given_back(
+    rota_harness: Harness, rota_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Short jobs taught the worker to hold many; then a long one blocks its only place."""
+    monkeypatch.setattr("rota.engine.exchange.PUT_AWAY_AFTER", 0.1)
+    app = rota_harness.app
+    go = asyncio.Event()
+
+    @app.task
+    async def work(long: bool) -> None:
+        if long:
+            await go.wait()
+
+    calls = [work.call(long=n == 400) for n in range(1200)]
+    await app.start_many(calls)
+    async with app.worker(concurrency=1):
+        given = await rota_harness.saw(JobGivenBack)
+        assert given.task == "work"
+        go.set()
+        await until(lambda: equals(rota_dsn, "select count(*) from rota.outcomes", 1200))
+    assert await fetch(rota_dsn, "select max(attempt) from rota.outcomes") == [(1,)]
+
+
+async def test_tasks_with_one_attempt_are_never_held_beyond_what_runs(
+    rota_app: Rota, rota_dsn: str
+) -> None:
+    most = 0
+
+    @rota_app.task(retry=Retry(attempts=1))
+    async def once() -> None:
+        await asyncio.sleep(0)
+
+    await rota_app.start_many([once.call() for _ in range(2000)])
+    async with rota_app.worker(concurrency=10) as worker:
+        while (
+            worker.desk.running
+            or most == 0
+            or not await equals(rota_dsn, "select count(*) from rota.outcomes", 2000)
+        ):
+            most = max(most, worker.desk.running + worker.desk.backlog)
+            await asyncio.sleep(0)
+    assert most <= 10
+
+
+async def test_a_worker_that_stops_finishes_what_runs(rota_harness: Harness) -> None:
+    app = rota_harness.app
+
+    @app.task
+    async def takes_a_while() -> str:
+        await asyncio.sleep(0.2)
+        return "done"
+
+    run = await takes_a_while.start()
+    async with app.worker():
+        await rota_harness.saw(JobClaimed, job=run.id)
+
+    assert await run.status() == "succeeded"
+
+
+@pytest.mark.parametrize("kind", ["async", "deaf", "thread"])
+async def test_what_does_not_finish_in_time_goes_back_uncounted(rota_dsn: str, kind: str) -> None:
+    go = threading.Event()
+    async with Rota(rota_dsn, drain_for=0.05, poll=0.05) as app, Harness(app) as harness:
+        if kind == "thread":
+
+            @app.task(name="work")
+            def work(ctx: Context) -> int:
+                if ctx.attempt == 1 and not go.is_set():
+                    go.wait(20)
+                return ctx.attempt
+        else:
+
+            @app.task(name="work")
+            async def work(ctx: Context) -> int:
+                while not go.is_set():
+                    try:
+                        await asyncio.sleep(0.01)
+                    except asyncio.CancelledError:
+                        if kind == "async":
+                            raise
+                return ctx.attempt
+
+        run = await work.start()
+        async with app.worker():
+            await harness.saw(JobClaimed, job=run.id)
+        assert await run.status() == "ready"
+        assert await fetch(rota_dsn, "select count(*) from rota.claims") == [(0,)]
+
+        go.set()
+        async with app.worker():
+            assert await run.result(timeout=10) == 1
