@@ -4,8 +4,9 @@ What piles up during one round trip goes out in the next, so batches grow with t
 waits for one to fill. Outcomes, telling those who wait for them, and the claim of the next jobs travel
 together, as separate transactions.
 
-One round trip is under way at a time, and a second, on a connection of its own, when there is a batch
-worth it: while the answer to one is being read, the server works on the other.
+One round trip is under way at a time. Under load outcomes and claims travel apart, on two connections, one
+of each at a time: while one answer is being read the server works on the other request, and completions
+never wait for each other's locks.
 
 An answer that never came is not a failure: outcomes are sent again until they are recorded or the
 fence refuses them, alone, so that nothing else can spoil it. A claim whose answer was lost is found by
@@ -52,6 +53,9 @@ WAKE_AT_ONCE = 1000
 
 WORTH_A_SECOND = 100
 """Jobs that make a second round trip at the same time worth it."""
+
+WORTH_TWO = 400
+"""Jobs, out and in, from which on they travel apart."""
 
 
 @dataclass(slots=True)
@@ -157,15 +161,23 @@ class Exchange(Service):
         return None if self._trades else self._rest(now)
 
     def _launch(self, now: float) -> bool:
-        """Send off a trade, if there is one worth it."""
-        claim = self._plan_claim(now)
-        if claim is None and not self._desk.has_finished:
+        """Send off a trade, if there is one worth it; under load one each way."""
+        taking = self._desk.has_finished and not any(trade.batch for trade in self._trades)
+        claim = None if any(trade.claim for trade in self._trades) else self._plan_claim(now)
+        if not taking and claim is None:
             return False
-        if self._trades and self._desk.finished + (claim.limit if claim else 0) < WORTH_A_SECOND:
+        weight = (self._desk.finished if taking else 0) + (claim.limit if claim else 0)
+        if self._trades and weight < WORTH_A_SECOND:
             return False
-        trade = _Trade(self._desk.take(), claim)
-        self._trades[trade] = asyncio.create_task(self._trade(trade, self._free.pop()))
+        batch = self._desk.take() if taking else Batch()
+        if claim and batch and weight >= WORTH_TWO and len(self._free) == 2:
+            self._send_off(_Trade(Batch(), claim))
+            claim = None
+        self._send_off(_Trade(batch, claim))
         return True
+
+    def _send_off(self, trade: _Trade) -> None:
+        self._trades[trade] = asyncio.create_task(self._trade(trade, self._free.pop()))
 
     async def _trade(self, trade: _Trade, hand: Hand) -> None:
         try:
