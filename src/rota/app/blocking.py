@@ -7,7 +7,6 @@ works inside and outside of other loops.
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
@@ -15,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 from rota.app.run import Run
 
 if TYPE_CHECKING:
+    import asyncio
+
     from rota.app.rota import Rota
 
 P = ParamSpec("P")
@@ -31,6 +32,8 @@ class Portal:
         self._thread: threading.Thread | None = None
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        import asyncio
+
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()

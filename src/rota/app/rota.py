@@ -1,8 +1,11 @@
-"""Rota: register tasks, start runs, work. Composes the layers and adds nothing of its own."""
+"""Rota: register tasks, start runs, work. Composes the layers and adds nothing of its own.
+
+What only running needs (the loop, the driver, the engine) is imported where it is first needed, so that
+importing an app stays cheap for whoever only defines tasks.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import signal
 import threading
@@ -23,6 +26,8 @@ from rota.model.task import Definition, Policy, Registry
 from rota.store.query import check_schema
 
 if TYPE_CHECKING:
+    import asyncio
+
     from rota.app.client import Client
     from rota.engine.worker import Worker
     from rota.localpg import LocalPostgres
@@ -73,6 +78,8 @@ class Rota:
     async def open(self) -> Client:
         """What is open in this event loop. The database is asked for on first use, so that importing
         an app needs none."""
+        import asyncio
+
         loop = asyncio.get_running_loop()
         client = self._clients.get(loop)
         if client is None:
@@ -113,6 +120,8 @@ class Rota:
 
     async def close(self) -> None:
         """Close what is open in this event loop."""
+        import asyncio
+
         client = self._clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.close()
@@ -233,6 +242,8 @@ class Rota:
         self, *, queues: Sequence[str] | None = None, concurrency: int | None = None
     ) -> None:
         """Work until SIGTERM or SIGINT, then finish what runs. A second signal hurries."""
+        import asyncio
+
         loop = asyncio.get_running_loop()
         told = asyncio.Event()
         async with self.worker(queues=queues, concurrency=concurrency) as worker:
