@@ -235,8 +235,9 @@ async def test_completions_naming_the_same_claims_in_any_order_do_not_deadlock(
     async with holder.transaction():
         await stage.run(claims.hold(worker, [one.id]), holder)
         up = stage.meanwhile(stage.run(both(one, two, 0), stage.engine))
-        down = stage.meanwhile(stage.run(both(two, one, 1), other))
         await stage.waits(stage.engine, holder)
+        down = stage.meanwhile(stage.run(both(two, one, 1), other))
+        await stage.waits(other, stage.engine)  # the next in the queue for the lower claim
         # The lower claim first, whoever asks: neither of the two holds the higher one yet.
         [free] = await stage.sql(
             "select id from rota.claims where id = %s for update nowait", two.id
