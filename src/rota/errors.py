@@ -16,7 +16,6 @@
     │   ├── RunCancelled
     │   └── RunExpired
     ├── ResultError               the stored result is not what the task declares
-    ├── ClaimLost                 the job is no longer this worker's
     └── LocalPostgresError        the embedded PostgreSQL cannot be had
 
 `RetryLater` is raised by a task, not by Rota: it asks for another attempt at a time of its choosing.
@@ -97,10 +96,6 @@ class RunExpired(RunFailed):
 
 
 class ResultError(RotaError):
-    pass
-
-
-class ClaimLost(RotaError):
     pass
 
 

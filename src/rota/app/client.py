@@ -47,10 +47,8 @@ class Client:
 
     async def start_many(self, starts: Sequence[Start]) -> list[Started]:
         """Start them all or none, in one transaction. Answers in the order given."""
-        plain = [each for each in starts if each.is_plain]
-        if len(plain) == len(starts) and len(starts) >= COPY_FROM:
-            ids = await self._copy(starts)
-            answer = [Started(id, True) for id in ids]
+        if len(starts) >= COPY_FROM and all(each.is_plain for each in starts):
+            answer = [Started(id, True) for id in await self._copy(starts)]
         else:
             answer = await self._write(starts)
         self.news.tell({each.queue for each in starts})

@@ -309,7 +309,8 @@ class Exchange(Service):
 
     async def _send_again(self) -> None:
         """Record a batch whose answer never came: it may have been recorded, or not."""
-        batch, hand = self._unsure[0], self._free[0]
+        # Out of the pile: news that comes meanwhile may send off a trade, on the other hand only.
+        batch, hand = self._unsure[0], self._free.pop()
         try:
             try:
                 refused = await self._send_one(batch, hand)
@@ -328,6 +329,8 @@ class Exchange(Service):
         except BaseException:
             await hand.let_go()
             raise
+        finally:
+            self._free.append(hand)
 
     async def _send_one(self, batch: Batch, hand: Hand) -> list[int]:
         return self._accept(batch, await hand.send(record.transactions(self._worker, batch)))

@@ -36,7 +36,6 @@ class Stop(Enum):
 
     CANCELLED = "cancelled"
     DRAINED = "drained"
-    LOST = "lost"
 
 
 class Executor(Protocol):
@@ -208,7 +207,7 @@ def _stopped(why: Stop) -> Outcome:
     match why:
         case Stop.CANCELLED:
             return Ended("cancelled", None)
-        case Stop.DRAINED | Stop.LOST:
+        case Stop.DRAINED:
             return UNSTARTED
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-State = Literal["succeeded", "failed", "cancelled", "expired"]
-
 
 @dataclass(frozen=True, slots=True)
 class Done:

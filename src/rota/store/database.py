@@ -18,7 +18,7 @@ from rota.errors import DatabaseUnavailable
 from rota.model.settings import Settings
 from rota.store import failures
 from rota.store.connections import Connections
-from rota.store.query import Query, Row, encoded, load
+from rota.store.query import Query, Row, encoded
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection, AsyncCursor
@@ -140,9 +140,6 @@ class Database:
         async with cursor.copy(encoded(statement, self.schema)) as copy:
             for chunk in chunks:
                 await copy.write(chunk)
-
-    def text(self, statement: str) -> str:
-        return load(statement, self.schema)
 
     async def close(self) -> None:
         await self._connections.close()
