@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from benchmarks.peers import PeerMissing, node_peers, python_peers
@@ -23,6 +23,7 @@ class Contender:
     name: str
     command: tuple[str, ...]
     concurrency: int = 1
+    jobs: int = 1  # that come of one number
     slowest: int = 1000  # jobs a second; below it a drain is given up as hung
     environment: Mapping[str, str] = field(default_factory=dict)
     quiet: str = ""  # true when no completion is outstanding
@@ -43,6 +44,29 @@ def rota() -> Contender:
             select (select count(*) from rota.ready)
                  + (select coalesce(sum(cardinality(jobs)), 0) from rota.claims)""",
         finished="select count(*) from rota.outcomes where state = 'succeeded'",
+    )
+
+
+def flows(shape: str, jobs: int) -> Contender:
+    """Rota again, with a graph of so many jobs (see children/shapes.py) where it had one job.
+
+    A run has an outcome too, so the records are counted by job.
+    """
+    return replace(
+        rota(),
+        name=f"rota {shape}",
+        command=(sys.executable, str(CHILDREN / "run_flows.py")),
+        jobs=jobs,
+        environment={"BENCH_SHAPE": shape, "BENCH_JOBS": str(jobs)},
+        quiet="select not exists (select from rota.claims) and not exists (select from rota.echoes)",
+        waiting="""
+            select (select count(*) from rota.ready)
+                 + (select count(*) from rota.waiting)
+                 + (select count(*) from rota.asleep)
+                 + (select coalesce(sum(cardinality(jobs)), 0) from rota.claims)""",
+        finished="""
+            select count(*) from rota.jobs join rota.outcomes on outcomes.job = jobs.id
+             where outcomes.state = 'succeeded'""",
     )
 
 

@@ -27,9 +27,15 @@ class Sizes:
     idle_seconds: int = 30
     backlog: int = 1_000_000
     history: int = 5_000_000
+    retention: int = 1_000_000  # old ones, of which some are removed meanwhile
     slice: int = 200_000  # what is drained beside a backlog or a history
     under_snapshot: int = 200_000
     after_snapshot: int = 100_000
+    graphs: int = 5_000  # runs of a graph of ten jobs
+    wide: int = 10_000  # jobs in one run, its two ends among them: Rota takes no more
+    wide_drains: int = 3  # each is over in parts of a second: a round is the median of some
+    chain: int = 1_000
+    diamonds: int = 300
     imports: int = 15
 
 
@@ -45,8 +51,14 @@ QUICK = Sizes(
     idle_seconds=6,
     backlog=100_000,
     history=200_000,
+    retention=200_000,
     slice=20_000,
     under_snapshot=20_000,
     after_snapshot=10_000,
+    graphs=500,
+    wide=2_000,
+    wide_drains=1,
+    chain=100,
+    diamonds=40,
     imports=5,
 )

@@ -48,22 +48,25 @@ class Stage:
 
 @dataclass
 class Ground:
-    """One contender's database, and the numbers its jobs carry."""
+    """One contender's database, and the numbers its jobs (or runs of jobs) carry."""
 
     stage: Stage
     contender: Contender
     database: str
     dsn: str
     next_number: int = 0
+    filled_in: float = 0.0  # seconds, the bulk calls of the last filling
 
     def fill(self, count: int) -> range:
         """Queue jobs by the contender's bulk call; answers their numbers."""
         chunk = self.stage.sizes.chunk
         numbers = range(self.next_number, self.next_number + count)
+        self.filled_in = 0.0
         with self.contender.child(self.dsn) as child:
             for first in range(numbers.start, numbers.stop, chunk):
                 size = min(chunk, numbers.stop - first)
-                child.ask("enqueue", STEP, first=first, count=size, calls=1)
+                answer = child.ask("enqueue", STEP, first=first, count=size, calls=1)
+                self.filled_in += sum(answer["seconds"])
         self.next_number = numbers.stop
         return numbers
 
@@ -94,18 +97,23 @@ class Workers:
 
     def warm_up(self) -> None:
         """A first small drain, thrown away: code compiled, connections tried, caches filled."""
-        numbers = self.ground.fill(self.ground.stage.sizes.warm)
+        numbers = self.ground.fill(
+            max(1, self.ground.stage.sizes.warm // self.ground.contender.jobs)
+        )
         self.drain(numbers)
 
-    def drain(self, numbers: range) -> float:
-        """Run all of these; answers seconds from the word "work" to the last completion stored."""
+    def drain(self, numbers: range, since_first: bool = False) -> float:
+        """Run all of these; answers seconds from the word "work" to the last completion stored.
+
+        With `since_first`, from the first handler: of a short drain, getting ready is a large part.
+        """
         before = self._finished()
-        began = self._begin([len(numbers)])
-        within = self._patience(len(numbers))
-        self._wait_for(len(numbers), within)
+        jobs = len(numbers) * self.ground.contender.jobs
+        began = self._begin([1, jobs] if since_first else [jobs])
+        first = self._wait_for(jobs, self._patience(jobs))
         ended = self._wait_until_quiet()
         self._check(self._stop(), numbers, before)
-        return (ended - began) / 1e9
+        return (ended - (first if since_first else began)) / 1e9
 
     def reach(self, marks: Sequence[int], queued: range) -> list[float]:
         """One process; answers at how many seconds each mark was passed, then stops it."""
@@ -133,18 +141,25 @@ class Workers:
             )
         return min(int(child.until("working", STEP)["working"]) for child in self.children)
 
-    def _wait_for(self, count: int, within: float) -> None:
-        """Until the processes together have run so many. Each says its own count in between."""
+    def _wait_for(self, count: int, within: float) -> int:
+        """Until the processes together have run so many. Each says its own count in between.
+
+        Answers the time of the first count that was said.
+        """
         deadline = time.monotonic() + within
         counts = dict.fromkeys(range(len(self.children)), 0)
+        said: list[int] = []
         while sum(counts.values()) < count:
             for place, child in enumerate(self.children):
                 answer = child.poll(0.005 if len(self.children) > 1 else within)
-                counts[place] = answer.get("count", counts[place]) if answer else counts[place]
+                if answer and "count" in answer:
+                    counts[place] = answer["count"]
+                    said.append(answer["at"])
             if time.monotonic() > deadline:
                 name, ran = self.ground.contender.name, sum(counts.values())
                 complaints = "".join(child.complaint() for child in self.children)
                 raise Wrong(f"{name}: {ran} of {count} jobs ran in {within:.0f} s{complaints}")
+        return min(said)
 
     def _wait_until_quiet(self) -> int:
         contender = self.ground.contender
@@ -171,15 +186,16 @@ class Workers:
         return self.ground.number(query) if query else 0
 
     def _check(self, stopped: Sequence[dict[str, int]], numbers: range, before: int) -> None:
-        name = self.ground.contender.name
+        name, each = self.ground.contender.name, self.ground.contender.jobs
+        jobs = each * len(numbers)
         ran = sum(answer["count"] for answer in stopped)
         total = sum(answer["total"] for answer in stopped)
-        if ran != len(numbers) or total != sum(numbers):
-            raise Wrong(f"{name}: {ran} executions of {len(numbers)} jobs, or not each once")
+        if ran != jobs or total != each * sum(numbers):
+            raise Wrong(f"{name}: {ran} executions of {jobs} jobs, or not each once")
         if left := self.ground.number(self.ground.contender.waiting):
             raise Wrong(f"{name}: {left} jobs are left")
-        if self.ground.contender.finished and self._finished() - before != len(numbers):
-            raise Wrong(f"{name}: {self._finished() - before} of {len(numbers)} were recorded")
+        if self.ground.contender.finished and self._finished() - before != jobs:
+            raise Wrong(f"{name}: {self._finished() - before} of {jobs} were recorded")
 
     def _check_part(self, ran: int, queued: range, before: int) -> None:
         name = self.ground.contender.name

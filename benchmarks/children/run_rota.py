@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any, Protocol
 
 from serve import URL, serve
 from tally import Tally
@@ -14,29 +15,41 @@ from tally import Tally
 from rota import Rota
 
 
+class Startable(Protocol):
+    """A task or a flow that takes what every job here carries."""
+
+    def call(self, *, n: int, url: str) -> Any: ...
+
+    async def start(self, *, n: int, url: str) -> Any: ...
+
+
 class RotaContender:
     tally: Tally
 
     async def open(self, dsn: str) -> None:
         self._app = Rota(dsn)
+        self._work = self.define(self._app)
 
-        @self._app.task
+    def define(self, app: Rota) -> Startable:
+        """What is started, again and again."""
+
+        @app.task
         async def noop(n: int, url: str) -> None:
             self.tally.saw(n)
 
-        self._noop = noop
+        return noop
 
     async def migrate(self) -> None:
         await self._app.migrate()
 
     async def enqueue(self, numbers: range) -> None:
-        await self._app.start_many([self._noop.call(n=n, url=URL) for n in numbers])
+        await self._app.start_many([self._work.call(n=n, url=URL) for n in numbers])
 
     async def start(self, n: int) -> None:
-        await self._noop.start(n=n, url=URL)
+        await self._work.start(n=n, url=URL)
 
     async def start_and_wait(self, n: int) -> None:
-        run = await self._noop.start(n=n, url=URL)
+        run = await self._work.start(n=n, url=URL)
         await run.result(timeout=10)
 
     @asynccontextmanager

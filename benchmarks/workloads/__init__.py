@@ -9,13 +9,17 @@ from benchmarks.stage import Stage
 from benchmarks.workloads import (
     backlog,
     bulk,
+    chain,
+    dag,
     drain,
     history,
     idle,
     importing,
     latency,
+    retention,
     single,
     snapshot,
+    wide,
 )
 
 Workload = Callable[[Stage], Findings]
@@ -30,5 +34,9 @@ WORKLOADS: Mapping[str, Workload] = {
     "backlog": backlog.run,
     "history": history.run,
     "snapshot": snapshot.run,
+    "retention": retention.run,
+    "dag": dag.run,
+    "wide": wide.run,
+    "chain": chain.run,
     "import": importing.run,
 }

@@ -54,7 +54,7 @@ def _measure(stage: Stage, contender: Contender) -> dict[str, float]:
 
 def _start_times(stage: Stage, ground: Ground, sender: Child) -> dict[str, float]:
     count = stage.sizes.latency
-    with _idle_worker(ground, timed=True) as worker:
+    with idle_worker(ground, timed=True) as worker:
         sender.ask("send", STEP, first=0, count=WARM, **GAPS)
         sent = sender.ask("send", STEP, first=WARM, count=count, **GAPS)["sent"]
         _wait_until_empty(ground)
@@ -75,7 +75,7 @@ def _start_times(stage: Stage, ground: Ground, sender: Child) -> dict[str, float
 def _result_time(stage: Stage, ground: Ground, sender: Child) -> float:
     count = stage.sizes.results
     first = WARM + stage.sizes.latency
-    with _idle_worker(ground, timed=False) as worker:
+    with idle_worker(ground, timed=False) as worker:
         sender.ask("results", STEP, first=first, count=WARM, **GAPS)
         taken = sender.ask("results", STEP, first=first + WARM, count=count, **GAPS)["taken"]
         worker.tell("stop")
@@ -84,7 +84,7 @@ def _result_time(stage: Stage, ground: Ground, sender: Child) -> float:
 
 
 @contextmanager
-def _idle_worker(ground: Ground, timed: bool) -> Iterator[Child]:
+def idle_worker(ground: Ground, timed: bool) -> Iterator[Child]:
     contender = ground.contender
     with contender.child(ground.dsn) as worker:
         worker.tell("work", concurrency=contender.concurrency, haste=False, marks=[], timed=timed)

@@ -1,6 +1,6 @@
 """Durable work and safe company for Python applications, with nothing to run but PostgreSQL."""
 
-from rota.app import Call, Rota, Run, Task
+from rota.app import Call, Flow, FlowCall, FlowTask, Rota, Run, Task
 from rota.errors import (
     ArgumentError,
     KeyBusy,
@@ -10,7 +10,7 @@ from rota.errors import (
     RunExpired,
     RunFailed,
 )
-from rota.model.context import Context
+from rota.model.context import Context, Failure
 from rota.model.retry import Retry
 from rota.model.settings import Settings
 
@@ -18,6 +18,10 @@ __all__ = [
     "ArgumentError",
     "Call",
     "Context",
+    "Failure",
+    "Flow",
+    "FlowCall",
+    "FlowTask",
     "KeyBusy",
     "Retry",
     "RetryLater",

@@ -2,7 +2,7 @@
 
     RotaError
     ├── SettingsError             a setting is missing or wrong
-    ├── DefinitionError           a task cannot be registered as it is written
+    ├── DefinitionError           a task or a flow cannot be as it is written
     ├── ArgumentError             what was passed to `start` does not fit the task
     │   └── PayloadTooLarge       … or is too big to store
     ├── DatabaseError             the database cannot be used as it is
@@ -15,6 +15,8 @@
     ├── RunFailed                 the run ended without a result
     │   ├── RunCancelled
     │   └── RunExpired
+    ├── ClaimLost                 the job is no longer this worker's: what it does counts for nothing
+    ├── CallsChanged              a job that is tried again makes other calls than before
     ├── ResultError               the stored result is not what the task declares
     └── LocalPostgresError        the embedded PostgreSQL cannot be had
 
@@ -92,6 +94,14 @@ class RunCancelled(RunFailed):
 
 
 class RunExpired(RunFailed):
+    pass
+
+
+class ClaimLost(RotaError):
+    pass
+
+
+class CallsChanged(RotaError):
     pass
 
 

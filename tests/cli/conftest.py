@@ -40,6 +40,27 @@ def worker(shared_dsn: str) -> Iterator[Program]:
         yield worker
 
 
+@pytest.fixture(scope="session")
+def mill_dsn(rota_server: Server) -> Iterator[str]:
+    with rota_server.database() as dsn:
+        yield dsn
+
+
+@pytest.fixture(scope="session")
+def mill(mill_dsn: str) -> Iterator[Program]:
+    """A worker for flows, on a database of theirs. It does not serve the queue `nobody` either."""
+    with Terminal(mill_dsn).program("worker", "mill:app", "-q", "default", "-q", "search") as mill:
+        mill.said("up to")
+        yield mill
+
+
+@pytest.fixture(scope="session")
+def failed_flow(mill_dsn: str, mill: Program) -> str:
+    """A flow's run in which one job has failed."""
+    words = ("start", "-a", "mill:app", "etl", "day=monday", "broken=true", "--wait")
+    return Terminal(mill_dsn).run(*words).out.strip()
+
+
 @pytest.fixture
 def rota(
     shared_dsn: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
@@ -50,7 +71,8 @@ def rota(
     monkeypatch.syspath_prepend(str(APPS))
 
     def run(*words: str) -> Done:
-        monkeypatch.delitem(sys.modules, "shop", raising=False)  # an app remembers its database
+        for module in ("shop", "mill"):
+            monkeypatch.delitem(sys.modules, module, raising=False)  # an app remembers its database
         capfd.readouterr()
         code = main.run(list(words))
         out, err = capfd.readouterr()

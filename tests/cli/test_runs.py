@@ -63,7 +63,7 @@ def test_runs_are_listed_by_task_queue_and_state(alone: Rota) -> None:
     start(alone, "resize", "path=a", "--delay", "1h")
 
     for words in (("--task", "resize"), ("--queue", "images"), ("--state", "asleep")):
-        assert [each["task"] for each in alone("runs", *words, "--json").json()] == ["resize"]
+        assert [each["name"] for each in alone("runs", *words, "--json").json()] == ["resize"]
     assert alone("runs", "--state", "failed").out == "no run fits\n"
 
 

@@ -7,6 +7,11 @@ from typing import Any
 
 import psycopg
 
+from rota import Retry, Rota
+
+ONCE = Retry(attempts=1)
+TWICE = Retry(attempts=2, wait=0)
+
 
 async def fetch(dsn: str, query: str) -> Any:
     async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
@@ -23,3 +28,19 @@ async def until(condition: Any, within: float = 10.0) -> None:
 
 async def equals(dsn: str, query: str, value: int) -> bool:
     return bool((await fetch(dsn, query))[0][0] == value)
+
+
+async def states(app: Rota, run: int) -> dict[str, str]:
+    client = await app.open()
+    async with client.database.connection() as connection:
+        cursor = await connection.execute(
+            "select split_part(task, '.', 2), state from rota.job_state where run = %s", (run,)
+        )
+        return dict(await cursor.fetchall())
+
+
+async def counted(app: Rota, table: str, many: int) -> bool:
+    return bool(await fetch(app._dsn or "", f"select count(*) from {table}") == [(many,)])
+
+
+async def nothing() -> None: ...

@@ -7,8 +7,13 @@ import threading
 
 import pytest
 
+from engine.asking import fetch
 from rota import Context, Retry, Rota, RunCancelled
+from rota.engine.execute import LoopExecutor, Stop
 from rota.model.events import JobClaimed
+from rota.model.outcome import Ended, Outcome, Unstarted
+from rota.model.task import Definition, Policy
+from rota.store.jobs import Claimed
 from rota.testing import Harness
 
 
@@ -69,3 +74,41 @@ async def test_a_wish_to_cancel_outlives_a_failing_attempt(rota_harness: Harness
         go.set()
         with pytest.raises(RunCancelled):
             await run.result(timeout=10)
+
+
+@pytest.mark.parametrize("why", [Stop.CANCELLED, Stop.DRAINED])
+async def test_a_job_told_to_stop_before_its_first_step_says_so(why: Stop) -> None:
+    """A coroutine that is cancelled before it begins never gets to its own except."""
+    ended: list[Outcome] = []
+
+    async def never() -> None:
+        raise AssertionError
+
+    task = Definition(never, "never", Policy())
+    job = Claimed(1, 2, 1, 0, 1, 2, "never", "default", "{}", None, None, None, None)
+    executor = LoopExecutor(lambda _, outcome, took: ended.append(outcome), 1000)
+
+    executor.start(job, task, task.policy.retry, None)
+    executor.stop(job.job, why)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+    assert ended == [Ended("cancelled", None) if why is Stop.CANCELLED else Unstarted()]
+
+
+async def test_whoever_asked_for_a_result_leaves_no_trace(
+    rota_harness: Harness, rota_dsn: str
+) -> None:
+    @rota_harness.app.task
+    async def quick() -> int:
+        return 1
+
+    async with rota_harness.app.worker():
+        runs = [await quick.start() for _ in range(20)]
+        for run in runs:
+            assert await run.result(timeout=5) == 1
+            assert await run.result(timeout=5) == 1  # of one that is over
+        with pytest.raises(TimeoutError):
+            await (await quick.using(delay=60).start()).result(timeout=0.05)
+
+    assert await fetch(rota_dsn, "select count(*) from rota.waiters") == [(0,)]

@@ -277,5 +277,5 @@ async def test_a_start_with_one_key_from_fifty_callers_is_one_run(rota_app: Rota
 
 def test_claimed_rows_stay_light() -> None:
     """One is made for each job that passes: no dictionary, nothing for the collector to walk."""
-    row = jobs.Claimed(1, 2, 1, 0, 1, 2, "t", "q", "{}", None, None)
+    row = jobs.Claimed(1, 2, 1, 0, 1, 2, "t", "q", "{}", None, None, None, None)
     assert not hasattr(row, "__dict__")

@@ -17,7 +17,7 @@ from psycopg import AsyncConnection
 from rota.model.settings import Settings
 from rota.store import claims, jobs, workers
 from rota.store.database import Database, run
-from rota.store.jobs import Claimed, Retried, Start
+from rota.store.jobs import Claimed, Moved, Start
 from rota.store.query import Query
 
 T = TypeVar("T")
@@ -28,10 +28,25 @@ PLACES = """
 select job, array_agg(place order by place)
   from (select id as job, 'known' as place from rota.jobs
          union all select job, 'ready' from rota.ready
+         union all select id, 'known' from rota.runs
          union all select job, 'asleep' from rota.asleep
+         union all select job, 'waiting' from rota.waiting
          union all select unnest(jobs), 'claims' from rota.claims
          union all select job, 'outcomes' from rota.outcomes) as found
  group by job
+"""
+
+# Whoever waits counts its open parents as they are; nobody waits for nothing.
+MISCOUNTED = """
+select waiting.job, waiting.open, count(parent.id) as parents
+  from rota.waiting
+  left join (select id, unnest(children) as child from rota.jobs
+              union all select id, unnest(children) from rota.runs) as parent
+    on parent.child = waiting.job
+   and (not exists (select from rota.outcomes where outcomes.job = parent.id)
+        or exists (select from rota.echoes where echoes.job = parent.id))
+ group by waiting.job, waiting.open
+having waiting.open <> count(parent.id)
 """
 
 MISSHAPEN = """
@@ -45,7 +60,8 @@ EMPTY = """
 with a as (delete from rota.jobs), b as (delete from rota.ready), c as (delete from rota.asleep),
      d as (delete from rota.claims), e as (delete from rota.outcomes), f as (delete from rota.attempts),
      g as (delete from rota.keys), h as (delete from rota.cancels), i as (delete from rota.waiters),
-     j as (delete from rota.workers)
+     j as (delete from rota.workers), k as (delete from rota.runs), l as (delete from rota.waiting),
+     m as (delete from rota.echoes), n as (delete from rota.skills)
 select setval('rota.ids', 1, false)
 """
 
@@ -158,13 +174,13 @@ class Stage:
     ) -> list[str]:
         """Hand jobs of a batch back, as the engine does. Answers the queues that have news."""
         which = batch.jobs if given is None else given
-        _, queues, _ = await self.together(
+        _, [moved], _ = await self.together(
             claims.seize(batch.worker, [batch.id]),
             jobs.give_back(batch.worker, [batch.id], which),
             claims.release(batch.worker, [batch.id], which),
             on=on,
         )
-        answer: list[str] = queues
+        answer: list[str] = moved.queues
         return answer
 
     async def finish(
@@ -177,12 +193,12 @@ class Stage:
             *(batch.worker, [batch.id] * many, which, [state] * many),
             *(['{"type": "E"}'] * many, [0.5] * many),
         )
-        _, accepted, _ = await self.together(
+        _, [moved], _ = await self.together(
             claims.hold(batch.worker, [batch.id]),
             query,
             claims.release(batch.worker, [batch.id], which),
         )
-        answer: list[int] = accepted
+        answer: list[int] = moved.jobs
         return answer
 
     async def retry(
@@ -191,7 +207,7 @@ class Stage:
         given: Sequence[int] | None = None,
         delay: float = 60.0,
         on: Connection | None = None,
-    ) -> list[Retried]:
+    ) -> Moved:
         """Have jobs of a batch fail with attempts left, as the engine does. Answers those accepted."""
         which = batch.jobs if given is None else given
         many = len(which)
@@ -199,13 +215,13 @@ class Stage:
             *(batch.worker, [batch.id] * many, which, [delay] * many),
             *(['{"type": "E"}'] * many, [0.5] * many),
         )
-        _, accepted, _ = await self.together(
+        _, [moved], _ = await self.together(
             claims.hold(batch.worker, [batch.id]),
             query,
             claims.release(batch.worker, [batch.id], which),
             on=on,
         )
-        answer: list[Retried] = accepted
+        answer: Moved = moved
         return answer
 
     async def complete(
@@ -224,9 +240,11 @@ class Stage:
     ) -> list[int]:
         """Complete jobs, each under its claim."""
         many = len(given)
-        return await self.run(
-            jobs.complete(worker, claims, given, [None] * many, [0.25] * many), on
+        [moved] = await self.run(
+            jobs.complete(worker, claims, given, [None] * many, [0.25] * many, [True] * many),
+            on,
         )
+        return moved.jobs
 
     # Where things are
 
@@ -252,6 +270,9 @@ class Stage:
                 "attempts",
                 "keys",
                 "cancels",
+                "runs",
+                "waiting",
+                "echoes",
             )
         ]
 
@@ -264,6 +285,7 @@ class Stage:
             if len(places) != 2 or "known" not in places
         }
         assert not lost, f"not in exactly one place: {lost}"
+        assert await self.sql(MISCOUNTED) == []
 
     # Two sessions that meet
 

@@ -12,13 +12,13 @@ import pytest
 from psycopg import AsyncConnection
 from psycopg.errors import LockNotAvailable
 
-from rota.store import claims, jobs, timers, waiters
+from rota.store import claims, jobs, runs, timers, waiters
 
 from .stage import Stage
 
 
 async def cancel(stage: Stage, run: int) -> str | None:
-    [answer] = await stage.run(jobs.cancel(run), stage.watch)
+    [answer] = await stage.run(runs.cancel(run), stage.watch)
     return answer
 
 
@@ -154,7 +154,7 @@ async def test_a_cancel_that_meets_a_move_under_way_finds_the_job_where_it_went(
 
     async with stage.engine.transaction():
         await move()
-        cancelling = stage.meanwhile(stage.run(jobs.cancel(run), canceller))
+        cancelling = stage.meanwhile(stage.run(runs.cancel(run), canceller))
         await stage.waits(canceller, stage.engine)
 
     assert await cancelling == [answer]
@@ -170,7 +170,7 @@ async def test_a_move_that_meets_a_cancel_under_way_waits_and_goes_by_what_it_fi
     canceller = await stage.connect()
 
     async with canceller.transaction():
-        assert await stage.run(jobs.cancel(run), canceller) == ["requested"]
+        assert await stage.run(runs.cancel(run), canceller) == ["requested"]
         moving = stage.meanwhile(_awaited(move))
         await stage.waits(stage.engine, canceller)
     await moving
@@ -183,7 +183,7 @@ async def test_a_wish_that_a_completion_had_to_wait_for_is_not_left_behind(stage
     canceller = await stage.connect()
 
     async with canceller.transaction():
-        await stage.run(jobs.cancel(batch.jobs[0]), canceller)
+        await stage.run(runs.cancel(batch.jobs[0]), canceller)
         completing = stage.meanwhile(stage.complete(batch, batch.jobs[:1]))
         await stage.waits(stage.engine, canceller)
     await completing
@@ -210,7 +210,7 @@ async def test_claiming_and_waking_pass_over_a_job_that_is_being_cancelled(
     canceller = await stage.connect()
 
     async with canceller.transaction():
-        assert await stage.run(jobs.cancel(run), canceller) == ["cancelled"]
+        assert await stage.run(runs.cancel(run), canceller) == ["cancelled"]
         await move()
 
     assert await stage.place(run) == "cancelled"
@@ -221,8 +221,8 @@ async def test_two_cancels_at_once_both_get_an_answer(stage: Stage) -> None:
     first, second = await stage.connect(), await stage.connect()
 
     async with first.transaction():
-        assert await stage.run(jobs.cancel(run), first) == ["cancelled"]
-        waiting = stage.meanwhile(stage.run(jobs.cancel(run), second))
+        assert await stage.run(runs.cancel(run), first) == ["cancelled"]
+        waiting = stage.meanwhile(stage.run(runs.cancel(run), second))
         await stage.waits(second, first)
 
     assert await waiting == ["cancelled"]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from rota.store import claims, jobs
+from rota.store.jobs import Moved
 from rota.store.query import Query
 
-from .stage import Batch, Stage
+from .stage import Batch, Connection, Stage
 
 
-def complete(batch: Batch, which: list[int] | None = None) -> Query[int]:
+def complete(batch: Batch, which: list[int] | None = None) -> Query[Moved]:
     given = batch.jobs if which is None else which
     return jobs.complete(
         batch.worker,
@@ -19,12 +20,17 @@ def complete(batch: Batch, which: list[int] | None = None) -> Query[int]:
     )
 
 
+async def refused(stage: Stage, query: Query[Moved], on: Connection | None = None) -> list[int]:
+    [moved] = await stage.run(query, on)
+    return moved.jobs
+
+
 async def test_completing_records_outcomes_and_empties_the_claim(stage: Stage) -> None:
     batch = await stage.held(3)
 
-    refused = await stage.run(complete(batch))
+    [moved] = await stage.run(complete(batch))
 
-    assert refused == []
+    assert moved == Moved([], [], [], False)
     assert await stage.sql("select id from rota.claims") == []
     assert await stage.sql(
         "select job, claim, worker, state::text, attempt, result ->> 'job', took, error"
@@ -88,9 +94,9 @@ async def test_one_statement_completes_jobs_of_several_claims(stage: Stage) -> N
     given = [batches[0].jobs[0], *batches[1].jobs, batches[2].jobs[1]]
 
     under = [batches[number].id for number in (0, 1, 1, 2)]
-    refused = await stage.run(jobs.complete(worker, under, given, [None] * 4, [0.0] * 4))
+    [moved] = await stage.run(jobs.complete(worker, under, given, [None] * 4, [0.0] * 4))
 
-    assert refused == []
+    assert moved.jobs == []
     assert await stage.sql("select id, jobs from rota.claims order by id") == [
         (batches[0].id, [batches[0].jobs[1]]),
         (batches[2].id, [batches[2].jobs[0]]),
@@ -103,9 +109,9 @@ async def test_a_job_the_claim_does_not_hold_is_refused_and_the_others_are_not(
     batch = await stage.held(2)
     others = await stage.held(1)
 
-    refused = await stage.run(complete(batch, [*batch.jobs, *others.jobs, 12345]))
+    [moved] = await stage.run(complete(batch, [*batch.jobs, *others.jobs, 12345]))
 
-    assert sorted(refused) == sorted([*others.jobs, 12345])
+    assert sorted(moved.jobs) == sorted([*others.jobs, 12345])
     assert await stage.sql("select job from rota.outcomes order by job") == batch.jobs
     assert await stage.held_by(others.id) == others.jobs
 
@@ -115,11 +121,11 @@ async def test_completing_twice_is_refused_and_the_first_outcome_stands(stage: S
     await stage.run(complete(batch))
     before = await stage.everything()
 
-    refused = await stage.run(
+    [moved] = await stage.run(
         jobs.complete(batch.worker, [batch.id] * 2, batch.jobs, ['"again"'] * 2, [9.0] * 2)
     )
 
-    assert sorted(refused) == batch.jobs
+    assert sorted(moved.jobs) == batch.jobs
     assert await stage.everything() == before
 
 
@@ -147,8 +153,8 @@ async def test_the_old_holder_of_a_job_handed_back_is_refused_and_the_new_one_is
     await stage.give_back(batch, [moved])
     again = await stage.claim(await stage.worker())
 
-    assert await stage.run(complete(batch, [moved, kept])) == [moved]
-    assert await stage.run(complete(again)) == []
+    assert await refused(stage, complete(batch, [moved, kept])) == [moved]
+    assert await refused(stage, complete(again)) == []
 
     assert await stage.sql("select job, claim from rota.outcomes order by job") == [
         (moved, again.id),
@@ -166,7 +172,7 @@ async def test_a_completion_that_waited_for_a_hand_back_sees_the_claim_as_it_is_
 
     async with other.transaction():
         await stage.give_back(batch, [moved], on=other)
-        completing = stage.meanwhile(stage.run(complete(batch, [moved, kept])))
+        completing = stage.meanwhile(refused(stage, complete(batch, [moved, kept])))
         await stage.waits(stage.engine, other)
 
     assert await completing == [moved]
@@ -181,7 +187,7 @@ async def test_a_claim_emptied_while_a_completion_waited_is_gone_for_it(stage: S
 
     async with other.transaction():
         await stage.give_back(batch, on=other)
-        completing = stage.meanwhile(stage.run(complete(batch)))
+        completing = stage.meanwhile(refused(stage, complete(batch)))
         await stage.waits(stage.engine, other)
 
     assert sorted(await completing) == batch.jobs
@@ -195,7 +201,7 @@ async def test_two_completions_of_one_claim_that_meet_both_count(stage: Stage) -
 
     async with other.transaction():
         await stage.run(complete(batch, batch.jobs[:2]), other)
-        completing = stage.meanwhile(stage.run(complete(batch, batch.jobs[2:])))
+        completing = stage.meanwhile(refused(stage, complete(batch, batch.jobs[2:])))
         await stage.waits(stage.engine, other)
 
     assert await completing == []
@@ -228,15 +234,15 @@ async def test_completions_naming_the_same_claims_in_any_order_do_not_deadlock(
     one, two = await stage.claim(worker, 2), await stage.claim(worker, 2)
     holder, other = await stage.connect(engine=True), await stage.connect(engine=True)
 
-    def both(first: Batch, second: Batch, number: int) -> Query[int]:
+    def both(first: Batch, second: Batch, number: int) -> Query[Moved]:
         given = [first.jobs[number], second.jobs[number]]
         return jobs.complete(worker, [first.id, second.id], given, [None] * 2, [0.0] * 2)
 
     async with holder.transaction():
         await stage.run(claims.hold(worker, [one.id]), holder)
-        up = stage.meanwhile(stage.run(both(one, two, 0), stage.engine))
+        up = stage.meanwhile(refused(stage, both(one, two, 0)))
         await stage.waits(stage.engine, holder)
-        down = stage.meanwhile(stage.run(both(two, one, 1), other))
+        down = stage.meanwhile(refused(stage, both(two, one, 1), other))
         await stage.waits(other, stage.engine)  # the next in the queue for the lower claim
         # The lower claim first, whoever asks: neither of the two holds the higher one yet.
         [free] = await stage.sql(

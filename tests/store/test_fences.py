@@ -13,6 +13,7 @@ import pytest
 
 import rota.store
 from rota.store import claims, jobs
+from rota.store.jobs import Moved
 from rota.store.query import Query
 
 from .stage import Batch, Stage
@@ -52,9 +53,13 @@ READS = {"job/recorded"}
 
 def refused(statement: str, answer: list[Any], given: list[int]) -> bool:
     """Whether this is how the statement says no."""
-    if statement == "job/complete":
-        return sorted(answer) == sorted(given)
-    return answer == []
+    match statement:
+        case "job/complete":
+            return sorted(answer[0].jobs) == sorted(given)
+        case "job/finish" | "job/retry" | "job/give_back":
+            return bool(answer == [Moved([], [], [], False)])
+        case _:
+            return answer == []
 
 
 def test_the_list_of_fenced_statements_is_complete() -> None:

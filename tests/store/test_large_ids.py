@@ -11,7 +11,7 @@ import pytest
 
 from rota.app.client import Client
 from rota.model.settings import Settings
-from rota.store import claims, jobs, timers, waiters
+from rota.store import claims, jobs, runs, timers, waiters
 
 from .stage import Stage
 
@@ -35,9 +35,9 @@ async def test_a_job_goes_through_every_move(large: Stage) -> None:
 
     assert await large.complete(batch, [done]) == []
     assert await large.finish(batch, "failed", [failed]) == [failed]
-    assert [each.job for each in await large.retry(batch, [retried], delay=0)] == [retried]
+    assert (await large.retry(batch, [retried], delay=0)).jobs == [retried]
     assert await large.give_back(batch, [returned]) == ["default"]
-    assert await large.run(jobs.cancel(cancelled), large.watch) == ["requested"]
+    assert await large.run(runs.cancel(cancelled), large.watch) == ["requested"]
     assert await large.run(jobs.unwanted(batch.worker)) == [cancelled]
     assert await large.finish(batch, "cancelled", [cancelled]) == [cancelled]
     assert [each.jobs for each in await large.run(claims.mine(batch.worker))] == [[late]]
@@ -45,14 +45,14 @@ async def test_a_job_goes_through_every_move(large: Stage) -> None:
 
     [woken] = await large.run(timers.wake(10))
     assert woken.count == 1
-    assert await large.run(jobs.again(failed)) == ["default"]
+    assert await large.run(runs.retry(failed)) == [["default"]]
     again = await large.claim(await large.worker(), 10)
     assert again.jobs == [returned, retried, failed]
     assert all(each.seq > 2**31 for each in again.members)
     assert await large.complete(again) == []
 
     assert await large.run(jobs.recorded([done], [batch.id])) == [done]
-    assert {each.job for each in await large.run(jobs.outcome(ids))} == set(ids)
+    assert {each.run for each in await large.run(runs.outcome(ids))} == set(ids)
 
 
 async def test_ids_survive_keys_copies_floors_and_news(large: Stage) -> None:
@@ -70,6 +70,7 @@ async def test_ids_survive_keys_copies_floors_and_news(large: Stage) -> None:
 
     listener = await large.connect()
     await large.sql('listen "rota.a"', on=listener)
+    await large.run(runs.cancel(run), large.watch)
     await large.run(waiters.register("rota.a", [run]))
     await large.run(waiters.tell([run]))
     [heard] = [note async for note in listener.notifies(timeout=5, stop_after=1)]
@@ -84,5 +85,5 @@ async def test_large_numbers_in_documents_stay_exact(large: Stage) -> None:
 
     await large.run(jobs.complete(batch.worker, [batch.id], batch.jobs, [str(number)], [0.0]))
 
-    [ending] = await large.run(jobs.outcome([run]))
+    [ending] = await large.run(runs.outcome([run]))
     assert ending.result == str(number).encode()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.store import claims, jobs
+from rota.store import claims, jobs, runs
 
 from .stage import Stage
 
@@ -41,7 +41,7 @@ async def test_finishing_with_nothing_to_say_stores_no_error(stage: Stage) -> No
 
 async def test_finishing_fulfils_a_wish_to_cancel(stage: Stage) -> None:
     batch = await stage.held(1)
-    await stage.run(jobs.cancel(batch.jobs[0]), stage.watch)
+    await stage.run(runs.cancel(batch.jobs[0]), stage.watch)
 
     await stage.finish(batch, "cancelled")
 
@@ -58,7 +58,8 @@ async def test_each_job_is_finished_under_its_own_claim(stage: Stage) -> None:
         *(["failed"] * 2, [None] * 2, [0.0] * 2),
     )
 
-    assert await stage.run(crossed) == []
+    [moved] = await stage.run(crossed)
+    assert moved.jobs == []
 
 
 # To be tried again
@@ -68,9 +69,9 @@ async def test_a_retry_keeps_the_attempt_and_puts_the_job_to_sleep(stage: Stage)
     batch = await stage.held(2)
     failed, left = batch.jobs
 
-    [answer] = await stage.retry(batch, [failed], delay=60.0)
+    answer = await stage.retry(batch, [failed], delay=60.0)
 
-    assert (answer.job, answer.cancelled) == (failed, False)
+    assert answer.jobs == [failed]
     assert await stage.held_by(batch.id) == [left]
     assert await stage.sql(
         "select job, claim, worker, state::text, attempt, took, error ->> 'type' from rota.attempts"
@@ -94,11 +95,11 @@ async def test_a_retry_keeps_lane_and_losses(stage: Stage) -> None:
 async def test_a_retry_obeys_a_wish_to_cancel_written_before_the_hold(stage: Stage) -> None:
     batch = await stage.held(2)
     unwanted, failed = batch.jobs
-    assert await stage.run(jobs.cancel(unwanted), stage.watch) == ["requested"]
+    assert await stage.run(runs.cancel(unwanted), stage.watch) == ["requested"]
 
-    answers = await stage.retry(batch)
+    answer = await stage.retry(batch)
 
-    assert {each.job: each.cancelled for each in answers} == {unwanted: True, failed: False}
+    assert sorted(answer.jobs) == batch.jobs
     assert await stage.place(unwanted) == "cancelled"
     assert await stage.place(failed) == "asleep"
     assert await stage.sql("select job from rota.cancels") == []
@@ -111,11 +112,11 @@ async def test_a_retry_that_waited_for_a_wish_to_cancel_obeys_it(stage: Stage) -
     other = await stage.connect()
 
     async with other.transaction():
-        assert await stage.run(jobs.cancel(batch.jobs[0]), other) == ["requested"]
+        assert await stage.run(runs.cancel(batch.jobs[0]), other) == ["requested"]
         retrying = stage.meanwhile(stage.retry(batch))
         await stage.waits(stage.engine, other)
 
-    assert [each.cancelled for each in await retrying] == [True]
+    assert (await retrying).jobs == batch.jobs
     assert await stage.place(batch.jobs[0]) == "cancelled"
 
 
@@ -159,7 +160,7 @@ async def test_a_job_somebody_wished_to_cancel_is_cancelled_instead_of_put_back(
 ) -> None:
     batch = await stage.held(2)
     unwanted, wanted = batch.jobs
-    await stage.run(jobs.cancel(unwanted), stage.watch)
+    await stage.run(runs.cancel(unwanted), stage.watch)
 
     assert await stage.give_back(batch) == ["default"]
 
@@ -170,7 +171,7 @@ async def test_a_job_somebody_wished_to_cancel_is_cancelled_instead_of_put_back(
 
 async def test_handing_back_only_what_is_unwanted_is_no_news(stage: Stage) -> None:
     batch = await stage.held(1)
-    await stage.run(jobs.cancel(batch.jobs[0]), stage.watch)
+    await stage.run(runs.cancel(batch.jobs[0]), stage.watch)
 
     assert await stage.give_back(batch) == []
 
@@ -203,7 +204,7 @@ async def test_a_run_that_ended_badly_can_be_tried_again(stage: Stage, state: st
     [run] = batch.jobs
     await stage.finish(batch, state)
 
-    assert await stage.run(jobs.again(run)) == ["default"]
+    assert await stage.run(runs.retry(run)) == [["default"]]
 
     assert await stage.place(run) == "ready"
     assert await stage.sql("select attempt, lost, queue, task from rota.ready") == [
@@ -216,10 +217,10 @@ async def test_a_run_that_ended_badly_can_be_tried_again(stage: Stage, state: st
 
 async def test_trying_again_forgets_the_wish_to_cancel(stage: Stage) -> None:
     run = await stage.start()
-    await stage.run(jobs.cancel(run), stage.watch)
+    await stage.run(runs.cancel(run), stage.watch)
     await stage.sql("insert into rota.cancels (job) values (%s)", run)
 
-    await stage.run(jobs.again(run))
+    await stage.run(runs.retry(run))
 
     assert await stage.sql("select job from rota.cancels") == []
 
@@ -231,7 +232,7 @@ async def test_a_run_that_succeeded_or_has_not_ended_is_not_tried_again(stage: S
     before = await stage.everything()
 
     for run in (*batch.jobs, ready, 999):
-        assert await stage.run(jobs.again(run)) == []
+        assert await stage.run(runs.retry(run)) == [None]
 
     assert await stage.everything() == before
 
@@ -243,9 +244,9 @@ async def test_trying_again_twice_at_once_happens_once(stage: Stage) -> None:
     other = await stage.connect()
 
     async with other.transaction():
-        assert await stage.run(jobs.again(run), other) == ["default"]
-        second = stage.meanwhile(stage.run(jobs.again(run)))
+        assert await stage.run(runs.retry(run), other) == [["default"]]
+        second = stage.meanwhile(stage.run(runs.retry(run)))
         await stage.waits(stage.engine, other)
 
-    assert await second == []
+    assert await second == [None]
     assert await stage.sql("select job from rota.ready") == [run]

@@ -6,10 +6,12 @@ added. So it is probed: while a statement waits at one lock, `nowait` says which
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from psycopg.errors import LockNotAvailable
 
-from rota.store import claims, jobs
+from rota.store import claims, jobs, runs
 from rota.store.query import Query
 
 from .stage import Connection, Stage
@@ -46,7 +48,7 @@ async def test_claims_are_locked_from_the_lowest_id_up(
 ) -> None:
     worker, ids, members = await three_claims(stage)
     named = [ids[number] for number in given]
-    queries: dict[str, Query[int]] = {
+    queries: dict[str, Query[Any]] = {
         "complete": jobs.complete(worker, named, members, [None] * 3, [0.0] * 3),
         "hold": claims.hold(worker, named),
         "seize": claims.seize(worker, named),
@@ -113,7 +115,7 @@ async def test_cancelling_waits_for_a_transaction_that_pins_the_claim(stage: Sta
 
     async with pinning.transaction():
         await stage.sql("select from rota.claims for key share", on=pinning)
-        cancelling = stage.meanwhile(stage.run(jobs.cancel(batch.jobs[0]), canceller))
+        cancelling = stage.meanwhile(stage.run(runs.cancel(batch.jobs[0]), canceller))
         await stage.waits(canceller, pinning)
 
     assert await cancelling == ["requested"]

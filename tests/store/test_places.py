@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rota.store import jobs, timers, views
+from rota.store import runs, timers, views
 
 from .stage import Stage
 
@@ -82,7 +82,7 @@ async def test_a_job_tried_again_by_hand_is_ready_for_the_next_attempt(stage: St
     batch = await stage.held(1)
     await stage.finish(batch, "failed")
 
-    await stage.run(jobs.again(batch.jobs[0]))
+    await stage.run(runs.retry(batch.jobs[0]))
 
     found = await state(stage, batch.jobs[0])
     assert (found["state"], found["attempt"]) == ("ready", 2)

@@ -17,14 +17,17 @@ from uuid import uuid4
 import pytest
 from psycopg import sql
 
-from rota.store import claims, jobs, timers, waiters
+from rota.store import claims, jobs, runs, timers, waiters
 from rota.store.query import Query, positional
 
 from .stage import Batch, Stage
 
 BATCH = 100
 PLACES = 10
-TABLES = ("jobs", "ready", "asleep", "claims", "outcomes", "attempts", "keys", "waiters", "cancels")
+TABLES = (
+    *("jobs", "ready", "asleep", "claims", "outcomes", "attempts", "keys", "waiters", "cancels"),
+    *("runs", "waiting", "echoes"),
+)
 
 # Only what is ready has jobs: where the others come from does not matter here, how many there are does.
 FILL = (
@@ -143,7 +146,7 @@ async def check_all(stage: Stage) -> None:
         ),
         "give back": jobs.give_back(worker, [batch.id], given),
         "recorded": jobs.recorded(given, [batch.id]),
-        "outcome": jobs.outcome(given),
+        "outcome": runs.outcome(given),
     }
     for name, query in statements.items():
         found = await explain(stage, query)

@@ -15,7 +15,7 @@ from psycopg.errors import DeadlockDetected
 from rota.app.client import Client
 from rota.errors import ArgumentError, KeyBusy
 from rota.model.settings import Settings
-from rota.store import jobs
+from rota.store import jobs, runs
 from rota.store.jobs import Start, Started
 from rota.store.on import run_on
 from rota.store.query import Query
@@ -334,7 +334,7 @@ async def test_a_key_can_be_unique_while_its_run_is_open(stage: Stage) -> None:
     await stage.retry(batch)
     assert (await keyed(stage, unique_open=True)).run == first.run
 
-    await stage.run(jobs.cancel(first.run), stage.watch)
+    await stage.run(runs.cancel(first.run), stage.watch)
     second = await keyed(stage, unique_open=True)
     assert second.created
     assert (await keyed(stage, unique_open=True)).run == second.run
@@ -344,7 +344,7 @@ async def test_two_callers_that_meet_at_a_key_that_has_become_free_get_one_run(
     stage: Stage,
 ) -> None:
     old = await keyed(stage, unique_open=True)
-    await stage.run(jobs.cancel(old.run), stage.watch)
+    await stage.run(runs.cancel(old.run), stage.watch)
     other, waiting = await stage.connect(), await stage.connect()
 
     async with other.transaction():

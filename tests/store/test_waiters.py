@@ -12,11 +12,32 @@ async def hear(connection: Connection, count: int) -> list[tuple[str, str]]:
     return [(note.channel, note.payload) async for note in notes]
 
 
+async def over(stage: Stage, *ids: int) -> None:
+    """Jobs with these numbers that have ended."""
+    for id in ids:
+        await stage.sql(
+            "insert into rota.jobs (id, task, queue, args) values (%s, 'work', 'default', '{}')", id
+        )
+        await stage.sql(
+            "insert into rota.outcomes (job, state, attempt) values (%s, 'succeeded', 1)", id
+        )
+
+
+async def test_who_waits_for_what_is_still_open_is_not_told(stage: Stage) -> None:
+    run = await stage.start()
+    await stage.run(waiters.register("rota.a", [run]))
+
+    await stage.run(waiters.tell([run]))
+
+    assert await stage.sql("select job from rota.waiters") == [run]
+
+
 async def test_whoever_waits_is_told_once(stage: Stage) -> None:
     listener = await stage.connect()
     await stage.sql('listen "rota.a"', on=listener)
     await stage.run(waiters.register("rota.a", [7, 8]))
     await stage.run(waiters.register("rota.a", [7]))
+    await over(stage, 7, 8)
 
     await stage.run(waiters.tell([7, 9]))
     await stage.run(waiters.tell([7]))
@@ -31,6 +52,7 @@ async def test_each_listener_of_a_job_is_told(stage: Stage) -> None:
     for name in ("rota.a", "rota.b"):
         await stage.sql(f'listen "{name}"', on=listener)
         await stage.run(waiters.register(name, [7]))
+    await over(stage, 7)
 
     await stage.run(waiters.tell([7]))
 

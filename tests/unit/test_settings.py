@@ -18,7 +18,7 @@ def test_nothing_set_is_the_defaults() -> None:
 
 
 def test_every_setting_can_be_set_by_a_variable() -> None:
-    others = {"schema": "other", "notify": "off", "prepare": "no"}
+    others = {"schema": "other", "notify": "off", "prepare": "no", "keep": "7d"}
     environment = {
         f"ROTA_{each.name.upper()}": others.get(each.name, "7") for each in fields(Settings)
     }

@@ -13,8 +13,9 @@ import rota
 from rota import Context
 from rota.errors import ArgumentError, DefinitionError, PayloadTooLarge, ResultError
 from rota.model.context import Context as Ctx
+from rota.model.registry import Registry
 from rota.model.retry import Retry
-from rota.model.task import Definition, Policy, Registry
+from rota.model.task import Definition, Policy
 
 LIMIT = 256 * 1024
 

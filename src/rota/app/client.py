@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from rota.engine.call import FlowCall
 from rota.engine.news import News
 from rota.engine.waiting import Waiting
 from rota.engine.wakeups import Wakeups
 from rota.model.settings import Settings
-from rota.store import jobs
+from rota.store import flows, jobs
 from rota.store.database import Database, exchange, run
 from rota.store.jobs import Start, Started
 
@@ -22,6 +23,10 @@ CHUNK = 2000
 
 COPY_FROM = 500
 """So many plain jobs in one call, and copying them in is cheaper than a statement with arrays."""
+
+
+JOBS_AT_ONCE = 20_000
+"""Jobs of flows in one statement."""
 
 
 class Client:
@@ -53,6 +58,28 @@ class Client:
             answer = await self._write(starts)
         self.news.tell({each.queue for each in starts})
         return answer
+
+    async def start_runs(self, calls: Sequence[FlowCall]) -> list[Started]:
+        """Start flows, all of them or none, in one transaction. Answers in the order given."""
+        # In the order of their keys, so that two calls with the same keys wait for each other instead of
+        # deadlocking.
+        order = sorted(range(len(calls)), key=lambda at: (calls[at].name, calls[at].run.key or ""))
+        now = any(call.run.at is None and call.run.delay is None for call in calls)
+        rides = now and self.news.ride()
+        segment, size = [[calls[at].run for at in order[:1]]], 0
+        for at in order[1:]:
+            size += calls[at].run.size
+            if size > JOBS_AT_ONCE:
+                segment.append([])
+                size = 0
+            segment[-1].append(calls[at].run)
+        async with self.database.connection() as connection:
+            queries = [flows.start(some, notify=rides) for some in segment]
+            [answers] = await exchange(connection, [queries], self.database.schema)
+        if now and not rides:
+            self.news.tell({queue for call in calls for queue in call.plan.queues})
+        started = dict(zip(order, (each for some in answers for each in some), strict=True))
+        return [started[at] for at in range(len(calls))]
 
     async def _copy(self, starts: Sequence[Start]) -> list[int]:
         database = self.database

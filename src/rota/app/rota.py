@@ -15,14 +15,18 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from rota.app.blocking import Portal
+from rota.app.flow import Flow, FlowTask
 from rota.app.run import Run
-from rota.app.task import Call, Task
+from rota.app.task import Task
 from rota.engine.announce import Announcer, Subscriber
-from rota.errors import ArgumentError, RotaError
+from rota.engine.call import Call, FlowCall
+from rota.errors import ArgumentError, RotaError, RunNotFound
 from rota.model.context import Context
+from rota.model.flow import FlowDefinition
+from rota.model.registry import Registry
 from rota.model.retry import Retry
 from rota.model.settings import Duration, Settings, database_url, seconds
-from rota.model.task import Definition, Policy, Registry
+from rota.model.task import Definition, Policy
 from rota.store.query import check_schema
 
 if TYPE_CHECKING:
@@ -182,24 +186,63 @@ class Rota:
 
         return register if fn is None else register(fn)
 
+    def flow(self, name: str) -> Flow:
+        """A graph of tasks, to be filled with `@flow.task`."""
+        definition = FlowDefinition(name)
+        self.registry.add_flow(definition)
+        return Flow(self, definition)
+
     # Runs
 
-    async def start_many(self, calls: Sequence[Call[R]]) -> list[Run[R]]:
-        """Start all of them or none, in one round trip: `app.start_many([resize.call(path=p), …])`."""
+    @overload
+    async def start_many(self, calls: Sequence[Call[R]]) -> list[Run[R]]: ...
+    @overload
+    async def start_many(self, calls: Sequence[FlowCall]) -> list[Run[dict[str, Any]]]: ...
+    async def start_many(self, calls: Sequence[Any]) -> list[Any]:
+        """Start all of them or none, in one round trip: `app.start_many([resize.call(path=p), …])`. Tasks
+        or flows, not both."""
         calls = list(calls)
-        for call in calls:
-            if not isinstance(call, Call):
-                raise ArgumentError(
-                    f"start_many takes calls, made with task.call(…), not {type(call).__name__}"
-                )
         if not calls:
             return []
         client = await self.open()
-        started = await client.start_many([call.start for call in calls])
-        return [
-            Run(self, each.run, call.task, created=each.created)
-            for each, call in zip(started, calls, strict=True)
-        ]
+        if all(isinstance(call, Call) for call in calls):
+            started = await client.start_many([call.start for call in calls])
+            return [
+                Run(self, each.run, call.task, created=each.created)
+                for each, call in zip(started, calls, strict=True)
+            ]
+        if all(isinstance(call, FlowCall) for call in calls):
+            started = await client.start_runs(calls)
+            return [Run(self, each.run, created=each.created) for each in started]
+        kinds = sorted({type(call).__name__ for call in calls})
+        raise ArgumentError(
+            "start_many takes calls of tasks, or calls of flows, made with call(…), not "
+            f"{' and '.join(kinds)}"
+        )
+
+    @overload
+    async def fork(self, run: Run[R], *, from_: FlowTask | str) -> Run[R]: ...
+    @overload
+    async def fork(self, run: int, *, from_: FlowTask | str) -> Run[Any]: ...
+    async def fork(self, run: Run[Any] | int, *, from_: FlowTask | str) -> Run[Any]:
+        """Start a flow's run once more from one of its tasks on: that task and all that waits for it run
+        anew, and so does what has not succeeded; the rest keeps its results."""
+        from rota.store import runs
+
+        id = run if isinstance(run, int) else run.id
+        client = await self.open()
+        ending = await client.database.one(runs.outcome([id]))
+        if ending is None:
+            raise RunNotFound(f"there is no run {id}")
+        if not ending.is_flow or not ending.name:
+            raise ArgumentError(f"run {id} is not one of a flow: start its task again instead")
+        task = from_ if isinstance(from_, str) else from_.name
+        name = task if task.startswith(f"{ending.name}.") else f"{ending.name}.{task}"
+        [(forked, queues)] = await client.database.run(runs.fork(id, name))
+        if forked is None:
+            raise ArgumentError(f"run {id} of flow {ending.name!r} has no task {task!r}")
+        client.news.tell(queues)
+        return Run(self, forked, created=True)
 
     def run(self, id: int) -> Run[Any]:
         """The run with this id; nothing is asked until you ask."""
@@ -219,12 +262,15 @@ class Rota:
         from rota.engine.worker import Worker
         from rota.store.migrate import check
 
+        for flow in self.registry.flows.values():
+            flow.plan  # noqa: B018 - a flow that cannot work is found now, not in a run
         client = await self.open()
         await check(client.database)
         worker = Worker(
             client.database,
             client.listen(),
             client.news,
+            client.waiting,
             self.announcer,
             self.registry.tasks,
             sorted({task.policy.queue for task in self.registry.tasks.values()})

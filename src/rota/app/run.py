@@ -6,28 +6,17 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
+from rota.engine.call import by_name, failed_by
 from rota.errors import RotaError, RunCancelled, RunExpired, RunFailed, RunNotFound
 from rota.model.settings import Duration, seconds
 from rota.model.task import Definition
-from rota.store import jobs, views, waiters
-from rota.store.jobs import Ending
+from rota.store import runs, views, waiters
+from rota.store.runs import Ending
 
 if TYPE_CHECKING:
     from rota.app.rota import Rota
 
 R = TypeVar("R")
-
-
-class RunError(msgspec.Struct, frozen=True):
-    """A task's own error, as it was kept."""
-
-    type: str
-    message: str
-    traceback: str
-    attempt: int
-
-
-_error = msgspec.json.Decoder(RunError)
 
 
 class Run(Generic[R]):
@@ -44,12 +33,13 @@ class Run(Generic[R]):
         self.created = created
 
     async def status(self) -> str:
-        """Where it is: ready, asleep, running, succeeded, failed, cancelled or expired."""
+        """Where it is: ready, asleep, running, succeeded, failed, cancelled or expired; a flow is running
+        until it has ended."""
         client = await self._app.open()
-        detail = await client.database.one(views.run(self.id))
-        if detail is None:
+        state = await client.database.one(views.state(self.id))
+        if state is None:
             raise RunNotFound(f"there is no run {self.id}")
-        return detail.state
+        return state
 
     async def result(self, timeout: Duration | None = None) -> R:
         """What the task returned, once it has. Raises RunFailed (or RunCancelled, RunExpired) if it
@@ -59,48 +49,69 @@ class Run(Generic[R]):
         ending = await client.waiting.outcome(
             self.id, None if timeout is None else seconds(timeout)
         )
-        return self._read(ending)
+        return await self._read(ending)
 
-    def _read(self, ending: Ending) -> R:
+    async def _read(self, ending: Ending) -> R:
+        what = f"run {self.id} ({ending.name})"
         match ending.state:
             case "succeeded":
-                task = self._task or self._app.registry.get(ending.task)
-                value: R = task.read_result(ending.result) if task else _untyped(ending.result)
+                value: R
+                if ending.is_flow:
+                    value = await self._read_flow()  # type: ignore[assignment]
+                else:
+                    task = self._task or self._app.registry.get(ending.name)
+                    value = task.read_result(ending.result) if task else _untyped(ending.result)
                 return value
             case "cancelled":
-                raise RunCancelled(f"run {self.id} ({ending.task}) was cancelled")
+                raise RunCancelled(f"{what} was cancelled")
             case "expired":
-                raise RunExpired(f"run {self.id} ({ending.task}) expired before a worker took it")
-        error = _error.decode(ending.error or b"null")
-        raise RunFailed(
-            f"run {self.id} ({ending.task}) failed at attempt {error.attempt}: "
-            f"{error.type}: {error.message}",
-            kind=error.type,
-            reason=error.message,
-            traceback=error.traceback,
-        )
+                raise RunExpired(f"{what} expired before a worker took it")
+            case "skipped":
+                raise RunFailed(f"{what} was skipped")
+        if ending.is_flow:
+            raise await self._failed_flow(what)
+        raise failed_by(what, ending.error)
+
+    async def _read_flow(self) -> dict[str, Any]:
+        client = await self._app.open()
+        found = await client.database.insist(runs.results(self.id))
+        return by_name(found, self._app.registry.tasks)
+
+    async def _failed_flow(self, what: str) -> RunFailed:
+        """A flow's failure is that of the first of its jobs that failed."""
+        client = await self._app.open()
+        failed = await client.database.insist(runs.failures(self.id, 1))
+        if not failed:
+            return RunFailed(f"{what} failed")
+        first = failed[0]
+        if first.state == "expired":
+            return RunExpired(f"{what} failed: job {first.job} ({first.task}) expired")
+        return failed_by(f"{what} failed: job {first.job} ({first.task})", first.error)
 
     async def cancel(self) -> str:
         """Make it not happen, or stop. Answers "cancelled", "requested" while it is running, or the
         outcome it already has."""
         client = await self._app.open()
-        [answer] = await client.database.insist(jobs.cancel(self.id))
+        [answer] = await client.database.insist(runs.cancel(self.id))
         if answer is None:
             raise RunNotFound(f"there is no run {self.id}")
-        if answer == "cancelled":
-            await client.database.run(waiters.tell([self.id]))
+        # What could not be passed on at once is, now; and who waits is told when all has committed.
+        [settled] = await client.database.insist(runs.settle(1000))
+        client.news.tell(settled.queues)
+        await client.database.run(waiters.tell([self.id, *settled.runs]))
         return answer
 
     async def retry(self) -> None:
-        """Try it once more, although it failed, expired or was cancelled."""
+        """Try it once more, although it failed, expired or was cancelled. Of a flow, what failed and what
+        came of that runs again; what succeeded keeps its results."""
         client = await self._app.open()
-        queue = await client.database.one(jobs.again(self.id))
-        if queue is None:
+        [queues] = await client.database.run(runs.retry(self.id))
+        if queues is None:
             raise RotaError(
                 f"run {self.id} is {await self.status()}; only one that failed, expired or was "
                 "cancelled can be tried again"
             )
-        client.news.tell([queue])
+        client.news.tell(queues)
 
     def __repr__(self) -> str:
         return f"<Run {self.id}{f' of {self._task.name}' if self._task else ''}>"

@@ -13,9 +13,12 @@ from click.exceptions import Abort
 from rota.cli import endings
 from rota.cli.db import db
 from rota.cli.demo import demo
+from rota.cli.flows import flows, graph
 from rota.cli.pg import pg
+from rota.cli.prune import prune
 from rota.cli.queues import queues
-from rota.cli.runs import cancel, retry, runs, show
+from rota.cli.runs import cancel, fork, retry, runs
+from rota.cli.show import show
 from rota.cli.start import start
 from rota.cli.target import Target, app_option, database_options
 from rota.cli.worker import worker
@@ -36,8 +39,8 @@ _CODES = "\n\n".join(f"{code}  {meaning}" for code, meaning in endings.MEANINGS.
 )
 @click.rich_config(help_config=_LOOK)
 @click.command_panel("Work", commands=["worker", "start"])
-@click.command_panel("See", commands=["runs", "show", "queues"])
-@click.command_panel("Decide", commands=["cancel", "retry"])
+@click.command_panel("See", commands=["runs", "show", "queues", "flows", "graph"])
+@click.command_panel("Decide", commands=["cancel", "retry", "fork", "prune"])
 @click.command_panel("Set up", commands=["db", "pg", "demo"])
 @click.option_panel("Options")
 @click.version_option(package_name="rota", message="rota %(version)s")
@@ -51,8 +54,14 @@ def cli(context: click.Context, app: str | None, dsn: str | None, schema: str | 
         click.echo(context.get_help())
 
 
-for command in (worker, start, runs, show, queues, cancel, retry, db, pg, demo):
-    cli.add_command(command)
+for panel in (
+    (worker, start),
+    (runs, show, queues, flows, graph),
+    (cancel, retry, fork, prune),
+    (db, pg, demo),
+):
+    for command in panel:
+        cli.add_command(command)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

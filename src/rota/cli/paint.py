@@ -6,7 +6,9 @@ become visible instead of moving somebody's cursor.
 
 from __future__ import annotations
 
+import json
 import re
+import sys
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 STATES = {
+    "waiting": "dim",
     "ready": "default",
     "asleep": "blue",
     "running": "cyan",
@@ -27,6 +30,7 @@ STATES = {
     "failed": "red",
     "cancelled": "yellow",
     "expired": "yellow",
+    "skipped": "dim",
 }
 
 UNCLIPPED = 10_000
@@ -51,6 +55,14 @@ def say(words: str, style: str = "") -> None:
     console().print(sentence)
 
 
+def hint(words: str) -> None:
+    """What to do next, where somebody is looking."""
+    out = console()
+    if out.is_terminal:
+        out.print()
+        say(words, "dim")
+
+
 def show(table: Table) -> None:
     """Print a table; in a pipe without the blanks that fill its last column."""
     out = console()
@@ -61,6 +73,16 @@ def show(table: Table) -> None:
         out.print(table)
     for each in printed.get().splitlines():
         click.echo(each.rstrip())
+
+
+def lines(drawn: Sequence[Text]) -> None:
+    """Lines that are as long as they are meant to be."""
+    out = console()
+    if out.is_terminal:
+        for each in drawn:
+            out.print(each, soft_wrap=True)
+    else:
+        click.echo("\n".join(each.plain for each in drawn))
 
 
 def table(*columns: str, right: Sequence[str] = (), free: Sequence[str] = ()) -> Table:
@@ -99,6 +121,15 @@ def state(word: str) -> Text:
     return text(word, STATES.get(word, ""))
 
 
+def block(title: str, content: str, style: str = "") -> None:
+    """Something of several lines under a heading; no line is cut."""
+    out = console()
+    out.print()
+    out.print(text(title, "dim"))
+    for each in content.rstrip().splitlines():
+        out.print(text(f"  {each}", style), soft_wrap=True)
+
+
 def plain(value: str) -> str:
     """Control characters, line ends and tabs apart, in a form that can be seen."""
     return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", value)
@@ -118,7 +149,7 @@ def span(seconds: float | None) -> str:
     if seconds is None:
         return ""
     if seconds < 0.001:
-        return f"{seconds * 1e6:.0f} µs"
+        return f"{seconds * 1e6:.0f} {'µs' if _can_say('µ') else 'us'}"
     if seconds < 1:
         return f"{seconds * 1000:.3g} ms"
     if seconds < 10:
@@ -134,6 +165,14 @@ def span(seconds: float | None) -> str:
             whole, rest = divmod(int(seconds), size)
             return f"{whole} {unit} {rest // small} {below}" if rest // small else f"{whole} {unit}"
     raise AssertionError("every duration has a unit")
+
+
+def _can_say(letter: str) -> bool:
+    try:
+        letter.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def age(then: datetime, now: datetime) -> str:
@@ -153,6 +192,19 @@ def clock(then: datetime) -> str:
 def pretty(document: bytes) -> str:
     """JSON for reading: every digit and every escape as it was stored."""
     return msgspec.json.format(document, indent=2).decode()
+
+
+def summary(error: bytes | None) -> str:
+    """A stored error on one line."""
+    if error is None:
+        return ""
+    document: dict[str, Any] = json.loads(error)
+    return line(f"{document.get('type')}: {document.get('message')}")
+
+
+def traceback(error: bytes) -> str:
+    found: str = json.loads(error).get("traceback", "")
+    return found or summary(error)
 
 
 def say_json(document: Any) -> None:

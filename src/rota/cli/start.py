@@ -1,7 +1,8 @@
-"""`rota start`: one job, from a shell.
+"""`rota start`: a run of a task or a flow, from a shell.
 
-With an app, its task checks the arguments, and nothing starts that the task would refuse. Without one
-the job is started as it was typed, and the command says that nobody checked.
+With an app, its task or flow checks the arguments, and nothing starts that it would refuse. Without one a
+task's job is started as it was typed, and the command says that nobody checked; a flow cannot be: which
+jobs it consists of is in its code.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ import rich_click as click
 
 from rota.cli import paint
 from rota.cli.endings import FAILED, MISTAKE, Told, leave, note
+from rota.cli.show_flow import results_by_name
 from rota.cli.target import Target, with_target
 
 if TYPE_CHECKING:
     from rota import Rota, Run
-    from rota.store.jobs import Ending
+    from rota.store.database import Database
+    from rota.store.runs import Ending
 
 
 class Span(click.ParamType[timedelta]):
@@ -48,7 +51,7 @@ class Span(click.ParamType[timedelta]):
 
 @click.command()
 @with_target
-@click.argument("task")
+@click.argument("name", metavar="TASK")
 @click.argument("arguments", nargs=-1, metavar="[NAME=VALUE]...")
 @click.option(
     "--args", "document", metavar="JSON", help="Arguments as one JSON object; - is stdin."
@@ -62,7 +65,7 @@ class Span(click.ParamType[timedelta]):
 @click.option("--json", "as_json", is_flag=True, help="One JSON document, for programs.")
 def start(
     target: Target,
-    task: str,
+    name: str,
     arguments: tuple[str, ...],
     document: str | None,
     key: str | None,
@@ -73,12 +76,13 @@ def start(
     timeout: timedelta | None,
     as_json: bool,
 ) -> None:
-    """Start TASK. Prints the run's id; with --wait its result, too.
+    """Start TASK, a task or a flow. Prints the run's id; with --wait its result, too.
 
     A VALUE is read as JSON where it is JSON, and as text where it is not: `n=3 path=a.png tags='["x"]'`.
 
-    With `-a MODULE:APP` (or ROTA_APP) the task checks its arguments before anything starts. Without, the
-    job is started unchecked: a wrong name waits for a worker that never comes, wrong arguments fail there.
+    With `-a MODULE:APP` (or ROTA_APP) the arguments are checked before anything starts. Without, a task is
+    started unchecked: a wrong name waits for a worker that never comes, wrong arguments fail there. A flow
+    needs its code.
     """
     if timeout is not None and not wait:
         raise click.UsageError("--timeout limits --wait; say both")
@@ -87,13 +91,13 @@ def start(
 
     async def starting(app: Rota) -> tuple[Run[Any], Ending | None]:
         if target.app is None:
-            run = await _start_unchecked(app, task, given, how)
+            run = await _start_unchecked(app, name, given, how)
             note(
-                f"unchecked: without -a MODULE:APP nobody looked whether {task!r} exists "
-                "and takes these arguments"
+                f"unchecked: without -a MODULE:APP nobody looked whether {name!r} exists "
+                "and takes these arguments (a flow cannot be started so)"
             )
         else:
-            run = await _start(app, target.app, task, given, how)
+            run = await _start(app, target.app, name, given, how)
         if not run.created:
             note(f"key {key!r} was taken: this is the run that has it")
         if not as_json:
@@ -142,17 +146,30 @@ def _refuse(word: str) -> Any:
 
 
 async def _start(
-    app: Rota, name: str, task: str, given: dict[str, Any], how: dict[str, Any]
+    app: Rota, of: str, name: str, given: dict[str, Any], how: dict[str, Any]
 ) -> Run[Any]:
-    from rota import Task
+    from rota import Flow, Task
 
-    definition = app.registry.get(task)
-    if definition is None:
-        names = sorted(app.registry.tasks)
-        near = difflib.get_close_matches(task, names, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(names) or 'none'}"
-        raise Told(f"{name} has no task {task!r}; {hint}", MISTAKE)
-    return await Task[Any, Any](app, definition).using(**how).start(**given)
+    flow = app.registry.flows.get(name)
+    if flow is not None:
+        if how.pop("queue") is not None:
+            raise Told(
+                f"{name!r} is a flow, each of its tasks has a queue of its own; leave out --queue",
+                MISTAKE,
+            )
+        return await Flow(app, flow).using(**how).start(**given)
+    task = app.registry.get(name)
+    if task is None:
+        raise Told(f"{of} has no task {name!r}, and no such flow; {_hint(app, name)}", MISTAKE)
+    return await Task[Any, Any](app, task).using(**how).start(**given)
+
+
+def _hint(app: Rota, name: str) -> str:
+    flows = app.registry.flows.values()
+    parts = {node.task.name for flow in flows for node in flow.nodes.values()}
+    names = sorted({*app.registry.tasks, *app.registry.flows} - parts)
+    near = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(names) or 'none'}"
 
 
 async def _start_unchecked(
@@ -171,16 +188,36 @@ async def _start_unchecked(
         key=how["key"],
         delay=how["delay"],
     )
-    started = await (await app.open()).start(job)
+    client = await app.open()
+    await _refuse_flow(client.database, job.task, job.queue)
+    started = await client.start(job)
     return Run(app, started.run, created=started.created)
 
 
+async def _refuse_flow(database: Database, name: str, queue: str) -> None:
+    """As far as the database knows: where no worker knows such a task, and the last of the name was a
+    flow's run."""
+    from rota.store import views
+
+    [takers] = await database.run(views.takers(queue, name))
+    if takers:
+        return
+    last = await database.one(views.runs(name, limit=1))
+    if last is not None and last.is_flow:
+        raise Told(
+            f"{name!r} is a flow, and which jobs it consists of is in its code; say which app has it: "
+            "-a MODULE:APP",
+            MISTAKE,
+        )
+
+
 async def _ending(app: Rota, run: Run[Any], timeout: timedelta | None) -> Ending:
-    """The outcome, as it was stored: what a type would make of it is not asked here."""
+    """The outcome, as it was stored: what a type would make of it is not asked here. A flow's is what its
+    last tasks returned, by name, or the first failure in it."""
     client = await app.open()
     client.listen()
     try:
-        return await client.waiting.outcome(
+        ending = await client.waiting.outcome(
             run.id, None if timeout is None else timeout.total_seconds()
         )
     except TimeoutError:
@@ -189,6 +226,22 @@ async def _ending(app: Rota, run: Run[Any], timeout: timedelta | None) -> Ending
             f"run {run.id} has no outcome after {paint.span(timeout.total_seconds())}, it is "
             f"{await run.status()} and goes on; see `rota show {run.id}`"
         ) from None
+    return await _flow_ending(client.database, ending) if ending.is_flow else ending
+
+
+async def _flow_ending(database: Database, ending: Ending) -> Ending:
+    from rota.store import runs
+
+    if ending.state == "succeeded":
+        results = results_by_name(ending.name, await database.insist(runs.results(ending.run)))
+        return msgspec.structs.replace(ending, result=msgspec.json.encode(results))
+    failed = await database.insist(runs.failures(ending.run, 1))
+    if ending.state != "failed" or not failed:
+        return ending
+    first = failed[0]
+    error = json.loads(first.error or b"{}")
+    whose = {"job": first.job, "task": first.task, "state": first.state}
+    return msgspec.structs.replace(ending, error=msgspec.json.encode({**whose, **error}))
 
 
 def _as_document(ending: Ending | None) -> dict[str, Any]:
@@ -208,6 +261,9 @@ def _what_happened(ending: Ending) -> str:
         case "expired":
             return "expired before a worker took it"
     error = json.loads(ending.error or b"{}")
+    whose = f"failed: job {error.get('job')} ({error.get('task')}) " if ending.is_flow else ""
+    if error.get("state") == "expired":
+        return f"{whose}expired before a worker took it"
     return paint.line(
-        f"failed at attempt {error.get('attempt')}: {error.get('type')}: {error.get('message')}"
+        f"{whose}failed at attempt {error.get('attempt')}: {error.get('type')}: {error.get('message')}"
     )

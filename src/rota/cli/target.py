@@ -87,15 +87,17 @@ def _from_environment() -> str:
         raise Told(NOT_SET if str(error) == NO_DATABASE else str(error), MISTAKE) from None
 
 
-def app_option(*, above: bool) -> Callable[[Command], Command]:
+def app_option(
+    *, above: bool, panel: str = "Database", what: str = "The app whose database it is."
+) -> Callable[[Command], Command]:
     return click.option(
         "-a",
         "--app",
         metavar="MODULE:APP",
         envvar="ROTA_APP" if above else None,
         show_envvar=above,
-        panel="Database",
-        help="The app whose database it is.",
+        panel=panel,
+        help=what,
     )
 
 
@@ -135,3 +137,18 @@ def with_database(command: Callable[..., T]) -> Callable[..., T]:
 def with_target(command: Callable[..., T]) -> Callable[..., T]:
     """The same, and the one that says which app."""
     return app_option(above=False)(with_database(command))
+
+
+def with_app(command: Callable[..., T]) -> Callable[..., T]:
+    """Gives a command an app, and its name: for what is asked of code, and needs no database."""
+
+    @wraps(command)
+    @click.pass_context
+    def wrapped(context: click.Context, /, app: str | None, **rest: Any) -> T:
+        name = app or (context.find_object(Target) or Target()).app
+        if name is None:
+            raise click.UsageError("say which app: -a MODULE:APP, or set ROTA_APP")
+        return command(load(name), name, **rest)
+
+    option = app_option(above=False, panel="Options", what="The app whose flows they are.")
+    return click.option_panel("Options")(option(wrapped))

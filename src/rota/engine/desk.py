@@ -12,6 +12,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from rota.engine.execute import (
@@ -22,6 +23,7 @@ from rota.engine.execute import (
     judge,
     policy_of,
 )
+from rota.model.context import Port
 from rota.model.outcome import Again, Done, Ended, Outcome, Unstarted
 from rota.model.task import Definition
 from rota.store.jobs import Claimed
@@ -59,17 +61,24 @@ class Batch:
 
 
 class Desk:
-    def __init__(self, tasks: Mapping[str, Definition], capacity: int, payload_limit: int) -> None:
+    def __init__(
+        self,
+        tasks: Mapping[str, Definition],
+        capacity: int,
+        payload_limit: int,
+        ports: Callable[[Claimed], Port] | None = None,
+    ) -> None:
         self._tasks = tasks
         self.capacity = capacity
         self._backlog: deque[tuple[float, Claimed]] = deque()
         self._running: dict[int, Claimed] = {}
+        self._parked: set[int] = set()  # of those running: they only wait, and take no place
         self._finished = Batch()
         self._on_finished: Callable[[], None] = lambda: None
         self._empty = asyncio.Event()
         self._empty.set()
-        self._loop = LoopExecutor(self._end, payload_limit)
-        self._threads = ThreadExecutor(self._end, payload_limit, capacity)
+        self._loop = LoopExecutor(self._end, payload_limit, ports)
+        self._threads = ThreadExecutor(self._end, payload_limit, ports)
 
     def when_finished(self, callback: Callable[[], None]) -> None:
         self._on_finished = callback
@@ -82,11 +91,12 @@ class Desk:
 
     @property
     def running(self) -> int:
-        return len(self._running)
+        """How many places are taken."""
+        return len(self._running) - len(self._parked)
 
     @property
     def idle(self) -> int:
-        return self.capacity - len(self._running)
+        return self.capacity - self.running
 
     @property
     def waited(self) -> float:
@@ -119,8 +129,8 @@ class Desk:
         self._fill()
 
     def _fill(self) -> None:
-        running, backlog = self._running, self._backlog
-        while backlog and len(running) < self.capacity:
+        running, backlog, parked = self._running, self._backlog, self._parked
+        while backlog and len(running) - len(parked) < self.capacity:
             _, job = backlog.popleft()
             if job.expired:
                 self._finished.ended.append((job, Ended("expired", None), 0.0))
@@ -141,6 +151,8 @@ class Desk:
     def _end(self, job: Claimed, outcome: Outcome, took: float) -> None:
         if self._running.pop(job.job, None) is None:
             return  # it was given up on before it ended
+        if self._parked:
+            self._parked.discard(job.job)
         finished = self._finished
         match outcome:
             case Done(result):
@@ -164,6 +176,18 @@ class Desk:
         """Everything finished since the last call."""
         taken, self._finished = self._finished, Batch()
         return taken
+
+    @contextmanager
+    def parked(self, job: int) -> Iterator[None]:
+        """While a job only waits for others, its place is somebody else's: perhaps theirs."""
+        if job in self._running:
+            self._parked.add(job)
+            self._fill()
+            self._on_finished()
+        try:
+            yield
+        finally:
+            self._parked.discard(job)
 
     # Letting go
 
@@ -195,11 +219,17 @@ class Desk:
         for job in list(self._running.values()):
             self._stop(job, Stop.DRAINED)
 
+    def stop_parked(self) -> None:
+        """Let go of jobs that only wait for others: they can wait elsewhere."""
+        for job in list(self._parked):
+            self._stop(self._running[job], Stop.DRAINED)
+
     def abandon(self) -> None:
         """Give back what would not stop. If it ends after all, nobody listens any more."""
         for job in list(self._running.values()):
             self._finished.unstarted.append(job)
         self._running.clear()
+        self._parked.clear()
         self._empty.set()
 
     def _stop(self, job: Claimed, why: Stop) -> None:

@@ -19,28 +19,27 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID, uuid4
 
 from rota.engine import record
 from rota.engine.announce import Announcer
 from rota.engine.desk import Batch, Desk
 from rota.engine.hand import Hand
+from rota.engine.inputs import fill
 from rota.engine.service import Service
 from rota.model import codec, events
 from rota.model.floors import Floors, Look
 from rota.model.outcome import Ended
 from rota.model.pace import Pace
 from rota.model.task import Definition
-from rota.store import failures, jobs, timers, waiters
+from rota.store import failures, jobs, runs, timers, waiters, workers
+from rota.store.arrays import of_texts
 from rota.store.database import Database
 from rota.store.jobs import Claimed
 from rota.store.query import Query
-
-if TYPE_CHECKING:
-    pass
 
 log = logging.getLogger("rota")
 
@@ -50,6 +49,8 @@ PUT_AWAY_AFTER = 1.0
 WAKE_AT_ONCE = 1000
 """Sleeping jobs woken in one statement."""
 
+SETTLE_AT_ONCE = 1000
+"""Ends passed on late in one transaction."""
 
 WORTH_A_SECOND = 100
 """Jobs that make a second round trip at the same time worth it."""
@@ -63,7 +64,7 @@ class _Claim:
     look: Look
     limit: int
     timers: bool
-    tasks: list[str]
+    patient: bool
     nonce: UUID = field(default_factory=uuid4)
 
 
@@ -91,13 +92,20 @@ class Exchange(Service):
         self._settings = database.settings
         self._worker = worker
         self._desk = desk
-        self._tasks = list(tasks)
-        self._patient = [name for name, task in tasks.items() if task.policy.retry.attempts > 1]
+        patient = [name for name, task in tasks.items() if task.policy.retry.attempts > 1]
+        # As literals, since they go with every claim; many are not sent but listed, once.
+        few = len(tasks) <= workers.FEW
+        self._tasks = of_texts(tasks if few else ())
+        self._patient = of_texts(patient if few else ())
+        self._some_impatient = len(patient) < len(tasks)
+        self._none_patient = not patient
         self._floors = Floors(queues)
         self._pace = Pace(desk.capacity, self._settings.prefetch)
         self._news = news
         self._announcer = announcer
+        self._definitions = tasks
         self._claiming = True
+        self._unsettled = False  # whether ends are left that could not be passed on
         self._more = True  # whether a look from the floors on may find something
         self._poll_at = 0.0
         self._timers_at = 0.0
@@ -135,8 +143,9 @@ class Exchange(Service):
 
     @property
     def is_clear(self) -> bool:
-        """Whether every outcome has been recorded."""
-        return not (self._desk.has_finished or self._unsure or self._trades)
+        """Whether every outcome has been recorded and passed on."""
+        busy = self._desk.has_finished or self._unsure or self._trades
+        return not (busy or self._unsettled)
 
     # The loop
 
@@ -150,6 +159,8 @@ class Exchange(Service):
                 return 0
             return None  # the trade under way wakes us when it ends
 
+        if self._unsettled and self._free:
+            await self._settle()
         now = time.monotonic()
         if self._desk.backlog:
             self._pace.waited(self._desk.waited)
@@ -209,26 +220,26 @@ class Exchange(Service):
         coming = sum(trade.claim.limit for trade in self._trades if trade.claim)
         held = self._desk.running + self._desk.backlog + coming
         places = self._desk.capacity - held
-        tasks = self._tasks
-        if self._patient != tasks and ahead:
+        patient = False
+        if self._some_impatient and ahead:
             # A job that is tried only once is claimed when it can start, not before: of one that waits
             # here when the worker dies nobody could say whether it had begun.
             if places > 0:
                 ahead = 0
             else:
-                tasks = self._patient
+                patient = True
         limit = min(places + ahead, self._settings.batch)
-        if limit < 1 or not tasks:
+        if limit < 1 or (patient and self._none_patient):
             return None
         # A poll looks at the timers too: an idle worker asks once, not twice.
-        return _Claim(self._floors.look(now), limit, timers_due or poll_due, tasks)
+        return _Claim(self._floors.look(now), limit, timers_due or poll_due, patient)
 
     async def _exchange(self, trade: _Trade, hand: Hand) -> None:
         batch, claim = trade.batch, trade.claim
         segments = record.transactions(self._worker, batch)
         recorded = len(segments)
-        if batch.done or batch.ended:
-            segments.append([waiters.tell([each[0].job for each in (*batch.done, *batch.ended)])])
+        if concerned := record.concerned(batch):
+            segments.append([waiters.tell(concerned)])
         if claim is not None:
             # Timers first, in the claim's transaction: what has just become due is claimed with it.
             wake = [timers.wake(WAKE_AT_ONCE)] if claim.timers else []
@@ -240,11 +251,16 @@ class Exchange(Service):
         answers = await hand.send(segments)
         took = time.perf_counter() - began
 
-        refused = self._accept(batch, answers[:recorded])
-        record.announce(self._worker, batch, set(refused), self._announcer)
+        answer = self._accept(batch, answers[:recorded])
+        record.announce(self._worker, batch, set(answer.refused), self._announcer)
+        trade.batch = Batch()
+        if late := set(answer.runs).difference(concerned):
+            # Runs that ended because a run in them did. Nothing is lost with it: who waits also looks.
+            await hand.send([[waiters.tell(sorted(late))]])
         if claim is not None:
             if claim.timers:
                 self._woken(answers[-1][0][0])
+            await fill(answers[-1][-1], self._definitions, hand)
             self._receive(claim, answers[-1][-1], took)
 
     def _claim_query(self, claim: _Claim) -> Query[Claimed]:
@@ -252,22 +268,32 @@ class Exchange(Service):
         return jobs.claim(
             self._worker,
             claim.nonce,
-            claim.tasks,
+            self._patient if claim.patient else self._tasks,
             look.queues,
             look.lanes,
             look.floors,
             claim.limit,
+            patient=claim.patient,
         )
 
-    def _accept(self, batch: Batch, answers: list[list[list[Any]]]) -> list[int]:
-        """Read what became of a batch. Answers the jobs refused."""
+    def _accept(self, batch: Batch, answers: list[list[list[Any]]]) -> record.Answer:
+        """Read what became of a batch."""
         answer = record.read(batch, answers)
         if batch.again:
             soonest = min(each.delay for _, each, _ in batch.again)
             self._timers_at = min(self._timers_at, time.monotonic() + soonest)
-        if answer.queues:
-            self._news(answer.queues)
-        return answer.refused
+        self._hear_of(answer.queues, answer.runs, answer.rest)
+        return answer
+
+    def _hear_of(self, queues: Collection[str], ended: Collection[int], rest: bool) -> None:
+        """Others were waiting for what ended."""
+        self._unsettled |= rest
+        if queues:
+            self._more = True
+            self._news(list(queues))
+        if self._announcer:
+            for run in ended:
+                self._announcer.announce(events.RunFinished(self._worker, run))
 
     def _woken(self, woken: timers.Woken) -> None:
         now = time.monotonic()
@@ -305,6 +331,21 @@ class Exchange(Service):
             return PUT_AWAY_AFTER / 4 if self._desk.backlog else None
         return max(min(until) - now, 0.001)
 
+    async def _settle(self) -> None:
+        """Pass on ends that could not be passed on with the trade that recorded them."""
+        hand = self._free.pop()
+        try:
+            [[[settled]]] = await hand.send([[runs.settle(SETTLE_AT_ONCE)]])
+            self._unsettled = False
+            self._hear_of(settled.queues, settled.runs, settled.rest)
+            if settled.runs:
+                await hand.send([[waiters.tell(settled.runs)]])
+        except BaseException:
+            await hand.let_go()
+            raise
+        finally:
+            self._free.append(hand)
+
     # What an answer is missing for
 
     async def _send_again(self) -> None:
@@ -325,7 +366,7 @@ class Exchange(Service):
             self._unsure.pop(0)
             record.announce(self._worker, batch, set(refused) - known, self._announcer)
             # Of no consequence if it is lost: who waits also looks.
-            await hand.send([[waiters.tell([each[0].job for each in (*batch.done, *batch.ended)])]])
+            await hand.send([[waiters.tell(record.concerned(batch))]])
         except BaseException:
             await hand.let_go()
             raise
@@ -333,7 +374,8 @@ class Exchange(Service):
             self._free.append(hand)
 
     async def _send_one(self, batch: Batch, hand: Hand) -> list[int]:
-        return self._accept(batch, await hand.send(record.transactions(self._worker, batch)))
+        answers = await hand.send(record.transactions(self._worker, batch))
+        return self._accept(batch, answers).refused
 
     async def _send_singly(self, batch: Batch, hand: Hand) -> list[int]:
         """One outcome in the batch cannot be stored: record each by itself, and that one as failed."""

@@ -7,6 +7,7 @@ does, what comes out is an `Outcome`, handed to `finished` in the worker's loop.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 import traceback
 from collections.abc import Callable
@@ -19,7 +20,7 @@ import msgspec
 
 from rota.errors import ArgumentError
 from rota.model import codec
-from rota.model.context import Context
+from rota.model.context import Context, Port
 from rota.model.outcome import Again, Done, Ended, Outcome, Unstarted
 from rota.model.retry import Retry
 from rota.model.task import Definition
@@ -27,8 +28,13 @@ from rota.store.jobs import Claimed
 
 Finished = Callable[[Claimed, Outcome, float], None]
 
+Ports = Callable[[Claimed], Port]
+
 NOTHING = Done(None)
 UNSTARTED = Unstarted()
+SKIPPED = Ended("skipped", None)
+
+MOST_THREADS = 10_000
 
 
 class Stop(Enum):
@@ -58,9 +64,10 @@ class Timeout(Exception):
 class LoopExecutor:
     """Coroutines, on the worker's own event loop."""
 
-    def __init__(self, finished: Finished, payload_limit: int) -> None:
+    def __init__(self, finished: Finished, payload_limit: int, ports: Ports | None = None) -> None:
         self._finished = finished
         self._limit = payload_limit
+        self._ports = ports
         self._loop = asyncio.get_running_loop()
         # Strong references: the loop itself keeps only weak ones.
         self._tasks: dict[int, asyncio.Task[None]] = {}
@@ -75,17 +82,22 @@ class LoopExecutor:
         began = time.perf_counter()
         outcome: Outcome
         try:
+            if self._why and job.job in self._why:
+                raise asyncio.CancelledError  # told to stop before it began
             arguments = task.arguments.decode(job.args)
-            call = (
-                task.fn(_context(job, task), **arguments)
-                if task.takes_context
-                else (task.fn(**arguments))
-            )
-            if timeout is None:
-                value = await call
+            if task.skip_if is not None and _is_to_be_skipped(job, task.skip_if):
+                outcome = SKIPPED
             else:
-                value = await _within(timeout, call)
-            outcome = NOTHING if value is None else _done(value, task, self._limit)
+                call = (
+                    task.fn(_context(job, task, self._ports), **arguments)
+                    if task.takes_context
+                    else (task.fn(**arguments))
+                )
+                if timeout is None:
+                    value = await call
+                else:
+                    value = await _within(timeout, call)
+                outcome = NOTHING if value is None else _done(value, task, self._limit)
         except asyncio.CancelledError as error:
             why = self._why.pop(job.job, None)
             outcome = judge(error, job, retry) if why is None else _stopped(why)
@@ -99,7 +111,11 @@ class LoopExecutor:
         task = self._tasks.get(job)
         if task is not None:
             self._why[job] = why
-            task.cancel()
+            # A coroutine cancelled before its first step would never get to say so.
+            coroutine = task.get_coro()
+            assert inspect.iscoroutine(coroutine)
+            if inspect.getcoroutinestate(coroutine) != inspect.CORO_CREATED:
+                task.cancel()
 
     def close(self) -> None:
         pass
@@ -109,16 +125,19 @@ class ThreadExecutor:
     """Plain functions, in threads. A thread cannot be stopped from outside: it is told, through its
     context, and its place is taken until it ends."""
 
-    def __init__(self, finished: Finished, payload_limit: int, threads: int) -> None:
+    def __init__(self, finished: Finished, payload_limit: int, ports: Ports | None = None) -> None:
         self._finished = finished
         self._limit = payload_limit
+        self._ports = ports
         self._loop = asyncio.get_running_loop()
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="rota")
+        # The desk knows how many may run. A thread whose job only waits for others takes none of its
+        # places, so there may be more; one is made only when no other is idle.
+        self._threads = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="rota")
         self._contexts: dict[int, Context] = {}
         self._why: dict[int, Stop] = {}
 
     def start(self, job: Claimed, task: Definition, retry: Retry, timeout: float | None) -> None:
-        context = _context(job, task)
+        context = _context(job, task, self._ports)
         self._contexts[job.job] = context
         # Each job sees the variables of the worker's start, and none that another job has set.
         self._threads.submit(copy_context().run, self._attempt, context, job, task, retry, timeout)
@@ -130,11 +149,16 @@ class ThreadExecutor:
         outcome: Outcome
         try:
             arguments = task.arguments.decode(job.args)
-            value = task.fn(context, **arguments) if task.takes_context else task.fn(**arguments)
-            took = time.perf_counter() - began
-            if timeout is not None and took > timeout:
-                raise Timeout(f"it took {took:.1f} s, longer than its timeout of {timeout:g} s")
-            outcome = NOTHING if value is None else _done(value, task, self._limit)
+            if task.skip_if is not None and _is_to_be_skipped(job, task.skip_if):
+                outcome = SKIPPED
+            else:
+                value = (
+                    task.fn(context, **arguments) if task.takes_context else task.fn(**arguments)
+                )
+                took = time.perf_counter() - began
+                if timeout is not None and took > timeout:
+                    raise Timeout(f"it took {took:.1f} s, longer than its timeout of {timeout:g} s")
+                outcome = NOTHING if value is None else _done(value, task, self._limit)
         except BaseException as error:
             if context.cancelled and job.job in self._why:
                 outcome = _stopped(self._why[job.job])
@@ -211,8 +235,14 @@ def _stopped(why: Stop) -> Outcome:
             return UNSTARTED
 
 
-def _context(job: Claimed, task: Definition) -> Context:
-    return Context(job.job, job.job, task.name, job.queue, job.attempt)
+def _is_to_be_skipped(job: Claimed, condition: Definition) -> bool:
+    return bool(condition.fn(**condition.arguments.decode(job.args)))
+
+
+def _context(job: Claimed, task: Definition, ports: Ports | None) -> Context:
+    run = job.job if job.run is None else job.run
+    port = ports(job) if ports is not None else None
+    return Context(job.job, run, task.name, job.queue, job.attempt, port)
 
 
 class _Options(msgspec.Struct):

@@ -1,8 +1,8 @@
 """Says that the worker is there, and hears what is asked of it.
 
-In one small transaction every few seconds: the beat, wishes to cancel jobs it holds, and the claims it
-holds by the database's account. A claim it does not know is one whose answer was lost, perhaps long
-after the connection broke; its jobs go back.
+In one round trip every few seconds: the beat, wishes to cancel jobs it holds, the claims it holds by the
+database's account, and ends that a worker which died did not pass on. A claim it does not know is one
+whose answer was lost, perhaps long after the connection broke; its jobs go back.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import time
 from typing import Any
 
 from rota.engine.desk import Desk
-from rota.engine.exchange import Exchange
+from rota.engine.exchange import SETTLE_AT_ONCE, Exchange
 from rota.engine.news import News
 from rota.engine.record import give_back
 from rota.engine.service import Service
-from rota.store import claims, jobs, workers
+from rota.store import claims, jobs, runs, waiters, workers
 from rota.store.claims import Held
 from rota.store.database import Database, exchange
 from rota.store.query import Query
@@ -45,13 +45,20 @@ class Presence(Service):
             if beating:
                 self._beat_at = time.monotonic() + BEAT
                 queries = [workers.beat(self._worker), *queries, claims.mine(self._worker)]
-            [answers] = await exchange(connection, [queries], self._database.schema)
+            segments = [queries]
+            if beating:
+                segments.append([runs.settle(SETTLE_AT_ONCE)])
+            answers, *late = await exchange(connection, segments, self._database.schema)
         unwanted = answers[1] if beating else answers[0]
         if unwanted:
             self._desk.cancel(unwanted)
         if beating:
             for held in answers[2]:
                 await self._account_for(held)
+            [[[settled]]] = late
+            self._news.tell(settled.queues)
+            if settled.runs:
+                await self._database.run(waiters.tell(settled.runs))
         return max(self._beat_at - time.monotonic(), 0.001)
 
     async def _account_for(self, held: Held) -> None:
@@ -60,6 +67,7 @@ class Presence(Service):
         async with self._database.connection() as connection:
             segment = give_back(self._worker, [held.id], held.jobs)
             [answers] = await exchange(connection, [segment], self._database.schema)
-        if answers[1]:
+        [moved] = answers[1]
+        if moved.jobs:
             log.warning("gave back claim %s: its answer was lost", held.id)
-            self._news.tell(answers[1])
+            self._news.tell(moved.queues)

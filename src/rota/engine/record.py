@@ -15,6 +15,7 @@ from rota.engine.announce import Announcer
 from rota.engine.desk import Batch
 from rota.model import codec, events
 from rota.store import claims, jobs
+from rota.store.jobs import Moved
 from rota.store.query import Query
 
 log = logging.getLogger("rota")
@@ -22,10 +23,18 @@ log = logging.getLogger("rota")
 
 @dataclass(slots=True)
 class Answer:
-    """What became of a batch: the jobs refused, and the queues that others were given back to."""
+    """What became of a batch: the jobs refused, the queues that have news, the runs that ended, and whether
+    something is left to settle."""
 
     refused: list[int] = field(default_factory=list)
-    queues: list[str] = field(default_factory=list)
+    queues: set[str] = field(default_factory=set)
+    runs: list[int] = field(default_factory=list)
+    rest: bool = False
+
+    def take(self, moved: Moved) -> None:
+        self.queues.update(moved.queues)
+        self.runs += moved.runs
+        self.rest |= moved.rest
 
 
 def transactions(worker: int, batch: Batch) -> list[list[Query[Any]]]:
@@ -40,12 +49,13 @@ def transactions(worker: int, batch: Batch) -> list[list[Query[Any]]]:
                     [job.job for job, _, _ in batch.done],
                     [result for _, result, _ in batch.done],
                     [took for _, _, took in batch.done],
+                    [job.run is not None for job, _, _ in batch.done],
                 )
             ]
         )
-    if batch.ended or batch.again:
-        held = sorted({job.claim for job, _, _ in (*batch.ended, *batch.again)})
-        gone = [job.job for job, _, _ in (*batch.ended, *batch.again)]
+    # Two transactions: each passes on the ends in it, and a second time would lock out of order.
+    if batch.ended:
+        held = sorted({job.claim for job, _, _ in batch.ended})
         segments.append(
             [
                 claims.hold(worker, held),
@@ -57,6 +67,14 @@ def transactions(worker: int, batch: Batch) -> list[list[Query[Any]]]:
                     [end.error for _, end, _ in batch.ended],
                     [took for _, _, took in batch.ended],
                 ),
+                claims.release(worker, held, [job.job for job, _, _ in batch.ended]),
+            ]
+        )
+    if batch.again:
+        held = sorted({job.claim for job, _, _ in batch.again})
+        segments.append(
+            [
+                claims.hold(worker, held),
                 jobs.retry(
                     worker,
                     [job.claim for job, _, _ in batch.again],
@@ -65,7 +83,7 @@ def transactions(worker: int, batch: Batch) -> list[list[Query[Any]]]:
                     [again.error for _, again, _ in batch.again],
                     [took for _, _, took in batch.again],
                 ),
-                claims.release(worker, held, gone),
+                claims.release(worker, held, [job.job for job, _, _ in batch.again]),
             ]
         )
     if batch.unstarted:
@@ -84,16 +102,25 @@ def read(batch: Batch, answers: Sequence[list[list[Any]]]) -> Answer:
     answer = Answer()
     each = iter(answers)
     if batch.done:
-        answer.refused += next(each)[0]
-    if batch.ended or batch.again:
-        _, ended, again, _ = next(each)
-        accepted = {*ended, *(retried.job for retried in again)}
-        answer.refused += [
-            job.job for job, _, _ in (*batch.ended, *batch.again) if job.job not in accepted
-        ]
+        [[moved]] = next(each)
+        answer.refused += moved.jobs
+        answer.take(moved)
+    for rare in (batch.ended, batch.again):
+        if rare:
+            _, [moved], _ = next(each)
+            accepted = set(moved.jobs)
+            answer.refused += [job.job for job, _, _ in rare if job.job not in accepted]
+            answer.take(moved)
     if batch.unstarted:
-        answer.queues = next(each)[1]
+        answer.take(next(each)[1][0])
     return answer
+
+
+def concerned(batch: Batch) -> list[int]:
+    """Jobs and runs that may have ended with a batch: somebody may wait for them."""
+    ended = [job for job, _, _ in batch.done] + [job for job, _, _ in (*batch.ended, *batch.again)]
+    runs = {job.run for job in ended if job.run is not None}
+    return [*(job.job for job in ended), *runs]
 
 
 def announce(worker: int, batch: Batch, lost: set[int], announcer: Announcer) -> None:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 from uuid import uuid4
 
 from rota.engine.wakeups import MISSED, Wakeups
 from rota.errors import RunNotFound
-from rota.store import failures, jobs, waiters
+from rota.store import failures, runs, waiters
 from rota.store.database import Database, exchange
-from rota.store.jobs import Ending
+from rota.store.query import Query
+from rota.store.runs import Ending
 
 FIRST_LOOK = 0.02
 LAST_LOOK = 1.0
@@ -27,28 +29,31 @@ class Waiting:
         self._wakeups = wakeups
         self._listener = f"{database.schema}.{uuid4().hex[:20]}"
         self._told: dict[int, list[asyncio.Event]] = {}
+        self._asked: set[int] = set()  # runs that we are registered for and not told of yet
         self._subscribed = False
 
-    async def outcome(self, run: int, timeout: float | None) -> Ending:
-        """The outcome of a run, once it has one. Raises TimeoutError."""
+    async def outcome(
+        self, run: int, timeout: float | None = None, *, or_failure: bool = False
+    ) -> Ending:
+        """The outcome of a run, once it has one; with `or_failure`, or once something in it has failed.
+        Raises TimeoutError."""
         deadline = None if timeout is None else time.monotonic() + timeout
         told = asyncio.Event()
         self._told.setdefault(run, []).append(told)
         listening = self._listen()
         pause = FIRST_LOOK
-        registered = False
         try:
             while True:
                 told.clear()
                 try:
-                    ending = await self._look(run, register=listening and not registered)
-                    registered = listening
+                    ending = await self._look(run, register=listening and run not in self._asked)
                 except Exception as error:
                     if not failures.is_passing(error):
                         raise
                 else:
                     if ending.state is not None:
-                        registered = False
+                        return ending
+                    if or_failure and ending.failing:
                         return ending
                 heard = listening and self._wakeups.hears(self._listener)
                 pause = LAST_LOOK if heard else min(pause * 2, LAST_LOOK)
@@ -64,15 +69,18 @@ class Waiting:
             self._told[run].remove(told)
             if not self._told[run]:
                 del self._told[run]
-                if registered:
+                if run in self._asked:
+                    self._asked.discard(run)
                     await self._forget(run)
 
     async def _look(self, run: int, *, register: bool) -> Ending:
         async with self._database.connection() as connection:
-            segments = [[jobs.outcome([run])]]
+            segments: list[list[Query[Any]]] = [[runs.outcome([run])]]
             if register:
                 segments.insert(0, [waiters.register(self._listener, [run])])
             answers = await exchange(connection, segments, self._database.schema)
+        if register and answers[0][0]:
+            self._asked.add(run)
         if not answers[-1][0]:
             raise RunNotFound(f"there is no run {run}; it may have been removed by retention")
         ending: Ending = answers[-1][0][0]
@@ -99,5 +107,7 @@ class Waiting:
                 for told in events:
                     told.set()
             return
+        # Who is told is no longer registered; and it need not have been the end.
+        self._asked.discard(int(word))
         for told in self._told.get(int(word), ()):
             told.set()

@@ -7,7 +7,7 @@ ready ──▶ exchange ──▶ desk: backlog ──▶ executors ──▶ f
   │◀──────────────── timers (with the claim) ◀─── asleep ◀── failed ───┘
 
 `Exchange` trades finished jobs for new ones, `Presence` says the worker is there and hears wishes to
-cancel, `Wakeups` listens. The desk holds what is in between.
+cancel, `Wakeups` listens, `Prune` removes what is old. The desk holds what is in between.
 """
 
 from __future__ import annotations
@@ -20,16 +20,21 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 
 from rota.engine.announce import Announcer
+from rota.engine.calls import CallPort, Calls
 from rota.engine.desk import Desk
 from rota.engine.exchange import Exchange
 from rota.engine.news import News
 from rota.engine.presence import Presence
+from rota.engine.prune import Prune
+from rota.engine.waiting import Waiting
 from rota.engine.wakeups import Wakeups
 from rota.errors import DefinitionError
+from rota.model.context import Port
 from rota.model.events import WorkerStarted, WorkerStopped
 from rota.model.task import Definition
 from rota.store import waiters, workers
 from rota.store.database import Database
+from rota.store.jobs import Claimed
 from rota.store.query import in_schema
 
 log = logging.getLogger("rota")
@@ -41,6 +46,7 @@ class Worker:
         database: Database,
         wakeups: Wakeups,
         news: News,
+        waiting: Waiting,
         announcer: Announcer,
         tasks: Mapping[str, Definition],
         queues: Sequence[str],
@@ -53,6 +59,7 @@ class Worker:
         self._database = database
         self._wakeups = wakeups
         self._news = news
+        self._waiting = waiting
         self._announcer = announcer
         self._tasks = tasks
         self._queues = list(queues)
@@ -71,9 +78,11 @@ class Worker:
                 self._queues,
                 list(self._tasks),
                 self._concurrency,
+                [name for name, task in self._tasks.items() if task.policy.retry.attempts == 1],
             )
         )
-        self.desk = Desk(self._tasks, self._concurrency, settings.payload_limit)
+        self.desk = Desk(self._tasks, self._concurrency, settings.payload_limit, self._port)
+        self._calls = Calls(self._database, self._waiting, self._news, self.id, self.desk)
         self.exchange = Exchange(
             self._database,
             self.id,
@@ -84,6 +93,7 @@ class Worker:
             self._announcer,
         )
         self.presence = Presence(self._database, self.id, self.desk, self.exchange, self._news)
+        self.prune = Prune(self._database, self.id)
         if settings.notify:
             self._unsubscribe = self._wakeups.subscribe(
                 in_schema(waiters.NEWS, self._database.schema), self._hear
@@ -91,6 +101,7 @@ class Worker:
         self._loops = [
             asyncio.create_task(self.exchange.run(), name="rota exchange"),
             asyncio.create_task(self.presence.run(), name="rota presence"),
+            asyncio.create_task(self.prune.run(), name="rota prune"),
         ]
         self._announcer.announce(WorkerStarted(self.id))
         log.info(
@@ -99,6 +110,10 @@ class Worker:
             self._concurrency,
             ", ".join(self._queues),
         )
+
+    def _port(self, job: Claimed) -> Port:
+        """What a job's context reaches the rest by."""
+        return CallPort(self._calls, job)
 
     def _hear(self, word: str) -> None:
         if word == waiters.CANCEL:
@@ -111,8 +126,10 @@ class Worker:
         patience = self._database.settings.drain_for if patience is None else patience
         if not self._loops:
             return
+        self.prune.stop()
         self.exchange.stop_claiming()
         self.desk.put_away(older_than=0)
+        self.desk.stop_parked()
         self.exchange.wake()
         if not await self._within(patience, self.desk.until_empty()):
             self.desk.stop_all()

@@ -65,12 +65,16 @@ def encode(value: Any, what: str, limit: int) -> str:
         fault = _fault(value)
         if fault is not None:
             raise ArgumentError(f"{what} cannot be stored: {fault}")
-    if len(data) > limit:
+    check_size(len(data), what, limit)
+    return data.decode()
+
+
+def check_size(size: int, what: str, limit: int) -> None:
+    if size > limit:
         raise PayloadTooLarge(
-            f"{what} would take {_size(len(data))}, more than the {_size(limit)} allowed; keep it "
+            f"{what} would take {_size(size)}, more than the {_size(limit)} allowed; keep it "
             "elsewhere and pass a reference, or raise ROTA_PAYLOAD_LIMIT (up to 1 MiB)"
         )
-    return data.decode()
 
 
 def decode(data: bytes) -> Any:
@@ -166,6 +170,22 @@ def error_document(error: BaseException, attempt: int, traceback: str) -> str:
         "attempt": attempt,
     }
     return _encoder.encode(document).decode()
+
+
+class ErrorDocument(msgspec.Struct, frozen=True):
+    """A task's own error, as it was kept."""
+
+    type: str = ""
+    message: str = ""
+    traceback: str = ""
+    attempt: int = 0
+
+
+_error = msgspec.json.Decoder(ErrorDocument)
+
+
+def read_error(document: bytes | None) -> ErrorDocument:
+    return ErrorDocument() if document is None else _error.decode(document)
 
 
 def error_type(document: str | None) -> str:

@@ -1,20 +1,74 @@
-"""What a task may know about the job it runs: `async def resize(ctx: Context, …)`."""
+"""What a task may know and do about the job it runs: `async def resize(ctx: Context, …)`."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeVar, overload
+
+from rota.errors import RunFailed
+
+R_co = TypeVar("R_co", covariant=True)
+R = TypeVar("R")
+
+
+class CallOf(Protocol[R_co]):
+    """A task or a flow with its arguments, made by its `call(…)`."""
+
+    @property
+    def name(self) -> str: ...
+
+    def read(self, result: Any, /) -> R_co: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A job of this run that failed: its task's name in the flow, and its error."""
+
+    job: int
+    task: str
+    kind: str
+    reason: str
+
+
+class Port(Protocol):
+    """How a context reaches the worker it runs in."""
+
+    async def call(
+        self, number: int, calls: Sequence[CallOf[Any]], limit: int | None, collect: bool
+    ) -> list[Any]: ...
+
+    async def failures(self) -> list[Failure]: ...
+
+    def block(self, waiting: Any) -> Any:
+        """Wait for a coroutine, in a thread."""
+
+    def interrupt(self) -> None:
+        """Stop waiting: somebody wants the job to stop."""
 
 
 class Context:
     """One attempt at one job."""
 
-    __slots__ = ("_cancelled", "attempt", "job", "queue", "run", "task")
+    __slots__ = ("_cancelled", "_made", "_port", "attempt", "job_id", "queue", "run_id", "task")
 
-    def __init__(self, job: int, run: int, task: str, queue: str, attempt: int) -> None:
-        self.job = job
-        self.run = run
+    def __init__(
+        self,
+        job_id: int,
+        run_id: int,
+        task: str,
+        queue: str,
+        attempt: int,
+        port: Port | None = None,
+    ) -> None:
+        self.job_id = job_id
+        self.run_id = run_id
         self.task = task
         self.queue = queue
         self.attempt = attempt
         self._cancelled = False
+        self._made = 0
+        self._port = port
 
     @property
     def cancelled(self) -> bool:
@@ -23,3 +77,77 @@ class Context:
 
     def cancel(self) -> None:
         self._cancelled = True
+        if self._port is not None:
+            self._port.interrupt()
+
+    @overload
+    async def map(
+        self,
+        calls: Iterable[CallOf[R]],
+        *,
+        limit: int | None = None,
+        failures: Literal["raise"] = "raise",
+    ) -> list[R]: ...
+    @overload
+    async def map(
+        self, calls: Iterable[CallOf[R]], *, limit: int | None = None, failures: Literal["collect"]
+    ) -> list[R | RunFailed]: ...
+    async def map(
+        self,
+        calls: Iterable[CallOf[Any]],
+        *,
+        limit: int | None = None,
+        failures: Literal["raise", "collect"] = "raise",
+    ) -> list[Any]:
+        """Run calls as jobs of their own, at most `limit` of them at a time, and wait for their results.
+
+        The first that fails cancels the rest and raises RunFailed; with failures="collect" all run, and a
+        RunFailed stands where a result would. While this waits the job takes no place in its worker. If
+        the job is tried again, calls that succeeded keep their results and only the others run again.
+        """
+        number, self._made = self._made, self._made + 1
+        return await self._reach().call(number, list(calls), limit, failures == "collect")
+
+    async def run(self, call: CallOf[R]) -> R:
+        """Run one call as a job, or a flow, of its own and wait for its result; as `map` does."""
+        [result] = await self.map([call])
+        return result
+
+    async def failures(self) -> list[Failure]:
+        """The jobs of this run that failed, the first first: for a flow's on_failure."""
+        return await self._reach().failures()
+
+    @property
+    def blocking(self) -> BlockingContext:
+        """The same for a plain function: `ctx.blocking.map(…)`."""
+        return BlockingContext(self)
+
+    def _reach(self) -> Port:
+        if self._port is None:
+            raise RuntimeError("this context belongs to no worker, so it can start nothing")
+        return self._port
+
+
+class BlockingContext:
+    """What a context does that takes time, for code in a thread."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def map(self, calls: Iterable[CallOf[Any]], **how: Any) -> list[Any]:
+        """As `ctx.map(…)`."""
+        results: list[Any] = self._wait(self._context.map(calls, **how))
+        return results
+
+    def run(self, call: CallOf[R]) -> R:
+        """As `ctx.run(…)`."""
+        result: R = self._wait(self._context.run(call))
+        return result
+
+    def failures(self) -> list[Failure]:
+        """As `ctx.failures()`."""
+        found: list[Failure] = self._wait(self._context.failures())
+        return found
+
+    def _wait(self, waiting: Any) -> Any:
+        return self._context._reach().block(waiting)

@@ -30,7 +30,7 @@ class JobClaimed(Event):
 
 @dataclass(frozen=True, slots=True)
 class JobFinished(Event):
-    """An outcome is recorded: succeeded, failed, cancelled or expired."""
+    """An outcome is recorded: succeeded, failed, cancelled, expired or skipped."""
 
     worker: int
     job: int
@@ -38,6 +38,14 @@ class JobFinished(Event):
     attempt: int
     state: str
     took: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunFinished(Event):
+    """A run of a flow, or of a job's calls, ended with the last of its jobs."""
+
+    worker: int
+    run: int
 
 
 @dataclass(frozen=True, slots=True)

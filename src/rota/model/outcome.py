@@ -25,7 +25,7 @@ class Again:
 class Ended:
     """It is over without a result."""
 
-    state: Literal["failed", "cancelled", "expired"]
+    state: Literal["failed", "cancelled", "expired", "skipped"]
     error: str | None
 
 

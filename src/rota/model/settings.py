@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from rota.errors import SettingsError
+from rota.model.retention import DEFAULT as DEFAULT_KEEP
+from rota.model.retention import Keep
 
 Duration = float | int | timedelta
 
@@ -43,6 +45,7 @@ class Settings:
     batch: int = 1000  # at most so many in one claim
     drain_for: float = 30.0  # how long running jobs may take to end when a worker stops
     payload_limit: int = 256 * 1024  # bytes of JSON, arguments and results alike
+    keep: str = DEFAULT_KEEP  # how long finished runs are kept, by outcome and queue
 
     def __post_init__(self) -> None:
         for name in ("connections", "concurrency", "batch", "payload_limit"):
@@ -59,6 +62,7 @@ class Settings:
                 f"payload_limit is {self.payload_limit}, more than 1 MiB (1048576); keep big things "
                 "elsewhere and pass a reference to them"
             )
+        Keep.parse(self.keep)
 
     @classmethod
     def read(cls, environment: Mapping[str, str] | None = None, **given: Any) -> Settings:

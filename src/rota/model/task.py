@@ -48,6 +48,8 @@ class Definition:
         self.policy = policy
         self.is_async = inspect.iscoroutinefunction(fn)
         self.takes_context = False
+        self.skip_if: Definition | None = None
+        """Of a flow's task: the condition under which it is skipped."""
         self._parameters: dict[str, inspect.Parameter] = {}
         for index, (word, parameter) in enumerate(inspect.signature(fn).parameters.items()):
             if parameter.kind in (_KINDS.VAR_POSITIONAL, _KINDS.VAR_KEYWORD):
@@ -80,19 +82,43 @@ class Definition:
                 f"task {self.name!r}: {error}; its type hints must name things that exist at run time"
             ) from error
 
+    @property
+    def parameters(self) -> Mapping[str, inspect.Parameter]:
+        """What it takes, without the context."""
+        return self._parameters
+
+    def hint(self, word: str) -> Any:
+        return self._hints.get(word, Any)
+
+    @property
+    def returns(self) -> Any:
+        return self._hints.get("return", Any)
+
     @cached_property
     def arguments(self) -> msgspec.json.Decoder[dict[str, Any]]:
         """Reads a job's arguments into what the function expects."""
-        fields: dict[str, Any] = {}
-        for word, parameter in self._parameters.items():
-            kind = self._hints.get(word, Any)
-            fields[word] = kind if parameter.default is _EMPTY else typing.NotRequired[kind]
-        return self._decoder(typing.TypedDict(f"{self.name} arguments", fields), "an argument")  # type: ignore[operator]
+        return self.decoder_of(
+            {
+                word: (self.hint(word), parameter.default is _EMPTY)
+                for word, parameter in self._parameters.items()
+            },
+            "an argument",
+        )
+
+    def decoder_of(
+        self, words: Mapping[str, tuple[Any, bool]], what: str
+    ) -> msgspec.json.Decoder[dict[str, Any]]:
+        """Reads an object with these words: the type of each, and whether it must be there."""
+        fields = {
+            word: kind if required else typing.NotRequired[kind]
+            for word, (kind, required) in words.items()
+        }
+        return self._decoder(typing.TypedDict(f"{self.name} arguments", fields), what)  # type: ignore[operator]
 
     @cached_property
     def result(self) -> msgspec.json.Decoder[Any]:
         """Reads a stored result into what the function declares to return."""
-        return self._decoder(self._hints.get("return", Any), "its result")
+        return self._decoder(self.returns, "its result")
 
     def _decoder(self, kind: Any, what: str) -> msgspec.json.Decoder[Any]:
         try:
@@ -149,27 +175,6 @@ class Definition:
             raise ResultError(
                 f"the stored result of task {self.name!r} is not what it declares to return: {reason}"
             ) from None
-
-
-class Registry:
-    """Names → tasks; owned by one app."""
-
-    def __init__(self) -> None:
-        self._tasks: dict[str, Definition] = {}
-
-    def add(self, task: Definition) -> None:
-        if task.name in self._tasks:
-            raise DefinitionError(
-                f"there is a task called {task.name!r} already; give one of them name=…"
-            )
-        self._tasks[task.name] = task
-
-    def get(self, name: str) -> Definition | None:
-        return self._tasks.get(name)
-
-    @property
-    def tasks(self) -> Mapping[str, Definition]:
-        return self._tasks
 
 
 def check_name(what: str, name: str) -> str:

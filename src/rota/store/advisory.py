@@ -12,6 +12,7 @@ import zlib
 _ROTA = 0x524F5441
 
 MIGRATION = _ROTA + 0
+RETENTION = _ROTA + 1
 
 
 def key_of(name: str) -> int:

@@ -14,7 +14,16 @@ def of_ints(values: Iterable[int | str]) -> str:
 
 
 def of_texts(values: Iterable[str | None]) -> str:
-    return f"{{{','.join([_quoted(value) for value in values])}}}"
+    return f"{{{inside(values)}}}"
+
+
+def inside(values: Iterable[str | None]) -> str:
+    """Texts as they stand in a literal, without the braces."""
+    return ",".join([_quoted(value) for value in values])
+
+
+def of_flags(values: Iterable[bool]) -> str:
+    return f"{{{','.join(['t' if value else 'f' for value in values])}}}"
 
 
 def of_seconds(values: Iterable[float]) -> str:

@@ -27,6 +27,11 @@ def seize(worker: int, claims: Sequence[int]) -> Query[int]:
     return Query("claim/seize", {"worker": worker, "claims": of_ints(claims)}, int)
 
 
+def pin(worker: int, claim: int, job: int) -> Query[int]:
+    """Keep a claim that holds a job as it is until the transaction ends."""
+    return Query("claim/pin", {"worker": worker, "claim": claim, "job": job}, int)
+
+
 def release(worker: int, claims: Sequence[int], jobs: Sequence[int]) -> Query[None]:
     """Take jobs out of claims that are held or seized; an empty claim goes."""
     params = {"worker": worker, "claims": of_ints(claims), "jobs": of_ints(jobs)}

@@ -117,11 +117,21 @@ class Database:
 
     async def insist(self, query: Query[Row], patience: float | None = None) -> list[Row]:
         """Run a query that can be repeated, again and again while the database is away."""
+        rows: list[Row] = (await self.insist_on([query], patience))[0]
+        return rows
+
+    async def insist_on(
+        self, queries: Sequence[Query[Any]], patience: float | None = None
+    ) -> list[list[Any]]:
+        """The same for several queries that are one transaction."""
         deadline = time.monotonic() + (self.settings.patience if patience is None else patience)
         pause = 0.05
         while True:
             try:
-                return await self.run(query)
+                if len(queries) == 1:
+                    return [await self.run(queries[0])]
+                async with self.connection() as connection:
+                    return (await exchange(connection, [queries], self.schema))[0]
             except Exception as error:
                 if not failures.is_passing(error):
                     raise

@@ -1,15 +1,14 @@
-"""Moves of jobs between places: start, claim, complete, finish, retry, give back, cancel."""
+"""Moves of jobs between places: start, claim, complete, finish, retry, give back."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 import msgspec
 
-from rota.store.arrays import of_ints, of_seconds, of_texts
+from rota.store.arrays import of_flags, of_ints, of_seconds, of_texts
 from rota.store.query import Query
 
 
@@ -61,6 +60,21 @@ class Claimed(msgspec.Struct, gc=False, eq=False):
     args: str
     options: str | None
     expired: bool | None
+    run: int | None
+    inputs: str | None
+
+
+class Moved(msgspec.Struct, frozen=True):
+    """What became of jobs that left their claims, and of those who waited for them."""
+
+    jobs: list[int]
+    """Those accepted; of `complete`, those refused."""
+    queues: list[str]
+    """Queues that have news."""
+    runs: list[int]
+    """Runs that ended."""
+    rest: bool
+    """Whether something is left to settle."""
 
 
 def start(job: Start, *, notify: bool) -> Query[Started]:
@@ -101,9 +115,9 @@ def start_many(jobs: Sequence[Start]) -> Query[int]:
             "queues": [job.queue for job in jobs],
             "lanes": [job.priority for job in jobs],
             "ats": [job.at for job in jobs],
-            "delays": [_seconds(job.delay) for job in jobs],
+            "delays": [in_seconds(job.delay) for job in jobs],
             "expires": [job.expires for job in jobs],
-            "expires_in": [_seconds(job.expires_in) for job in jobs],
+            "expires_in": [in_seconds(job.expires_in) for job in jobs],
             "options": [job.options for job in jobs],
         },
         int,
@@ -135,23 +149,27 @@ def rows_for_ready(ids: Sequence[str], jobs: Sequence[Start]) -> bytes:
 def claim(
     worker: int,
     nonce: UUID,
-    tasks: Sequence[str],
+    tasks: Sequence[str] | str,
     queues: Sequence[str],
     lanes: Sequence[int],
     floors: Sequence[int],
     limit: int,
+    *,
+    patient: bool = False,
 ) -> Query[Claimed]:
-    """Take up to `limit` jobs, reading each (queue, lane) from its floor."""
+    """Take up to `limit` jobs, reading each (queue, lane) from its floor. Of the tasks named (as a literal,
+    where it is at hand) or listed by the worker; `patient`: of those, only tasks tried more than once."""
     return Query(
         "job/claim",
         {
             "worker": worker,
             "nonce": nonce,
-            "tasks": tasks,
+            "tasks": tasks if isinstance(tasks, str) else of_texts(tasks),
             "queues": queues,
             "lanes": of_ints(lanes),
             "floors": of_ints(floors),
             "limit": limit,
+            "patient": patient,
         },
         Claimed,
     )
@@ -163,7 +181,8 @@ def complete(
     jobs: Sequence[int],
     results: Sequence[str | None],
     took: Sequence[float],
-) -> Query[int]:
+    in_runs: Sequence[bool] = (),
+) -> Query[Moved]:
     """Record successes. Answers the jobs refused, because their claim no longer holds them."""
     return Query(
         "job/complete",
@@ -173,8 +192,10 @@ def complete(
             "jobs": of_ints(jobs),
             "results": of_texts(results),
             "took": of_seconds(took),
+            # Jobs started alone, which are most, send nothing.
+            "in_runs": of_flags(in_runs) if True in in_runs else "{}",
         },
-        int,
+        Moved,
     )
 
 
@@ -185,7 +206,7 @@ def finish(
     states: Sequence[str],
     errors: Sequence[str | None],
     took: Sequence[float],
-) -> Query[int]:
+) -> Query[Moved]:
     """Record other outcomes. Answers the jobs accepted."""
     return Query(
         "job/finish",
@@ -197,13 +218,8 @@ def finish(
             "errors": errors,
             "took": of_seconds(took),
         },
-        int,
+        Moved,
     )
-
-
-class Retried(msgspec.Struct, frozen=True):
-    job: int
-    cancelled: bool
 
 
 def retry(
@@ -213,7 +229,7 @@ def retry(
     delays: Sequence[float],
     errors: Sequence[str],
     took: Sequence[float],
-) -> Query[Retried]:
+) -> Query[Moved]:
     """Record failed attempts and lay their jobs to sleep. Answers the jobs accepted."""
     return Query(
         "job/retry",
@@ -225,13 +241,15 @@ def retry(
             "errors": errors,
             "took": of_seconds(took),
         },
-        Retried,
+        Moved,
     )
 
 
-def give_back(worker: int, claims: Sequence[int], jobs: Sequence[int]) -> Query[str]:
-    """Put jobs back as they were. Answers the queues they went to."""
-    return Query("job/give_back", {"worker": worker, "claims": of_ints(claims), "jobs": jobs}, str)
+def give_back(worker: int, claims: Sequence[int], jobs: Sequence[int]) -> Query[Moved]:
+    """Put jobs back as they were."""
+    return Query(
+        "job/give_back", {"worker": worker, "claims": of_ints(claims), "jobs": jobs}, Moved
+    )
 
 
 def recorded(jobs: Sequence[int], claims: Sequence[int]) -> Query[int]:
@@ -242,30 +260,5 @@ def unwanted(worker: int) -> Query[int]:
     return Query("job/unwanted", {"worker": worker}, int)
 
 
-class Ending(msgspec.Struct, frozen=True):
-    job: int
-    task: str
-    state: str | None
-    result: bytes | None
-    error: bytes | None
-
-
-def outcome(jobs: Sequence[int]) -> Query[Ending]:
-    return Query("job/outcome", {"jobs": of_ints(jobs)}, Ending)
-
-
-def cancel(run: int) -> Query[str | None]:
-    return Query("job/cancel", {"run": run}, _same)
-
-
-def again(run: int) -> Query[str]:
-    """Try a run that ended badly once more. Answers its queue; no row: nothing to try again."""
-    return Query("job/again", {"run": run}, str)
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-def _seconds(value: timedelta | None) -> float | None:
+def in_seconds(value: timedelta | None) -> float | None:
     return None if value is None else value.total_seconds()

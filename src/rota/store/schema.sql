@@ -3,7 +3,9 @@
 
 create sequence rota.ids as bigint start 1 increment 1 minvalue 1 maxvalue 9223372036854775807 cache 1;
 
-create type rota.outcome as enum ('succeeded', 'failed', 'cancelled', 'expired');
+create type rota.outcome as enum ('succeeded', 'failed', 'cancelled', 'expired', 'skipped');
+
+create type rota.rule as enum ('all_succeeded', 'none_failed', 'all_done', 'any_failed');
 
 create table rota.asleep (
     job bigint not null,
@@ -49,6 +51,12 @@ create table rota.claims (
     constraint claims_pkey PRIMARY KEY (id)
 ) with (fillfactor=50, autovacuum_vacuum_scale_factor=0.0, autovacuum_vacuum_threshold=500, autovacuum_vacuum_cost_delay=0);
 
+create table rota.echoes (
+    job bigint not null,
+    kind rota.outcome not null,
+    constraint echoes_pkey PRIMARY KEY (job)
+);
+
 create table rota.jobs (
     id bigint not null default nextval('rota.ids'::regclass),
     run bigint,
@@ -60,6 +68,9 @@ create table rota.jobs (
     key text collate "C",
     args json not null,
     options json,
+    rule rota.rule,
+    children bigint[],
+    inputs json,
     constraint jobs_pkey PRIMARY KEY (id),
     constraint jobs_lane_check CHECK (((lane >= 0) AND (lane <= 9)))
 );
@@ -104,11 +115,49 @@ create table rota.ready (
 ) with (autovacuum_vacuum_scale_factor=0.0, autovacuum_vacuum_threshold=20000, autovacuum_vacuum_cost_delay=0, autovacuum_analyze_scale_factor=0.5);
 CREATE INDEX ready_order ON rota.ready USING btree (queue, lane, seq);
 
+create table rota.runs (
+    id bigint not null default nextval('rota.ids'::regclass),
+    created timestamp with time zone not null default rota.clock(),
+    flow text collate "C",
+    key text collate "C",
+    parent bigint,
+    number integer,
+    origin bigint,
+    input json not null,
+    jobs bigint[] not null,
+    children bigint[],
+    constraint runs_pkey PRIMARY KEY (id)
+);
+CREATE UNIQUE INDEX runs_parent ON rota.runs USING btree (parent, number) WHERE (parent IS NOT NULL);
+
+create table rota.skills (
+    worker bigint not null,
+    task text collate "C" not null,
+    patient boolean not null,
+    constraint skills_pkey PRIMARY KEY (worker, task)
+);
+
 create table rota.waiters (
     job bigint not null,
     listener text not null,
     constraint waiters_pkey PRIMARY KEY (job, listener)
 );
+
+create table rota.waiting (
+    job bigint not null,
+    open integer not null,
+    failed integer not null default 0,
+    cancelled integer not null default 0,
+    skipped integer not null default 0,
+    attempt smallint not null default 1,
+    rule rota.rule,
+    lane smallint,
+    queue text collate "C",
+    task text collate "C",
+    since timestamp with time zone not null default rota.clock(),
+    constraint waiting_pkey PRIMARY KEY (job),
+    constraint waiting_open_check CHECK ((open > 0))
+) with (fillfactor=50, autovacuum_vacuum_scale_factor=0.0, autovacuum_vacuum_threshold=20000, autovacuum_vacuum_cost_delay=0);
 
 create table rota.workers (
     id bigint not null generated always as identity,
@@ -141,18 +190,20 @@ SELECT job.id AS job,
         CASE
             WHEN (held.job IS NOT NULL) THEN 'running'::text
             WHEN (asleep.job IS NOT NULL) THEN 'asleep'::text
+            WHEN (waiting.job IS NOT NULL) THEN 'waiting'::text
             ELSE 'ready'::text
         END) AS state,
-    (COALESCE((outcome.attempt)::integer, (held.attempt)::integer, (asleep.attempt)::integer, ( SELECT (max(attempts.attempt) + 1)
+    (COALESCE((outcome.attempt)::integer, (held.attempt)::integer, (asleep.attempt)::integer, (waiting.attempt)::integer, ( SELECT (max(attempts.attempt) + 1)
            FROM rota.attempts
           WHERE (attempts.job = job.id)), 1))::smallint AS attempt,
     COALESCE(outcome.worker, held.worker) AS worker,
-    COALESCE(outcome.at, held.at, asleep.since, ( SELECT max(attempts.at) AS max
+    COALESCE(outcome.at, held.at, asleep.since, waiting.since, ( SELECT max(attempts.at) AS max
            FROM rota.attempts
           WHERE (attempts.job = job.id)), job.created) AS since
-   FROM (((rota.jobs job
+   FROM ((((rota.jobs job
      LEFT JOIN rota.outcomes outcome ON ((outcome.job = job.id)))
      LEFT JOIN rota.asleep ON ((asleep.job = job.id)))
+     LEFT JOIN rota.waiting ON ((waiting.job = job.id)))
      LEFT JOIN ( SELECT member.job,
             member.attempt,
             claims.worker,
@@ -160,71 +211,638 @@ SELECT job.id AS job,
            FROM (rota.claims
              CROSS JOIN LATERAL UNNEST(claims.jobs, claims.attempts) member(job, attempt))) held ON ((held.job = job.id)));
 
+create view rota.run_state (
+    run bigint,
+    name text,
+    is_flow boolean,
+    queue text,
+    state text,
+    attempt smallint,
+    created timestamp with time zone,
+    since timestamp with time zone,
+    key text,
+    parent bigint
+) as
+SELECT state.run,
+    state.task AS name,
+    false AS is_flow,
+    state.queue,
+    state.state,
+    state.attempt,
+    job.created,
+    state.since,
+    job.key,
+    NULL::bigint AS parent
+   FROM (rota.jobs job
+     JOIN rota.job_state state ON ((state.job = job.id)))
+  WHERE (job.run IS NULL)
+UNION ALL
+ SELECT run.id AS run,
+    COALESCE(run.flow, ''::text) AS name,
+    true AS is_flow,
+    NULL::text AS queue,
+    COALESCE((outcome.state)::text, 'running'::text) AS state,
+    COALESCE(outcome.attempt, waiting.attempt, (1)::smallint) AS attempt,
+    run.created,
+    COALESCE(outcome.at, run.created) AS since,
+    run.key,
+    run.parent
+   FROM ((rota.runs run
+     LEFT JOIN rota.outcomes outcome ON ((outcome.job = run.id)))
+     LEFT JOIN rota.waiting ON ((waiting.job = run.id)));
+
 create function rota.cancel(run bigint) returns text
 language plpgsql volatile parallel unsafe
 set lock_timeout=2s
 set search_path=pg_catalog, pg_temp
 as $$
 declare
-    wanted rota.jobs;
-    answer text;
+    tree    bigint[];                                   -- the runs concerned
+    wanted  bigint[];                                   -- their jobs, or the one job
+    missing bigint[];                                   -- … not found yet
+    bound   bigint[] := '{}';                           -- … in places that are locked
+    stopped bigint[] := '{}';                           -- … that have ended here
+    here    bigint[];
+    held    boolean := false;
+    waits   boolean := true;                            -- may wait for a claim: no row of `waiting` is locked
+    deep    boolean := false;
+    locked  integer;
+    passed  record;
 begin
-    select * into wanted from rota.jobs where id = cancel.run;
+    select array[runs.id], runs.jobs into tree, wanted from rota.runs where runs.id = cancel.run;
     if not found then
-        return null;
+        select array[]::bigint[], array[jobs.id] into tree, wanted from rota.jobs where jobs.id = cancel.run;
+        if not found then
+            return null;
+        end if;
     end if;
-    insert into rota.cancels (job) values (cancel.run) on conflict do nothing;
 
     for look in 1..1000 loop
-        with gone as (
-            delete from rota.ready
-             where ready.queue = wanted.queue and ready.lane = wanted.lane
-               and ready.seq = wanted.id and ready.job = wanted.id
-            returning ready.attempt
-        )
-        insert into rota.outcomes (job, state, attempt)
-        select wanted.id, 'cancelled', gone.attempt from gone;
-        if not found then
-            with gone as (
-                delete from rota.asleep where asleep.job = wanted.id returning asleep.attempt
-            )
-            insert into rota.outcomes (job, state, attempt)
-            select wanted.id, 'cancelled', gone.attempt from gone;
-        end if;
-        if not found then
-            perform from rota.claims where wanted.id = any(claims.jobs) for update;
-            if found then
-                perform pg_notify('rota.wake', '!cancel');
-                return 'requested';
-            end if;
-            select outcomes.state::text into answer from rota.outcomes where outcomes.job = wanted.id;
-            if found then
-                delete from rota.cancels where cancels.job = wanted.id;
-                return answer;
-            end if;
-            -- It came back under another number: nothing but reading the lane finds it.
+        missing := array(
+            select wish.job
+              from unnest(wanted) as wish (job)
+             where not exists (select from rota.outcomes where outcomes.job = wish.job)
+             except all
+            select each.job from unnest(bound) as each (job)
+             order by 1);
+        exit when missing = '{}' and look > 1;
+        insert into rota.cancels (job)
+        select wish.job from unnest(missing || tree) as wish (job) order by wish.job
+        on conflict do nothing;
+
+        -- Ready under the number it started with; where that failed, under any: read the whole lane.
+        if deep then
             with gone as (
                 delete from rota.ready
-                 where ready.queue = wanted.queue and ready.lane = wanted.lane and ready.job = wanted.id
-                returning ready.attempt
+                 using unnest(missing) as wish (job)
+                 where ready.job = wish.job
+                   and (ready.queue, ready.lane) in (
+                       select distinct jobs.queue, jobs.lane from rota.jobs where jobs.id = any(missing))
+                returning ready.job, ready.attempt
+            ),
+            ended as (
+                insert into rota.outcomes (job, state, attempt)
+                select gone.job, 'cancelled', gone.attempt from gone
+                returning outcomes.job
             )
-            insert into rota.outcomes (job, state, attempt)
-            select wanted.id, 'cancelled', gone.attempt from gone;
+            select stopped || array(select ended.job from ended) into stopped;
+        else
+            with gone as (
+                delete from rota.ready
+                 using rota.jobs as job
+                 where job.id = any(missing)
+                   and ready.queue = job.queue and ready.lane = job.lane
+                   and ready.seq = job.id and ready.job = job.id
+                returning ready.job, ready.attempt
+            ),
+            ended as (
+                insert into rota.outcomes (job, state, attempt)
+                select gone.job, 'cancelled', gone.attempt from gone
+                returning outcomes.job
+            )
+            select stopped || array(select ended.job from ended) into stopped;
         end if;
-        if found then
-            delete from rota.cancels where cancels.job = wanted.id;
-            perform pg_notify(waiters.listener, waiters.job::text)
-               from rota.waiters where waiters.job = wanted.id;
-            return 'cancelled';
+        with gone as (
+            delete from rota.asleep where asleep.job = any(missing) returning asleep.job, asleep.attempt
+        ),
+        ended as (
+            insert into rota.outcomes (job, state, attempt)
+            select gone.job, 'cancelled', gone.attempt from gone
+            returning outcomes.job
+        )
+        select stopped || array(select ended.job from ended) into stopped;
+
+        -- Held by a worker. A claim is waited for only while nobody can be waiting for us.
+        here := array(
+            select distinct claims.id
+              from rota.claims
+             cross join lateral unnest(claims.jobs) as member (job)
+              join unnest(missing) as wish (job) on wish.job = member.job);
+        if waits then
+            perform from rota.claims where claims.id = any(here) order by claims.id for update;
+        else
+            perform from rota.claims where claims.id = any(here) for update skip locked;
+            get diagnostics locked = row_count;
+            if locked < cardinality(here) then
+                raise exception 'run % is moving; try again', cancel.run using errcode = '40001';
+            end if;
+        end if;
+        here := array(
+            select member.job
+              from rota.claims
+             cross join lateral unnest(claims.jobs) as member (job)
+              join unnest(missing) as wish (job) on wish.job = member.job
+             where claims.id = any(here));
+        held := held or here <> '{}';
+        bound := bound || here;
+
+        -- What its jobs have started goes with it. Looked for under the locks: a job that is held by now
+        -- starts nothing more.
+        select array_agg(runs.id) into here
+          from rota.runs
+         where runs.parent = any(wanted)
+           and runs.id <> all(tree)
+           and not exists (select from rota.outcomes where outcomes.job = runs.id);
+        if here is not null and waits then
+            tree := tree || here;
+            wanted := wanted || array(
+                select member.job
+                  from rota.runs
+                 cross join lateral unnest(runs.jobs) as member (job)
+                 where runs.id = any(here));
+            continue;
+        end if;
+
+        -- Waiting for others: it ends when they have. Locked with the runs' own rows, in the order of ids.
+        perform from rota.waiting where waiting.job = any(missing || tree) order by waiting.job for update;
+        waits := waits and not found;
+        bound := bound || array(select waiting.job from rota.waiting where waiting.job = any(missing));
+
+        deep := true;
+        if look = 1000 then
+            raise exception 'run % kept moving; try again', cancel.run using errcode = '40001';
         end if;
     end loop;
-    raise exception 'run % kept moving; try again', cancel.run using errcode = '40001';
+
+    select * into passed
+      from rota.pass_on(stopped, array_fill('cancelled'::rota.outcome, array[cardinality(stopped)]));
+    delete from rota.cancels
+     where cancels.job = any(wanted || tree)
+       and exists (select from rota.outcomes where outcomes.job = cancels.job);
+    perform pg_notify(waiters.listener, waiters.job::text)
+       from rota.waiters
+      where waiters.job = any(wanted || tree || passed.runs)
+        and exists (select from rota.outcomes where outcomes.job = waiters.job);
+    perform pg_notify('rota.wake', news.queue) from unnest(passed.queues) as news (queue);
+    if held then
+        perform pg_notify('rota.wake', '!cancel');
+    end if;
+    if exists (select from unnest(bound) as each (job)
+                where not exists (select from rota.outcomes where outcomes.job = each.job)) then
+        return 'requested';
+    end if;
+    if stopped <> '{}' then
+        return 'cancelled';
+    end if;
+    -- It may have been tried again this very moment.
+    return coalesce((select outcomes.state::text from rota.outcomes where outcomes.job = cancel.run), 'requested');
 end
 $$;
 
 create function rota.clock() returns timestamp with time zone
 language sql stable parallel safe
 RETURN statement_timestamp();
+
+create function rota.fork(run bigint,
+    task text,
+    OUT forked bigint,
+    OUT queues text[])
+language plpgsql volatile parallel unsafe
+set search_path=pg_catalog, pg_temp
+as $$
+declare
+    old  bigint[];
+    new  bigint[];
+    anew bigint[];
+begin
+    -- Kept until the copy is made: nobody removes it meanwhile.
+    select runs.jobs into old from rota.runs where runs.id = fork.run for key share;
+    if not exists (select from rota.jobs where jobs.id = any(old) and jobs.task = fork.task) then
+        return;
+    end if;
+    forked := nextval('rota.ids');
+    new := array(select nextval('rota.ids') from unnest(old));
+
+    with recursive open (job) as (
+        select job.id
+          from rota.jobs as job
+          left join rota.outcomes as outcome on outcome.job = job.id
+         where job.id = any(old)
+           and (job.task = fork.task
+                or outcome.state is null
+                or outcome.state not in ('succeeded', 'skipped')
+                or (outcome.state = 'skipped' and outcome.error is not null))
+         union
+        select child.job
+          from open
+          join rota.jobs as job on job.id = open.job
+         cross join lateral unnest(job.children) as child (job)
+         where child.job <> fork.run
+    ),
+    pair as materialized (
+        select pair.old, pair.new, open.job is not null as open
+          from unnest(old, new) as pair (old, new)
+          left join open on open.job = pair.old
+    ),
+    written as (
+        insert into rota.runs (id, flow, origin, input, jobs)
+        select forked, runs.flow, runs.id, runs.input, new from rota.runs where runs.id = fork.run
+    ),
+    copied as (
+        insert into rota.jobs (id, run, expires, lane, task, queue, args, options, rule, children, inputs)
+        select pair.new, forked, null, job.lane, job.task, job.queue, job.args, job.options, job.rule,
+               (select array_agg(coalesce(other.new, forked) order by child.number)
+                  from unnest(job.children) with ordinality as child (job, number)
+                  left join pair as other on other.old = child.job),
+               (select json_object_agg(input.key, other.new)
+                  from json_each_text(job.inputs) as input
+                  join pair as other on other.old = input.value::bigint)
+          from pair
+          join rota.jobs as job on job.id = pair.old
+    ),
+    kept as (
+        insert into rota.outcomes (job, worker, at, took, state, attempt, result)
+        select pair.new, outcome.worker, outcome.at, outcome.took, outcome.state, outcome.attempt,
+               outcome.result
+          from pair
+          join rota.outcomes as outcome on outcome.job = pair.old
+         where not pair.open
+    )
+    select array_agg(pair.new) into anew from pair where pair.open;
+
+    select laid.queues into queues from rota.lay(forked, anew, 1::smallint) as laid;
+end
+$$;
+
+create function rota.lay(run bigint,
+    anew bigint[],
+    attempt smallint,
+    OUT queues text[],
+    OUT runs bigint[],
+    OUT rest boolean)
+language plpgsql volatile parallel unsafe
+set search_path=pg_catalog, pg_temp
+as $$
+begin
+    with member as materialized (
+        select job.id, job.run, job.rule, job.lane, job.queue, job.task, job.children,
+               job.id = any(lay.anew) as open
+          from rota.jobs as job
+         where job.id = any((select runs.jobs from rota.runs where runs.id = lay.run)::bigint[])
+    ),
+    link as (
+        select link.job, count(*) filter (where link.open) as open,
+               count(*) filter (where link.skipped) as skipped
+          from (select child.job, member.open, outcome.state = 'skipped' as skipped
+                  from member
+                 cross join lateral unnest(member.children) as child (job)
+                  left join rota.outcomes as outcome on outcome.job = member.id
+                 union all
+                -- Flows that are parts of it.
+                select lay.run, not exists (select from rota.outcomes where outcomes.job = part.id), false
+                  from rota.runs as whole
+                  join rota.runs as part on part.parent = whole.parent and part.children = array[whole.id]
+                 where whole.id = lay.run) as link
+         group by link.job
+    )
+    insert into rota.waiting (job, open, skipped, attempt, rule, lane, queue, task)
+    -- One more than there are: it is counted down when all are laid.
+    select member.id, coalesce(link.open, 0) + 1, coalesce(link.skipped, 0),
+           coalesce((select max(attempts.attempt) + 1 from rota.attempts where attempts.job = member.id), 1),
+           member.rule, member.lane, member.queue, member.task
+      from member
+      left join link on link.job = member.id
+     where member.open
+     union all
+    select link.job, link.open, 0, lay.attempt, null, null, null, null
+      from link
+     where link.job = lay.run;
+
+    select passed.* into queues, runs, rest from rota.pass_on(null, due => lay.anew) as passed;
+end
+$$;
+
+create function rota.pass_on(ended bigint[],
+    kinds rota.outcome[] DEFAULT NULL::rota.outcome[],
+    with_runs boolean DEFAULT false,
+    due bigint[] DEFAULT NULL::bigint[],
+    OUT queues text[],
+    OUT runs bigint[],
+    OUT rest boolean)
+language plpgsql volatile parallel unsafe
+set search_path=pg_catalog, pg_temp
+as $$
+declare
+    waits   boolean := true;
+    there   integer;
+    others  integer;                                    -- rows that are not through yet, at most
+    whom    bigint[];
+    parents integer[];
+    faults  integer[];
+    stops   integer[];
+    skips   integer[];
+    news    text[];
+    over    bigint[];
+begin
+    queues := '{}';
+    runs := '{}';
+    rest := false;
+    loop
+        if pass_on.due is not null then
+            select array_agg(each.job order by each.job), array_agg(1), array_agg(0), array_agg(0), array_agg(0)
+              into whom, parents, faults, stops, skips
+              from unnest(pass_on.due) as each (job);
+            pass_on.due := null;
+        else
+            with node as materialized (
+                select found.run, found.children, given.kind
+                  from unnest(pass_on.ended, pass_on.kinds) as given (job, kind)
+                 cross join lateral (
+                       select jobs.run, jobs.children from rota.jobs where jobs.id = given.job
+                        union all
+                       select null, runs.children
+                         from rota.runs
+                        where pass_on.with_runs and runs.id = given.job
+                       offset 0
+                       ) as found
+            ),
+            link as (
+                select child.job, 1 as parent,
+                       case when child.job = node.run then null else node.kind end as kind
+                  from node
+                 cross join lateral unnest(node.children) as child (job)
+                 union all
+                -- A failure is the run's failure, whoever else waits for the job.
+                select node.run, 0, node.kind
+                  from node
+                 where node.kind in ('failed', 'cancelled') and node.run is not null
+            ),
+            total as (
+                select link.job, sum(link.parent)::int as parents,
+                       count(*) filter (where link.kind = 'failed')::int as faults,
+                       count(*) filter (where link.kind = 'cancelled')::int as stops,
+                       count(*) filter (where link.kind = 'skipped')::int as skips
+                  from link
+                 group by link.job
+            )
+            select array_agg(total.job), array_agg(total.parents), array_agg(total.faults),
+                   array_agg(total.stops), array_agg(total.skips)
+              into whom, parents, faults, stops, skips
+              from total;
+        end if;
+        exit when whom is null;
+
+        -- Lock them in the order of ids; what follows then sees counts and wishes as they are under the locks.
+        if waits then
+            select count(*) filter (where row.open > due.parents) into others
+              from (select due.job, due.parents
+                      from unnest(whom, parents) as due (job, parents) order by due.job) as due
+             cross join lateral (
+                   select waiting.open from rota.waiting where waiting.job = due.job for update offset 0) as row;
+        else
+            select count(*) into there from rota.waiting where waiting.job = any(whom);
+            perform from rota.waiting where waiting.job = any(whom) for update skip locked;
+            get diagnostics others = row_count;
+            if others < there then
+                insert into rota.echoes (job, kind)
+                select each.job, each.kind from unnest(pass_on.ended, pass_on.kinds) as each (job, kind);
+                rest := true;
+                exit;
+            end if;
+        end if;
+
+        with due as (
+            select * from unnest(whom, parents, faults, stops, skips)
+                       as due (job, parents, faults, stops, skips)
+        ),
+        counted as (
+            update rota.waiting
+               set open = waiting.open - due.parents, failed = waiting.failed + due.faults,
+                   cancelled = waiting.cancelled + due.stops, skipped = waiting.skipped + due.skips
+              from due
+             where others > 0
+               and waiting.job = due.job
+               and waiting.open > due.parents
+        ),
+        through as (
+            delete from rota.waiting
+             using due
+             where waiting.job = due.job
+               and waiting.open <= due.parents
+            returning waiting.job, waiting.rule, waiting.lane, waiting.attempt, waiting.queue, waiting.task,
+                      waiting.failed + due.faults as failed, waiting.cancelled + due.stops as cancelled,
+                      waiting.skipped + due.skips as skipped
+        ),
+        wished as materialized (
+            select through.*,
+                   (select exists (select from rota.cancels))
+                       and exists (select from rota.cancels where cancels.job = through.job) as unwanted
+              from through
+        ),
+        judged as materialized (
+            select wished.*,
+                   not unwanted
+                   and case wished.rule
+                            when 'all_succeeded' then failed + cancelled + skipped = 0
+                            when 'none_failed' then failed + cancelled = 0
+                            when 'all_done' then true
+                            when 'any_failed' then failed > 0
+                       end as goes,
+                   case when wished.rule is not null and unwanted then 'cancelled'
+                        when failed > 0 then 'failed'
+                        when cancelled > 0 then 'cancelled'
+                        when wished.rule is null then 'succeeded'
+                        else 'skipped'
+                   end::rota.outcome as kind
+              from wished
+        ),
+        put as (
+            insert into rota.ready (seq, job, lane, attempt, queue, task)
+            select nextval('rota.ids'), judged.job, judged.lane, judged.attempt, judged.queue, judged.task
+              from (select judged.* from judged where judged.goes order by judged.job) as judged
+            returning ready.queue
+        ),
+        skipped as (
+            insert into rota.outcomes (job, state, attempt, error)
+            select judged.job, case when judged.unwanted then 'cancelled' else 'skipped' end::rota.outcome,
+                   judged.attempt,
+                   case when judged.kind <> 'skipped' and not judged.unwanted then
+                        json_build_object(
+                            'type', 'Skipped', 'message', 'a job it waits for ' ||
+                             case judged.kind when 'failed' then 'failed' else 'was cancelled' end,
+                            'traceback', '', 'attempt', judged.attempt) end
+              from judged
+             where judged.rule is not null and not judged.goes
+        ),
+        ended as (
+            insert into rota.outcomes (job, state, attempt)
+            select judged.job,
+                   -- Somebody's wish, where there was one, is what ended it.
+                   case when judged.kind = 'failed' and judged.unwanted then 'cancelled' else judged.kind end,
+                   judged.attempt
+              from judged
+             where judged.rule is null
+        ),
+        obeyed as (
+            delete from rota.cancels
+             where cancels.job = any(array(select judged.job from judged where judged.unwanted))
+        )
+        select array(select distinct put.queue from put),
+               array_agg(judged.job) filter (where judged.rule is null),
+               array_agg(judged.job), array_agg(judged.kind)
+          into news, over, pass_on.ended, pass_on.kinds
+          from judged
+         where judged.rule is null or not judged.goes;
+
+        queues := queues || news;
+        runs := runs || over;
+        exit when pass_on.ended is null;
+        waits := false;
+        pass_on.with_runs := true;
+    end loop;
+end
+$$;
+
+create function rota.retry(run bigint,
+    attempt smallint DEFAULT NULL::smallint) returns text[]
+language plpgsql volatile parallel unsafe
+set lock_timeout=2s
+set search_path=pg_catalog, pg_temp
+as $$
+declare
+    ended   record;
+    members bigint[];
+    calls   boolean;
+    whole   bigint;
+    anew    bigint[];
+    answer  text[];
+begin
+    select jobs.run into whole from rota.jobs where jobs.id = retry.run;
+    if whole is not null then
+        raise exception 'job % is a part of run %; try that one again', retry.run, whole
+            using errcode = 'RT003';
+    end if;
+    select waiting.job into whole
+      from rota.runs
+      join rota.waiting on waiting.job = any(runs.children)
+     where runs.id = retry.run;
+    if found then
+        raise exception 'run % is a part of run %, which is still open; try that one again when it has ended',
+            retry.run, whole using errcode = 'RT003';
+    end if;
+    -- Whoever comes second waits here, and finds nothing to do.
+    select outcomes.state, outcomes.attempt into ended
+      from rota.outcomes where outcomes.job = retry.run for update;
+    if not found or ended.state = 'succeeded' then
+        return null;
+    end if;
+
+    select runs.jobs, runs.flow is null into members, calls from rota.runs where runs.id = retry.run;
+    if not found then
+        anew := array[retry.run];
+    else
+        with recursive undone (job) as (
+            select outcomes.job
+              from rota.outcomes
+             where outcomes.job = any(members)
+               and (outcomes.state in ('failed', 'cancelled', 'expired')
+                    or (outcomes.state = 'skipped' and outcomes.error is not null))
+             union
+            select child.job
+              from undone
+              join rota.jobs as job on job.id = undone.job
+             cross join lateral unnest(job.children) as child (job)
+             where not calls and child.job <> retry.run
+        )
+        select array_agg(undone.job) into anew from undone;
+
+        -- What waits for one of these may be given something else this time: it makes its calls anew.
+        if not calls then
+            update rota.runs
+               set number = null
+             where runs.parent = any(array(
+                   select child.job
+                     from rota.jobs as job
+                    cross join lateral unnest(job.children) as child (job)
+                    where job.id = any(anew)))
+               and runs.number is not null;
+        end if;
+    end if;
+
+    with gone as (
+        delete from rota.outcomes
+         where outcomes.job = any(anew) or outcomes.job = retry.run
+        returning outcomes.*
+    ),
+    kept as (
+        insert into rota.attempts (job, claim, worker, at, took, state, attempt, result, error)
+        select gone.job, gone.claim, gone.worker, gone.at, gone.took, gone.state, gone.attempt, gone.result,
+               gone.error
+          from gone
+         where gone.state <> 'skipped'
+    )
+    delete from rota.cancels where cancels.job = any(array(select gone.job from gone));
+
+    if members is not null then
+        -- Flows that are parts of it have runs of their own.
+        select array_agg(news.queue) into answer
+          from rota.runs as whole
+          join rota.runs as part on part.parent = whole.parent and part.children = array[whole.id]
+         cross join lateral unnest(rota.retry(part.id)) as news (queue)
+         where whole.id = retry.run;
+        select answer || laid.queues into answer from rota.lay(
+               retry.run, coalesce(anew, '{}'),
+               coalesce(retry.attempt, (ended.attempt + 1)::smallint)) as laid;
+        return answer;
+    end if;
+    insert into rota.ready (seq, job, lane, attempt, queue, task)
+    select nextval('rota.ids'), job.id, job.lane,
+           (select max(attempts.attempt) + 1 from rota.attempts where attempts.job = job.id),
+           job.queue, job.task
+      from rota.jobs as job
+     where job.id = retry.run
+    returning array[ready.queue] into answer;
+    return answer;
+end
+$$;
+
+create function rota.settle(most integer,
+    OUT queues text[],
+    OUT runs bigint[],
+    OUT rest boolean)
+language plpgsql volatile parallel unsafe
+set search_path=pg_catalog, pg_temp
+as $$
+declare
+    ended bigint[];
+    kinds rota.outcome[];
+begin
+    with taken as (
+        delete from rota.echoes
+         where echoes.job = any(array(
+               select echoes.job from rota.echoes order by echoes.job limit most for update skip locked))
+        returning echoes.job, echoes.kind
+    )
+    select array_agg(taken.job), array_agg(taken.kind) into ended, kinds from taken;
+    if ended is null then
+        queues := '{}';
+        runs := '{}';
+        rest := false;
+        return;
+    end if;
+    select passed.* into queues, runs, rest from rota.pass_on(ended, kinds, with_runs => true) as passed;
+end
+$$;
 
 create function rota.start(task text,
     args json DEFAULT '{}'::json,
@@ -245,6 +863,8 @@ language plpgsql volatile parallel unsafe
 set lock_timeout=2s
 set search_path=pg_catalog, pg_temp
 as $$
+declare
+    fresh bigint := nextval('rota.ids');
 begin
     if start.priority not between 0 and 9 then
         raise exception 'priority must be from 0 to 9, not %', start.priority using errcode = 'RT003';
@@ -254,34 +874,16 @@ begin
             json_typeof(start.args) using errcode = 'RT003';
     end if;
 
-    run := nextval('rota.ids');
+    run := fresh;
     created := true;
 
     if start.key is not null then
-        loop
-            begin
-                insert into rota.keys as held (task, key, run, until, while_open)
-                values (start.task, start.key, start.run,
-                        rota.clock() + start.unique_for, start.unique_open)
-                on conflict on constraint keys_pkey do update
-                   set run = excluded.run, until = excluded.until, while_open = excluded.while_open
-                 where held.until <= rota.clock()
-                    or (held.while_open
-                        and exists (select from rota.outcomes where outcomes.job = held.run));
-            exception when lock_not_available then
-                raise exception 'key % of task % is held by an open transaction', start.key, start.task
-                    using errcode = 'RT001';
-            end;
-            exit when found;
-            -- A new statement: the insert's own snapshot may be older than the row it met.
-            select held.run into start.run
-              from rota.keys as held
-             where held.task = start.task and held.key = start.key;
-            if found then
-                created := false;
-                return;
-            end if;
-        end loop;
+        start.run := rota.take_key(
+            start.task, start.key, start.run, start.unique_for, start.unique_open);
+        if start.run <> fresh then
+            created := false;
+            return;
+        end if;
     end if;
 
     start.at := coalesce(start.at, rota.clock() + start.delay);
@@ -303,4 +905,46 @@ begin
 end
 $$;
 
-comment on view rota.job_state is 'Where each job is: ready, asleep, running, succeeded, failed, cancelled or expired. Public and stable.';
+create function rota.take_key(task text,
+    key text,
+    run bigint,
+    unique_for interval,
+    unique_open boolean) returns bigint
+language plpgsql volatile parallel unsafe
+set lock_timeout=2s
+set search_path=pg_catalog, pg_temp
+as $$
+declare
+    holder bigint;
+begin
+    loop
+        begin
+            insert into rota.keys as held (task, key, run, until, while_open)
+            values (take_key.task, take_key.key, take_key.run,
+                    rota.clock() + take_key.unique_for, take_key.unique_open)
+            on conflict on constraint keys_pkey do update
+               set run = excluded.run, until = excluded.until, while_open = excluded.while_open
+             where held.until <= rota.clock()
+                or (held.while_open
+                    and exists (select from rota.outcomes where outcomes.job = held.run));
+        exception when lock_not_available then
+            raise exception 'key % of task % is held by an open transaction', take_key.key, take_key.task
+                using errcode = 'RT001';
+        end;
+        if found then
+            return take_key.run;
+        end if;
+        -- A new statement: the insert's own snapshot may be older than the row it met.
+        select held.run into holder
+          from rota.keys as held
+         where held.task = take_key.task and held.key = take_key.key;
+        if found then
+            return holder;
+        end if;
+    end loop;
+end
+$$;
+
+comment on view rota.job_state is 'Where each job is: waiting, ready, asleep, running, succeeded, failed, cancelled, expired or skipped. Public and stable.';
+
+comment on view rota.run_state is 'Every run: its flow''s or task''s name, and running, succeeded, failed or cancelled for a flow, the state of its job for a task. Public and stable.';

@@ -21,8 +21,9 @@ class QueueLine(msgspec.Struct, frozen=True):
 
 class RunLine(msgspec.Struct, frozen=True):
     run: int
-    task: str
-    queue: str
+    name: str
+    is_flow: bool
+    queue: str | None
     state: str
     attempt: int
     worker: int | None
@@ -50,6 +51,59 @@ class RunDetail(msgspec.Struct, frozen=True):
     result: bytes | None
     error: bytes | None
     wakes: datetime | None
+
+
+class FlowDetail(msgspec.Struct, frozen=True):
+    run: int
+    flow: str
+    """Empty: calls a job has made."""
+    state: str
+    attempt: int
+    created: datetime
+    since: datetime
+    key: str | None
+    parent: int | None
+    origin: int | None
+    input: bytes
+    finished: datetime | None
+    jobs: int
+
+
+class JobLine(msgspec.Struct, frozen=True):
+    job: int
+    task: str
+    queue: str
+    state: str
+    attempt: int
+    worker: int | None
+    since: datetime
+    rule: str | None
+    children: list[int]
+    takes: list[int]
+    """The jobs whose results it takes; the others before it only come first."""
+    finished: datetime | None
+    took: float | None
+    error: bytes | None
+    args: bytes | None
+    result: bytes | None
+
+
+class TryLine(msgspec.Struct, frozen=True):
+    job: int
+    attempt: int
+    state: str
+    worker: int | None
+    at: datetime
+    took: float | None
+    error: bytes | None
+
+
+class CalledLine(msgspec.Struct, frozen=True):
+    run: int
+    parent: int
+    flow: str
+    state: str
+    jobs: int
 
 
 class AttemptLine(msgspec.Struct, frozen=True):
@@ -91,6 +145,29 @@ def runs(
 
 def run(run: int) -> Query[RunDetail]:
     return Query("view/run", {"run": run}, RunDetail)
+
+
+def flow(run: int) -> Query[FlowDetail]:
+    """A run of a flow; no row: it is none."""
+    return Query("view/flow", {"run": run}, FlowDetail)
+
+
+def jobs(run: int, *, whole: bool = False) -> Query[JobLine]:
+    """The jobs of a flow's run; `whole`: with what went in and came out."""
+    return Query("view/jobs", {"run": run, "whole": whole}, JobLine)
+
+
+def tries(run: int) -> Query[TryLine]:
+    return Query("view/tries", {"run": run}, TryLine)
+
+
+def called(run: int) -> Query[CalledLine]:
+    """Runs started by jobs of a run."""
+    return Query("view/called", {"run": run}, CalledLine)
+
+
+def state(run: int) -> Query[str]:
+    return Query("view/state", {"run": run}, str)
 
 
 def attempts(run: int) -> Query[AttemptLine]:

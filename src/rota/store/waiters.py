@@ -14,8 +14,9 @@ NEWS = "rota.wake"
 CANCEL = "!cancel"
 
 
-def register(listener: str, jobs: Sequence[int]) -> Query[Any]:
-    return Query("waiter/register", {"listener": listener, "jobs": of_ints(jobs)}, _nothing)
+def register(listener: str, jobs: Sequence[int]) -> Query[int]:
+    """Ask to be told. Answers those that are news to it and have not ended yet."""
+    return Query("waiter/register", {"listener": listener, "jobs": of_ints(jobs)}, int)
 
 
 def forget(listener: str, jobs: Sequence[int]) -> Query[Any]:

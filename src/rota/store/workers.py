@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from rota.store.query import Query
 
+FEW = 16
+"""So many tasks are named with every claim; what a worker knows beyond that, it lists once."""
+
 
 def register(
-    host: str, pid: int, version: str, queues: Sequence[str], tasks: Sequence[str], capacity: int
+    host: str,
+    pid: int,
+    version: str,
+    queues: Sequence[str],
+    tasks: Sequence[str],
+    capacity: int,
+    impatient: Collection[str] = (),
 ) -> Query[int]:
+    """`impatient`: tasks that are tried only once."""
     return Query(
         "worker/register",
         {
@@ -20,6 +30,8 @@ def register(
             "queues": list(queues),
             "tasks": list(tasks),
             "capacity": capacity,
+            "skills": list(tasks) if len(tasks) > FEW else [],
+            "impatient": list(impatient),
         },
         int,
     )

@@ -35,7 +35,12 @@ select place, queue, task, count(*), min(job)
         select 'running', jobs.queue, jobs.task, jobs.id
           from rota.claims
          cross join lateral unnest(claims.jobs) as member (job)
-          join rota.jobs on jobs.id = member.job) as left_over
+          join rota.jobs on jobs.id = member.job
+         union all
+        -- Ended, but not passed on yet to those who wait for it.
+        select 'running', coalesce(jobs.queue, ''), coalesce(jobs.task, ''), echoes.job
+          from rota.echoes
+          left join rota.jobs on jobs.id = echoes.job) as left_over
  group by place, queue, task
  order by place, queue, task
 """

@@ -1,11 +1,12 @@
 -- breaking: yes
--- The ground floor: jobs, and the places a job can be in.
+-- The ground floor: jobs, the places a job can be in, and the graphs that jobs form.
 --
 -- A state is a place. A job's row in `jobs` is written once; where the job *is* is told by the one
 -- place that holds its id:
 --
 --   ready      may be claimed now                          (claiming deletes the row)
 --   asleep     waits for a time: delay, retry              (waking moves it to ready)
+--   waiting    waits for other jobs of its run             (the last of them moves it on)
 --   claims     held by a worker, many to a row             (the array is the truth of who holds what)
 --   outcomes   finished, one row a job, for good           (primary key: there is no second outcome)
 --
@@ -36,18 +37,51 @@ create table rota.workers (
     beat     timestamptz not null default rota.clock()
 ) with (fillfactor = 50);
 
-create table rota.jobs (
-    id      bigint primary key default nextval('rota.ids'),
-    run     bigint,                                     -- null: started alone, its run is itself
-    created timestamptz not null default rota.clock(),
-    expires timestamptz,
-    lane    smallint not null default 0 check (lane between 0 and 9),
+-- What a worker knows that knows too much to say it with every claim.
+create table rota.skills (
+    worker  bigint not null,
     task    text collate "C" not null,
-    queue   text collate "C" not null,
-    key     text collate "C",
-    args    json not null,
-    options json                                        -- what `using(…)` said beyond the task's own policy
+    patient boolean not null,                           -- tried more than once, so it may be held ahead
+    primary key (worker, task)
 );
+
+-- A skipped job with an error was skipped because of it; one without, on purpose.
+create type rota.outcome as enum ('succeeded', 'failed', 'cancelled', 'expired', 'skipped');
+
+-- What the jobs a job waits for must have come to for it to run; else it is skipped.
+create type rota.rule as enum ('all_succeeded', 'none_failed', 'all_done', 'any_failed');
+
+create table rota.jobs (
+    id       bigint primary key default nextval('rota.ids'),
+    run      bigint,                                    -- null: started alone, its run is itself
+    created  timestamptz not null default rota.clock(),
+    expires  timestamptz,
+    lane     smallint not null default 0 check (lane between 0 and 9),
+    task     text collate "C" not null,
+    queue    text collate "C" not null,
+    key      text collate "C",
+    args     json not null,
+    options  json,                                      -- what `using(…)` said beyond the task's own policy
+    rule     rota.rule,
+    children bigint[],                                  -- who waits for it: jobs of its run, or the run itself
+    inputs   json                                       -- argument → the job whose result it is
+);
+
+-- Runs of more than one job: of a flow, or of the calls a job has made. A job started alone has none.
+-- Such a run waits and ends as a job does: a row in `waiting`, then one in `outcomes`.
+create table rota.runs (
+    id       bigint primary key default nextval('rota.ids'),
+    created  timestamptz not null default rota.clock(),
+    flow     text collate "C",                          -- null: calls of a job
+    key      text collate "C",
+    parent   bigint,                                    -- the job that made the calls
+    number   integer,                                   -- … which of its calls these are
+    origin   bigint,                                    -- the run this one was forked from
+    input    json not null,
+    jobs     bigint[] not null,
+    children bigint[]                                   -- the run it is one call of
+);
+create unique index runs_parent on rota.runs (parent, number) where parent is not null;
 
 create table rota.ready (
     seq     bigint not null,
@@ -75,6 +109,32 @@ create table rota.asleep (
 );
 create index asleep_wake on rota.asleep (wake);
 
+-- Jobs and runs that wait for others to end. The counts are changed under the row's lock, rows are
+-- locked in the order of their ids: of two last parents that end together, the second one sees the first.
+create table rota.waiting (
+    job       bigint primary key,
+    open      integer not null check (open > 0),        -- parents that have not ended
+    failed    integer not null default 0,               -- … that failed, or were skipped because of a failure
+    cancelled integer not null default 0,
+    skipped   integer not null default 0,
+    attempt   smallint not null default 1,
+    rule      rota.rule,                                -- null: a run
+    lane      smallint,
+    queue     text collate "C",
+    task      text collate "C",
+    since     timestamptz not null default rota.clock()
+) with (
+    fillfactor = 50,
+    autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 20000,
+    autovacuum_vacuum_cost_delay = 0
+);
+
+-- Ends that are recorded but still have to be passed on: the rows of those who wait were busy.
+create table rota.echoes (
+    job  bigint primary key,
+    kind rota.outcome not null
+);
+
 create table rota.claims (
     id       bigint generated always as identity primary key,
     worker   bigint not null,
@@ -95,8 +155,6 @@ alter table rota.claims
     alter column attempts set storage external,
     alter column lost set storage external,
     alter column seqs set storage external;
-
-create type rota.outcome as enum ('succeeded', 'failed', 'cancelled', 'expired');
 
 create table rota.outcomes (
     job     bigint primary key,
@@ -155,24 +213,85 @@ select job.id as job,
        coalesce(outcome.state::text,
                 case when held.job is not null then 'running'
                      when asleep.job is not null then 'asleep'
+                     when waiting.job is not null then 'waiting'
                      else 'ready' end) as state,
-       coalesce(outcome.attempt, held.attempt, asleep.attempt,
+       coalesce(outcome.attempt, held.attempt, asleep.attempt, waiting.attempt,
                 (select max(attempts.attempt) + 1 from rota.attempts where attempts.job = job.id),
                 1)::smallint as attempt,
        coalesce(outcome.worker, held.worker) as worker,
-       coalesce(outcome.at, held.at, asleep.since,
+       coalesce(outcome.at, held.at, asleep.since, waiting.since,
                 (select max(attempts.at) from rota.attempts where attempts.job = job.id),
                 job.created) as since
   from rota.jobs as job
   left join rota.outcomes as outcome on outcome.job = job.id
   left join rota.asleep on asleep.job = job.id
+  left join rota.waiting on waiting.job = job.id
   left join (select member.job, member.attempt, claims.worker, claims.at
                from rota.claims
               cross join lateral unnest(claims.jobs, claims.attempts) as member (job, attempt)) as held
          on held.job = job.id;
 
 comment on view rota.job_state is
-    'Where each job is: ready, asleep, running, succeeded, failed, cancelled or expired. Public and stable.';
+    'Where each job is: waiting, ready, asleep, running, succeeded, failed, cancelled, expired or skipped. '
+    'Public and stable.';
+
+-- Public and stable: every run, of a flow or of a task started alone, in words.
+create view rota.run_state as
+select state.run, state.task as name, false as is_flow, state.queue, state.state, state.attempt,
+       job.created, state.since, job.key, null::bigint as parent
+  from rota.jobs as job
+  join rota.job_state as state on state.job = job.id
+ where job.run is null
+ union all
+select run.id, coalesce(run.flow, ''), true, null,
+       coalesce(outcome.state::text, 'running'), coalesce(outcome.attempt, waiting.attempt, 1::smallint),
+       run.created, coalesce(outcome.at, run.created), run.key, run.parent
+  from rota.runs as run
+  left join rota.outcomes as outcome on outcome.job = run.id
+  left join rota.waiting on waiting.job = run.id;
+
+comment on view rota.run_state is
+    'Every run: its flow''s or task''s name, and running, succeeded, failed or cancelled for a flow, '
+    'the state of its job for a task. Public and stable.';
+
+-- Take a key for a run, or find out which run has it: answers that run's id.
+create function rota.take_key(
+    task text, key text, run bigint, unique_for interval, unique_open boolean
+) returns bigint
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set lock_timeout = '2s'
+as $$
+declare
+    holder bigint;
+begin
+    loop
+        begin
+            insert into rota.keys as held (task, key, run, until, while_open)
+            values (take_key.task, take_key.key, take_key.run,
+                    rota.clock() + take_key.unique_for, take_key.unique_open)
+            on conflict on constraint keys_pkey do update
+               set run = excluded.run, until = excluded.until, while_open = excluded.while_open
+             where held.until <= rota.clock()
+                or (held.while_open
+                    and exists (select from rota.outcomes where outcomes.job = held.run));
+        exception when lock_not_available then
+            raise exception 'key % of task % is held by an open transaction', take_key.key, take_key.task
+                using errcode = 'RT001';
+        end;
+        if found then
+            return take_key.run;
+        end if;
+        -- A new statement: the insert's own snapshot may be older than the row it met.
+        select held.run into holder
+          from rota.keys as held
+         where held.task = take_key.task and held.key = take_key.key;
+        if found then
+            return holder;
+        end if;
+    end loop;
+end
+$$;
 
 -- Start one job from any language, in the caller's own transaction.
 --
@@ -200,6 +319,8 @@ language plpgsql
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '2s'
 as $$
+declare
+    fresh bigint := nextval('rota.ids');
 begin
     if start.priority not between 0 and 9 then
         raise exception 'priority must be from 0 to 9, not %', start.priority using errcode = 'RT003';
@@ -209,34 +330,16 @@ begin
             json_typeof(start.args) using errcode = 'RT003';
     end if;
 
-    run := nextval('rota.ids');
+    run := fresh;
     created := true;
 
     if start.key is not null then
-        loop
-            begin
-                insert into rota.keys as held (task, key, run, until, while_open)
-                values (start.task, start.key, start.run,
-                        rota.clock() + start.unique_for, start.unique_open)
-                on conflict on constraint keys_pkey do update
-                   set run = excluded.run, until = excluded.until, while_open = excluded.while_open
-                 where held.until <= rota.clock()
-                    or (held.while_open
-                        and exists (select from rota.outcomes where outcomes.job = held.run));
-            exception when lock_not_available then
-                raise exception 'key % of task % is held by an open transaction', start.key, start.task
-                    using errcode = 'RT001';
-            end;
-            exit when found;
-            -- A new statement: the insert's own snapshot may be older than the row it met.
-            select held.run into start.run
-              from rota.keys as held
-             where held.task = start.task and held.key = start.key;
-            if found then
-                created := false;
-                return;
-            end if;
-        end loop;
+        start.run := rota.take_key(
+            start.task, start.key, start.run, start.unique_for, start.unique_open);
+        if start.run <> fresh then
+            created := false;
+            return;
+        end if;
     end if;
 
     start.at := coalesce(start.at, rota.clock() + start.delay);
@@ -255,72 +358,5 @@ begin
     if start.notify then
         perform pg_notify('rota.wake', start.queue);
     end if;
-end
-$$;
-
--- Cancel a run from any language. Answers 'cancelled' when it will never run, 'requested' when a
--- worker holds it and has been asked to stop, else the outcome it already has; null: no such run.
---
--- The wish is written first, then the job is looked for place by place, in fresh statements, until it
--- is found. Holding the claim's row until the end makes sure that whoever moves the job next sees the wish.
-create function rota.cancel(run bigint) returns text
-language plpgsql
-set search_path = pg_catalog, pg_temp
-set lock_timeout = '2s'
-as $$
-declare
-    wanted rota.jobs;
-    answer text;
-begin
-    select * into wanted from rota.jobs where id = cancel.run;
-    if not found then
-        return null;
-    end if;
-    insert into rota.cancels (job) values (cancel.run) on conflict do nothing;
-
-    for look in 1..1000 loop
-        with gone as (
-            delete from rota.ready
-             where ready.queue = wanted.queue and ready.lane = wanted.lane
-               and ready.seq = wanted.id and ready.job = wanted.id
-            returning ready.attempt
-        )
-        insert into rota.outcomes (job, state, attempt)
-        select wanted.id, 'cancelled', gone.attempt from gone;
-        if not found then
-            with gone as (
-                delete from rota.asleep where asleep.job = wanted.id returning asleep.attempt
-            )
-            insert into rota.outcomes (job, state, attempt)
-            select wanted.id, 'cancelled', gone.attempt from gone;
-        end if;
-        if not found then
-            perform from rota.claims where wanted.id = any(claims.jobs) for update;
-            if found then
-                perform pg_notify('rota.wake', '!cancel');
-                return 'requested';
-            end if;
-            select outcomes.state::text into answer from rota.outcomes where outcomes.job = wanted.id;
-            if found then
-                delete from rota.cancels where cancels.job = wanted.id;
-                return answer;
-            end if;
-            -- It came back under another number: nothing but reading the lane finds it.
-            with gone as (
-                delete from rota.ready
-                 where ready.queue = wanted.queue and ready.lane = wanted.lane and ready.job = wanted.id
-                returning ready.attempt
-            )
-            insert into rota.outcomes (job, state, attempt)
-            select wanted.id, 'cancelled', gone.attempt from gone;
-        end if;
-        if found then
-            delete from rota.cancels where cancels.job = wanted.id;
-            perform pg_notify(waiters.listener, waiters.job::text)
-               from rota.waiters where waiters.job = wanted.id;
-            return 'cancelled';
-        end if;
-    end loop;
-    raise exception 'run % kept moving; try again', cancel.run using errcode = '40001';
 end
 $$;

@@ -1,7 +1,8 @@
 -- Take up to `limit` jobs from ready for this worker: one row in claims, whose id is the fence.
 --
 -- Places (queue and lane) are read in the order given, each from its floor on, oldest first; rows that
--- others are taking are skipped, never waited for. Only tasks the worker knows are taken.
+-- others are taking are skipped, never waited for. Only tasks the worker knows are taken: those named, or
+-- those it has listed as its skills.
 -- The commit is not flushed to disk: a claim that a crash forgets leaves its jobs in ready, and
 -- completing under it is refused.
 with pick as materialized (
@@ -14,7 +15,11 @@ with pick as materialized (
             where ready.queue = place.queue
               and ready.lane = place.lane
               and ready.seq >= place.floor
-              and ready.task = any(%(tasks)b::text[])
+              and (ready.task = any(%(tasks)s::text[])
+                   or (select skill.patient or not %(patient)b::boolean
+                         from rota.skills as skill
+                        where skill.worker = %(worker)b::bigint
+                          and skill.task = ready.task))
             order by ready.seq
             limit %(limit)b::int
               for update skip locked
@@ -33,12 +38,13 @@ claimed as (
     returning id
 )
 select claimed.id, pick.job, pick.attempt, pick.lost, pick.place::int, pick.seq,
-       job.task, job.queue, job.args::text, job.options::text, job.expires <= rota.clock()
+       job.task, job.queue, job.args::text, job.options::text, job.expires <= rota.clock(),
+       job.run, job.inputs::text
   from claimed
  cross join pick
  -- One look-up a job, whatever the statistics say: `offset 0` leaves the planner no other way.
  cross join lateral (
-       select jobs.task, jobs.queue, jobs.args, jobs.options, jobs.expires
+       select jobs.task, jobs.queue, jobs.args, jobs.options, jobs.expires, jobs.run, jobs.inputs
          from rota.jobs
         where jobs.id = pick.job
        offset 0

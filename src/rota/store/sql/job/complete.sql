@@ -2,7 +2,8 @@
 --
 -- A job is accepted only while the claim named holds it; the others come back as refused and nothing
 -- is written for them. What is left of a claim is decided from the row as it was locked, never from
--- the statement's snapshot.
+-- the statement's snapshot. Jobs of runs pass their end on. Answers one row: the jobs refused, the queues
+-- that have news, the runs that ended, and whether something is left to settle.
 with held as materialized (
     select claims.id, claims.jobs, claims.attempts, claims.lost, claims.seqs
       from rota.claims
@@ -12,13 +13,14 @@ with held as materialized (
        for no key update
 ),
 given as materialized (
-    select given.claim, given.job, given.result, given.took
-      from unnest(%(claims)s::bigint[], %(jobs)s::bigint[], %(results)s::json[], %(took)s::bigint[])
-           as given (claim, job, result, took)
+    select given.claim, given.job, given.result, given.took, given.in_run
+      from unnest(%(claims)s::bigint[], %(jobs)s::bigint[], %(results)s::json[], %(took)s::bigint[],
+                  %(in_runs)s::boolean[])
+           as given (claim, job, result, took, in_run)
 ),
 member as materialized (
     select held.id as claim, member.job, member.attempt, member.lost, member.seq, member.number,
-           given.job is not null as finished, given.result, given.took
+           given.job is not null as finished, given.result, given.took, given.in_run
       from held
      cross join lateral unnest(held.jobs, held.attempts, held.lost, held.seqs)
            with ordinality as member (job, attempt, lost, seq, number)
@@ -52,7 +54,10 @@ shrunk as (
      where claims.id = rest.claim
        and rest.open > 0
 )
-select given.job
-  from given
- where not exists (
-       select from member where member.job = given.job and member.claim = given.claim)
+select array(
+       select given.job
+         from given
+        where not exists (
+              select from member where member.job = given.job and member.claim = given.claim)),
+       passed.queues, passed.runs, passed.rest
+  from rota.pass_on(array(select member.job from member where member.in_run)) as passed

@@ -1,4 +1,5 @@
--- Record outcomes other than success: failed, cancelled or expired. Answers the jobs accepted.
+-- Record outcomes other than success: failed, cancelled, expired or skipped. Answers one row: the jobs
+-- accepted, the queues that have news, the runs that ended, and whether something is left to settle.
 --
 -- The claims are held by an earlier statement of the transaction; a job that its claim no longer
 -- holds is left alone and not answered.
@@ -12,9 +13,13 @@ with recorded as (
                       and claims.worker = %(worker)b::bigint
                       and given.job = any(claims.jobs)
     on conflict (job) do nothing
-    returning outcomes.job
+    returning outcomes.job, outcomes.state
 ),
 obeyed as (
     delete from rota.cancels where cancels.job = any(array(select recorded.job from recorded))
 )
-select recorded.job from recorded
+select array(select recorded.job from recorded), passed.queues, passed.runs, passed.rest
+  from rota.pass_on(
+       array(select recorded.job from recorded),
+       array(select case recorded.state when 'expired' then 'failed' else recorded.state end
+               from recorded)) as passed

@@ -1,5 +1,5 @@
 -- Put jobs back in ready as they were, under their old number: the attempt is not counted.
--- Answers the queues that have news.
+-- Answers as finish does.
 --
 -- The claims are held by an earlier statement of the transaction. A job somebody wished to cancel is
 -- cancelled instead of put back.
@@ -34,4 +34,8 @@ put as (
      where not accepted.unwanted
     returning ready.queue
 )
-select distinct put.queue from put
+select array(select accepted.job from accepted),
+       array(select distinct put.queue from put) || passed.queues, passed.runs, passed.rest
+  from rota.pass_on(
+       array(select accepted.job from accepted where accepted.unwanted),
+       array(select 'cancelled'::rota.outcome from accepted where accepted.unwanted)) as passed

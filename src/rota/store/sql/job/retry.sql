@@ -1,5 +1,5 @@
--- Record failed attempts and put their jobs to sleep until the next one. Answers the jobs accepted,
--- and whether each was cancelled instead.
+-- Record failed attempts and put their jobs to sleep until the next one; one that somebody wished to
+-- cancel is cancelled instead. Answers as finish does.
 --
 -- The claims are held by an earlier statement of the transaction, so a wish to cancel that was written
 -- before is seen here.
@@ -43,4 +43,7 @@ laid as (
            ) as job
      where not accepted.unwanted
 )
-select accepted.job, accepted.unwanted from accepted
+select array(select accepted.job from accepted), passed.queues, passed.runs, passed.rest
+  from rota.pass_on(
+       array(select accepted.job from accepted where accepted.unwanted),
+       array(select 'cancelled'::rota.outcome from accepted where accepted.unwanted)) as passed

@@ -1,0 +1,16 @@
+"""Rota, with workers that begin to remove what is old as soon as they are there.
+
+What is removed, if anything, is said by ROTA_KEEP.
+"""
+
+from __future__ import annotations
+
+from run_rota import RotaContender
+from serve import serve
+
+from rota.engine import prune
+
+prune.FIRST_LOOK = 0.0
+
+if __name__ == "__main__":
+    serve(RotaContender())

@@ -1,0 +1,106 @@
+"""Retention: draining 200,000 while the same worker removes old runs, against the same keeping them.
+
+Both have a million finished jobs beside them, a day old; one keeps such for an hour, the other for good.
+What is removed meanwhile is counted, and nothing else may have gone. Then the rest is removed at once,
+with nothing else going on, for the speed of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from dataclasses import replace
+
+from benchmarks.contender import Contender
+from benchmarks.findings import Bar, Findings, ratios
+from benchmarks.places import CHILDREN
+from benchmarks.stage import Ground, Stage, Wrong
+from benchmarks.workloads.history import TEMPLATE, make_history
+from rota.engine.prune import prune
+from rota.model.retention import Keep
+from rota.model.settings import Settings
+from rota.store.database import Database
+
+BAR = Bar("drain while old runs are removed / while none are", 0.8, 0.95, more=True)
+OLD = "select count(*) from rota.outcomes where at < rota.clock() - interval '1 hour'"
+YOUNG = "select count(*) from rota.outcomes where at > rota.clock() - interval '1 hour'"
+
+
+def run(stage: Stage) -> Findings:
+    sizes = stage.sizes
+    findings = Findings(f"Retention beside {sizes.retention:,} finished jobs")
+    make_history(stage, sizes.retention)
+    keeping, pruning, removed, at_once = [], [], [], []
+    try:
+        for turn in range(sizes.pairs):
+            # By turns who is first: what the place in a pair does must not look like what pruning does.
+            for keep in ("forever", "1h") if turn % 2 else ("1h", "forever"):
+                rate, gone, speed = _rates(stage, keep)
+                if keep == "forever":
+                    keeping.append(rate)
+                    continue
+                pruning.append(rate)
+                removed.append(gone)
+                at_once.append(speed)
+            stage.say(
+                f"retention {turn + 1}: {pruning[-1]:,.0f}/s while {removed[-1]:,.0f}/s are removed, "
+                f"keeping {keeping[-1]:,.0f}/s"
+            )
+    finally:
+        stage.cluster.drop(TEMPLATE)
+
+    name = stage.rota.name
+    findings.add(f"{sizes.slice:,} while nothing is removed", name, "jobs/s", keeping)
+    findings.add(f"{sizes.slice:,} while old ones are removed", name, "jobs/s", pruning)
+    findings.add("removed meanwhile", name, "jobs/s", removed)
+    findings.add("the rest, removed at once", name, "jobs/s", at_once)
+    findings.judge(BAR, ratios(pruning, keeping))
+    return findings
+
+
+def _contender(stage: Stage, keep: str) -> Contender:
+    return replace(
+        stage.rota,
+        command=(sys.executable, str(CHILDREN / "run_pruning.py")),
+        environment={**stage.rota.environment, "ROTA_KEEP": keep},
+        finished=YOUNG,
+    )
+
+
+def _rates(stage: Stage, keep: str) -> tuple[float, float, float]:
+    """Jobs a second: drained, removed meanwhile, and removed afterwards, alone."""
+    contender = _contender(stage, keep)
+    database = f"bench_{contender.name}"
+    ground = Ground(stage, contender, database, stage.cluster.create(database, TEMPLATE))
+    with ground.workers(1) as workers:
+        workers.warm_up()
+        numbers = ground.fill(stage.sizes.slice)
+        ground.settle()
+        before = ground.number(OLD)
+        seconds = workers.drain(numbers)
+    left = ground.number(OLD)
+    speed = 0.0
+    if keep != "forever":
+        if left == before:
+            raise Wrong("nothing was removed while it drained")
+        speed = asyncio.run(_remove(ground.dsn, keep, left))
+    elif left != stage.sizes.retention:
+        raise Wrong(f"{stage.sizes.retention - left} runs are gone that were to be kept")
+    ground.drop()
+    return stage.sizes.slice / seconds, (before - left) / seconds, speed
+
+
+async def _remove(dsn: str, keep: str, expected: int) -> float:
+    database = Database(dsn, Settings())
+    began, gone, position, more = time.monotonic(), 0, 0, True
+    while more:
+        pruned = await prune(database, Keep.parse(keep), position)
+        if pruned is None:
+            raise Wrong("somebody else is removing runs")
+        gone, position, more = gone + pruned.runs, pruned.position, pruned.more
+    seconds = time.monotonic() - began
+    await database.close()
+    if gone != expected:
+        raise Wrong(f"{gone} of {expected} old runs were removed")
+    return gone / seconds

@@ -1,0 +1,215 @@
+"""One job: a task's run, or a part of a flow's."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from rota.cli import paint
+from rota.cli.called import called_documents, print_called
+
+if TYPE_CHECKING:
+    from rota.store.database import Database
+    from rota.store.views import (
+        AttemptLine,
+        CalledLine,
+        FlowDetail,
+        JobLine,
+        RunDetail,
+        WorkerLine,
+    )
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What there is to say about one job."""
+
+    id: int
+    job: RunDetail
+    attempts: list[AttemptLine]
+    worker: WorkerLine | None
+    takers: int
+    whole: FlowDetail | None
+    """The run it is a part of."""
+    awaited: list[JobLine]
+    """What it waits for."""
+    called: list[CalledLine]
+    now: datetime
+
+    def print_json(self) -> None:
+        document = paint.fields(self.job, stored=("args", "options", "result", "error"))
+        attempts = [paint.fields(each, stored=("error",)) for each in self.attempts]
+        called = called_documents(self.called)
+        more = {"is_flow": False, "attempts": attempts, "called": called}
+        paint.say_json({"job": self.id, **document, **more})
+
+    def print(self) -> None:
+        _print(self)
+
+
+async def report(database: Database, id: int) -> Report | None:
+    from rota.store import views
+
+    job = await database.one(views.run(id))
+    if job is None:
+        return None
+    worker: WorkerLine | None = None
+    if job.worker is not None:
+        worker = await database.one(views.worker(job.worker))
+    [takers] = await database.run(views.takers(job.queue, job.task))
+    whole: FlowDetail | None = None
+    if job.run != id:
+        whole = await database.one(views.flow(job.run))
+    members = await database.run(views.jobs(job.run)) if job.state == "waiting" else []
+    awaited = [each for each in members if id in each.children and each.finished is None]
+    attempts = await database.run(views.attempts(id))
+    called = await database.run(views.called(id))
+    [now] = await database.run(views.clock())
+    return Report(id, job, attempts, worker, takers, whole, awaited, called, now)
+
+
+def _print(report: Report) -> None:
+    job, console = report.job, paint.console()
+    what = f"run {report.id}" if report.whole is None else f"job {report.id}"
+    console.print(paint.text(what, "bold"), paint.state(job.state), end="\n\n")
+
+    paint.show(paint.facts(_facts(report)))
+
+    paint.block("arguments", paint.pretty(job.args))
+    if job.result is not None:
+        paint.block("result", paint.pretty(job.result))
+    if job.error is not None and job.state != "skipped":
+        paint.block("error", paint.traceback(job.error), "red")
+    _print_attempts(report)
+    print_called(report.called)
+
+
+def _print_attempts(report: Report) -> None:
+    attempts = _attempts(report)
+    if len(attempts) <= 1 and not report.attempts:
+        return
+    paint.console().print()
+    table = paint.table(
+        "attempt",
+        "outcome",
+        "worker",
+        "ended",
+        "took",
+        "error",
+        right=("attempt", "worker", "took"),
+        free=("error",),
+    )
+    for each in attempts:
+        table.add_row(
+            paint.text(each.attempt),
+            paint.state(each.state),
+            paint.text(each.worker),
+            paint.text(paint.clock(each.at)),
+            paint.text(paint.span(each.took)),
+            paint.text(paint.summary(each.error)),
+        )
+    paint.show(table)
+
+
+def _facts(report: Report) -> list[tuple[str, str]]:
+    job, now = report.job, report.now
+    facts = [("task", job.task), ("queue", job.queue)]
+    if report.whole is not None:
+        of = f"of flow {report.whole.flow}" if report.whole.flow else "calls of a job"
+        facts.append(("part of", f"run {job.run}, {of}; see `rota show {job.run}`"))
+    if job.priority:
+        facts.append(("priority", str(job.priority)))
+    if job.key is not None:
+        facts.append(("key", job.key))
+    if job.options is not None:
+        facts.append(("options", job.options.decode()))
+    facts.append(("started", f"{paint.clock(job.created)}, {paint.age(job.created, now)} ago"))
+    if job.expires is not None and job.finished is None:
+        facts.append(("expires", paint.clock(job.expires)))
+    if job.finished is not None:
+        took = "" if job.took is None else f", took {paint.span(job.took)}"
+        facts.append(
+            ("ended", f"{paint.clock(job.finished)}, {paint.age(job.finished, now)} ago{took}")
+        )
+    facts.append(("attempt", str(job.attempt)))
+    if job.worker is not None:
+        facts.append(("worker", _worker(report)))
+    if why := _why(report):
+        facts.append(("why", why))
+    return facts
+
+
+def _worker(report: Report) -> str:
+    worker = report.worker
+    if worker is None:
+        return f"{report.job.worker}, which has left"
+    heard = "" if worker.silent < 10 else f", not heard of for {paint.span(worker.silent)}"
+    return f"{worker.worker} on {worker.host}, process {worker.pid}{heard}"
+
+
+def _why(report: Report) -> str | None:
+    """Why it does not run now, or did not, if it could."""
+    match report.job.state:
+        case "asleep":
+            return _asleep(report)
+        case "ready":
+            return _ready(report)
+        case "waiting":
+            return _waiting(report)
+        case "skipped" if report.job.error is not None:
+            return msgspec.json.decode(report.job.error, type=Reason).message
+        case "skipped":
+            return "it was not needed, or its skip_if said so"
+    return None
+
+
+class Reason(msgspec.Struct, frozen=True):
+    message: str
+
+
+def _asleep(report: Report) -> str | None:
+    job, now = report.job, report.now
+    if job.wakes is None:
+        return None
+    if job.wakes > now:
+        wait = paint.span((job.wakes - now).total_seconds())
+        until = f"until {paint.clock(job.wakes)}, in {wait}"
+    else:
+        until = "its time has come, a worker will wake it"
+    if job.attempt > 1:
+        return f"attempt {job.attempt - 1} failed, the next one waits: {until}"
+    return f"it was started with a delay: {until}"
+
+
+def _ready(report: Report) -> str:
+    job = report.job
+    if report.takers:
+        workers = "a worker" if report.takers == 1 else f"{report.takers} workers"
+        return f"it waits its turn; {workers} can take it"
+    return (
+        f"no worker is there that serves queue {job.queue!r} and knows task {job.task!r}; "
+        "start one with `rota worker MODULE:APP`"
+    )
+
+
+NAMED = 5
+"""Jobs that are named where a job waits for many."""
+
+
+def _waiting(report: Report) -> str:
+    named = [f"{each.task} (job {each.job}, {each.state})" for each in report.awaited[:NAMED]]
+    if len(report.awaited) > NAMED:
+        named.append(f"{paint.number(len(report.awaited) - NAMED)} more")
+    return f"it waits for {', '.join(named) or 'others'}"
+
+
+def _attempts(report: Report) -> list[AttemptLine]:
+    """Those that failed before, and the last one if it has ended."""
+    from rota.store.views import AttemptLine
+
+    job = report.job
+    if job.finished is None:
+        return report.attempts
+    last = AttemptLine(job.attempt, job.state, job.worker, job.finished, job.took, job.error)
+    return [*report.attempts, last]

@@ -1,0 +1,70 @@
+"""A start that has not happened yet: checked, encoded, ready to go with others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from rota.errors import RunFailed
+from rota.model import codec
+from rota.model.flow import Plan
+from rota.model.task import Definition
+from rota.store.flows import StartRun
+from rota.store.jobs import Start
+from rota.store.runs import Result
+
+R = TypeVar("R")
+
+
+class Call(msgspec.Struct, Generic[R], frozen=True, gc=False):
+    """A task with its arguments."""
+
+    task: Definition
+    start: Start
+
+    @property
+    def name(self) -> str:
+        return self.task.name
+
+    def read(self, result: bytes | None) -> R:
+        value: R = self.task.read_result(result)
+        return value
+
+
+class FlowCall(msgspec.Struct, frozen=True, gc=False):
+    """A flow with its input."""
+
+    plan: Plan
+    run: StartRun
+
+    @property
+    def name(self) -> str:
+        return self.plan.name
+
+    def read(self, results: list[Result]) -> dict[str, Any]:
+        return by_name(results, {node.task.name: node.task for node in self.plan.nodes})
+
+
+def by_name(results: list[Result], tasks: Mapping[str, Definition]) -> dict[str, Any]:
+    """What the last tasks of a flow came to, by their names in the flow; None for one that was skipped."""
+    return {
+        each.task.rpartition(".")[2]: (
+            tasks[each.task].read_result(each.result)
+            if each.task in tasks
+            else each.result and msgspec.json.decode(each.result)
+        )
+        for each in results
+    }
+
+
+def failed_by(what: str, document: bytes | None) -> RunFailed:
+    """The error that says what failed and how."""
+    error = codec.read_error(document)
+    return RunFailed(
+        f"{what} failed at attempt {error.attempt}: {error.type}: {error.message}",
+        kind=error.type,
+        reason=error.message,
+        traceback=error.traceback,
+    )

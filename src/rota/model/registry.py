@@ -1,0 +1,43 @@
+"""Names → tasks and flows; owned by one app."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rota.errors import DefinitionError
+from rota.model.flow import FlowDefinition
+from rota.model.task import Definition
+
+
+class Registry:
+    def __init__(self) -> None:
+        self._tasks: dict[str, Definition] = {}
+        self._flows: dict[str, FlowDefinition] = {}
+
+    def add(self, task: Definition) -> None:
+        self.check(task.name)
+        self._tasks[task.name] = task
+
+    def add_flow(self, flow: FlowDefinition) -> None:
+        self.check(flow.name)
+        self._flows[flow.name] = flow
+
+    def check(self, name: str) -> None:
+        """Refuse a name that is taken."""
+        for what, names in (("task", self._tasks), ("flow", self._flows)):
+            if name in names:
+                raise DefinitionError(
+                    f"there is a {what} called {name!r} already; give one of them another name"
+                )
+
+    def get(self, name: str) -> Definition | None:
+        return self._tasks.get(name)
+
+    @property
+    def tasks(self) -> Mapping[str, Definition]:
+        """All of them, those of flows under the flow's name and their own: etl.extract."""
+        return self._tasks
+
+    @property
+    def flows(self) -> Mapping[str, FlowDefinition]:
+        return self._flows

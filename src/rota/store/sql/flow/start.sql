@@ -1,0 +1,118 @@
+-- Start runs, each with all its jobs, in one statement. Answers for each run, in the order given, its id and
+-- whether it was created: a run with a key that is taken is the run that took it.
+--
+-- A run's jobs lie together in the arrays, `before` of them those of other runs. They name each other by
+-- their number within the run, from 1; 0 is the run itself. Those that wait for nobody are ready at once, or
+-- asleep until their run's time. A run can be a part of an earlier one of these, which then waits for it.
+--
+-- Calls of a job (`parent`) are started only while the claim named holds it, which an earlier statement of the
+-- transaction has pinned, and nobody wished it cancelled, and once for each number; else nothing is answered.
+with fence as materialized (
+    select true as open
+     where %(parent)s::bigint is null
+        or (exists (
+            select from rota.claims
+             where claims.id = %(claim)s::bigint
+               and claims.worker = %(worker)s::bigint
+               and %(parent)s::bigint = any(claims.jobs))
+        and not exists (select from rota.cancels where cancels.job = %(parent)s::bigint)
+        and not exists (
+            select from rota.runs where runs.parent = %(parent)s::bigint and runs.number = %(number)s::int))
+),
+fresh as materialized (
+    select nextval('rota.ids') as id, given.*
+      from unnest(%(flows)b::text[], %(inputs)b::text[], %(opens)s::int[], %(befores)s::int[],
+                  %(sizes)s::int[], %(parts)s::int[], %(keys)b::text[], %(unique_fors)b::float8[],
+                  %(unique_opens)s::boolean[], %(ats)b::timestamptz[], %(delays)b::float8[],
+                  %(expires)b::timestamptz[], %(expires_ins)b::float8[])
+           with ordinality
+           as given (flow, input, open, before, size, part, key, unique_for, unique_open, at, delay, expires,
+                     expires_in, number)
+     where exists (select from fence)
+),
+run as materialized (
+    select fresh.*,
+           coalesce(fresh.at, rota.clock() + make_interval(secs => fresh.delay)) as wake,
+           coalesce(fresh.expires, rota.clock() + make_interval(secs => fresh.expires_in)) as ends,
+           case when fresh.key is null then fresh.id
+                else rota.take_key(fresh.flow, fresh.key, fresh.id,
+                                   make_interval(secs => fresh.unique_for), fresh.unique_open)
+           end as holder
+      from fresh
+),
+node as materialized (
+    select nextval('rota.ids') as id, given.*
+      from unnest(%(owners)s::int[], %(tasks)s::text[], %(queues)s::text[], %(lanes)s::smallint[],
+                  %(args)s::text[], %(options)s::text[], %(rules)s::text[], %(parents)s::int[],
+                  %(children)s::text[], %(takes)s::text[])
+           with ordinality
+           as given (owner, task, queue, lane, args, options, rule, parents, children, takes, number)
+     where exists (select from fence)
+),
+-- Looked up by number, not joined: whatever the planner thinks, it is one step a job.
+known as materialized (
+    select array(select run.id from run order by run.number) as runs,
+           array(select run.before from run order by run.number) as befores,
+           array(select run.wake from run order by run.number) as wakes,
+           array(select run.ends from run order by run.number) as ends,
+           array(select run.holder = run.id from run order by run.number) as created,
+           array(select node.id from node order by node.number) as jobs
+),
+job as materialized (
+    select node.*, known.runs[node.owner] as run, known.wakes[node.owner] as wake,
+           -- A run expires by not having begun; what comes after its beginning does not.
+           case when node.parents = 0 then known.ends[node.owner] end as expires,
+           (select array_agg(case child.number when 0 then known.runs[node.owner]
+                                  else known.jobs[known.befores[node.owner] + child.number] end)
+              from unnest(node.children::int[]) as child (number)) as ids,
+           case when node.takes is not null then
+                (select json_object_agg(input.key, known.jobs[known.befores[node.owner] + input.value::int])
+                   from json_each_text(node.takes::json) as input) end as inputs
+      from node
+     cross join known
+     where known.created[node.owner]
+),
+written as (
+    insert into rota.runs (id, flow, key, parent, number, input, jobs, children)
+    select run.id, run.flow, run.key, %(parent)s::bigint, case when run.number = 1 then %(number)s::int end,
+           run.input::json, known.jobs[run.before + 1 : run.before + run.size],
+           case when run.part is not null then array[known.runs[run.part]] end
+      from run
+     cross join known
+     where run.holder = run.id
+),
+listed as (
+    insert into rota.jobs (id, run, expires, lane, task, queue, args, options, rule, children, inputs)
+    select job.id, job.run, job.expires, job.lane, job.task, job.queue, job.args::json, job.options::json,
+           job.rule::rota.rule, job.ids, job.inputs
+      from job
+),
+laid as (
+    insert into rota.waiting (job, open, attempt, rule, lane, queue, task)
+    select job.id, job.parents, 1, job.rule::rota.rule, job.lane, job.queue, job.task
+      from job
+     where job.parents > 0
+     union all
+    select run.id, run.open, coalesce(%(attempt)s::smallint, 1), null, null, null, null
+      from run
+     where run.holder = run.id
+),
+late as (
+    insert into rota.asleep (job, wake, lane, queue, task)
+    select job.id, job.wake, job.lane, job.queue, job.task
+      from job
+     where job.parents = 0 and job.wake > rota.clock()
+),
+put as (
+    insert into rota.ready (seq, job, lane, queue, task)
+    select job.id, job.id, job.lane, job.queue, job.task
+      from job
+     where job.parents = 0 and (job.wake is null or job.wake <= rota.clock())
+    returning ready.queue
+)
+select run.holder, run.holder = run.id
+  from run
+ -- Always true; the news, where wanted, goes out with the commit.
+ where (select count(case when %(notify)s::boolean then pg_notify('rota.wake', news.queue)::text end) >= 0
+          from (select distinct put.queue from put) as news)
+ order by run.number

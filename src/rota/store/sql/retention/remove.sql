@@ -1,0 +1,130 @@
+-- Remove runs that were found to be old, each with its jobs, outcomes, attempts and key, and with what was left
+-- of those who waited for it. Answers how many runs and jobs went, by queue and outcome.
+--
+-- Nobody is waited for. A run goes only if its outcome is the one that was found and can be locked, and with it
+-- its row, its key and the outcome of the job that started it: whoever is about to try it, or that job,
+-- again, to fork it or to start it again by its key, has locked one of them and keeps it. Who comes while we hold
+-- them finds it gone.
+with held as materialized (
+    select given.run as id, ended.state, key.spot, run.id is not null as large, run.jobs, job.queue,
+           job.spot as job
+      from unnest(%(runs)s::bigint[], %(ended)s::timestamptz[]) as given (run, at)
+     cross join lateral (
+           select outcomes.state
+             from rota.outcomes
+            where outcomes.job = given.run
+              and outcomes.at = given.at
+              for update skip locked
+           ) as ended
+      left join lateral (
+           select jobs.ctid as spot, jobs.task, jobs.key, jobs.queue
+             from rota.jobs
+            where jobs.id = given.run
+              and jobs.run is null
+           offset 0
+           ) as job on true
+      left join lateral (
+           select runs.id, runs.flow, runs.key, runs.parent, runs.jobs
+             from rota.runs
+            where job.spot is null
+              and runs.id = given.run
+              for update skip locked
+           ) as run on true
+      left join lateral (
+           select keys.ctid as spot
+             from rota.keys
+            where keys.task = coalesce(run.flow, job.task)
+              and keys.key = coalesce(run.key, job.key)
+              and keys.run = given.run
+              for update skip locked
+           ) as key on true
+      left join lateral (
+           select outcomes.job
+             from rota.outcomes
+            where outcomes.job = run.parent
+              for key share skip locked
+           ) as parent on true
+     where (run.id is not null or job.spot is not null)
+       and (coalesce(run.key, job.key) is null
+            or key.spot is not null
+            or (select keys.run
+                  from rota.keys
+                 where keys.task = coalesce(run.flow, job.task)
+                   and keys.key = coalesce(run.key, job.key)
+                   and keys.run = given.run) is null)
+       and (run.parent is null
+            or parent.job is not null
+            or (select jobs.id from rota.jobs where jobs.id = run.parent) is null)
+),
+member as materialized (
+    select held.id as run, held.state, held.id as job, held.queue, held.job as spot
+      from held
+     where not held.large
+     union all
+    select held.id, held.state, job.id, job.queue, job.spot
+      from held
+      left join lateral (
+           select job.id, job.queue, job.spot
+             from unnest(held.jobs) as listed (job)
+            cross join lateral (
+                  select jobs.id, jobs.queue, jobs.ctid as spot
+                    from rota.jobs
+                   where jobs.id = listed.job
+                     and jobs.run = held.id
+                  offset 0
+                  ) as job
+           ) as job on true
+     where held.large
+),
+gone as materialized (
+    select member.job as id from member
+     union all
+    select held.id from held where held.large
+),
+gone_jobs as (
+    delete from rota.jobs where jobs.ctid = any(array(select member.spot from member))
+),
+gone_runs as (
+    delete from rota.runs where runs.id = any(array(select held.id from held where held.large))
+),
+gone_outcomes as (
+    delete from rota.outcomes where outcomes.job = any(array(select gone.id from gone))
+),
+gone_attempts as (
+    delete from rota.attempts where attempts.job = any(array(select gone.id from gone))
+),
+gone_keys as (
+    delete from rota.keys where keys.ctid = any(array(select held.spot from held))
+),
+gone_waiters as (
+    delete from rota.waiters
+     where exists (select from rota.waiters)
+       and waiters.ctid = any(array(
+           select stale.spot
+             from gone
+            cross join lateral (
+                  select waiters.ctid as spot
+                    from rota.waiters
+                   where waiters.job = gone.id
+                     for update skip locked
+                  ) as stale))
+),
+gone_cancels as (
+    delete from rota.cancels
+     where exists (select from rota.cancels)
+       and cancels.ctid = any(array(
+           select stale.spot
+             from gone
+            cross join lateral (
+                  select cancels.ctid as spot
+                    from rota.cancels
+                   where cancels.job = gone.id
+                     for update skip locked
+                  ) as stale))
+)
+select went.queue, went.state::text, count(*), sum(went.jobs)::bigint
+  from (select case when min(member.queue) = max(member.queue) then min(member.queue) end as queue,
+               member.state, count(member.job) as jobs
+          from member
+         group by member.run, member.state) as went
+ group by went.queue, went.state

@@ -1,0 +1,13 @@
+-- What runs came to, if they have ended: of tasks started alone, of flows, of calls. And whether something in an
+-- open one has failed. No row: there is no such run.
+select job.id, job.task, false, outcome.state::text, outcome.result, outcome.error,
+       false
+  from rota.jobs as job
+  left join rota.outcomes as outcome on outcome.job = job.id
+ where job.id = any(%(runs)s::bigint[])
+ union all
+select run.id, coalesce(run.flow, ''), true, outcome.state::text, null, null,
+       coalesce((select waiting.failed > 0 from rota.waiting where waiting.job = run.id), false)
+  from rota.runs as run
+  left join rota.outcomes as outcome on outcome.job = run.id
+ where run.id = any(%(runs)s::bigint[])

@@ -1,0 +1,11 @@
+-- What the last tasks of a flow's run came to: those nothing waits for but the run itself. Tasks that run only
+-- after a failure are left out.
+select job.task, outcome.state::text, outcome.result
+  from rota.runs as run
+ cross join lateral unnest(run.jobs) with ordinality as member (job, number)
+  join rota.jobs as job on job.id = member.job
+  left join rota.outcomes as outcome on outcome.job = job.id
+ where run.id = %(run)s::bigint
+   and run.id = any(job.children)
+   and job.rule <> 'any_failed'
+ order by member.number

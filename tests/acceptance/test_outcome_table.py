@@ -1,0 +1,168 @@
+"""What a task comes to, from what those it waits for came to: the table of the documentation, tried out.
+
+The table is read from docs/flows.md where that has it (a row begins with a rule). Each row is a small flow,
+run by a real worker. What parents can come to:
+
+    succeeded  failed  cancelled  expired
+    skipped            on purpose, by its skip_if
+    skipped by failure, skipped by cancel
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rota import Flow, Retry, Rota
+from rota.testing import Harness, NotIdle
+
+DOCS = Path(__file__).parents[2] / "docs" / "flows.md"
+
+RULES = ("all_succeeded", "none_failed", "all_done", "any_failed")
+
+TABLE = """
+| rule | parents came to | the task | the run |
+| --- | --- | --- | --- |
+| all_succeeded | succeeded, succeeded | runs | succeeded |
+| all_succeeded | succeeded, skipped | skipped | succeeded |
+| all_succeeded | succeeded, failed | skipped by failure | failed |
+| all_succeeded | succeeded, expired | skipped by failure | failed |
+| all_succeeded | succeeded, cancelled | skipped by cancel | cancelled |
+| all_succeeded | failed, cancelled | skipped by failure | failed |
+| all_succeeded | succeeded, skipped by failure | skipped by failure | failed |
+| all_succeeded | skipped, skipped by cancel | skipped by cancel | cancelled |
+| none_failed | succeeded, skipped | runs | succeeded |
+| none_failed | skipped, skipped | runs | succeeded |
+| none_failed | succeeded, failed | skipped by failure | failed |
+| none_failed | skipped, expired | skipped by failure | failed |
+| none_failed | succeeded, cancelled | skipped by cancel | cancelled |
+| none_failed | succeeded, skipped by failure | skipped by failure | failed |
+| none_failed | succeeded, skipped by cancel | skipped by cancel | cancelled |
+| all_done | succeeded, skipped | runs | succeeded |
+| all_done | succeeded, failed | runs | failed |
+| all_done | cancelled, skipped | runs | cancelled |
+| all_done | failed, cancelled | runs | failed |
+| all_done | skipped by failure, succeeded | runs | failed |
+| any_failed | succeeded, succeeded | skipped | succeeded |
+| any_failed | succeeded, skipped | skipped | succeeded |
+| any_failed | succeeded, failed | runs | failed |
+| any_failed | succeeded, cancelled | skipped by cancel | cancelled |
+| any_failed | failed, cancelled | runs | failed |
+| any_failed | succeeded, skipped by failure | runs | failed |
+| any_failed | succeeded, skipped by cancel | skipped by cancel | cancelled |
+"""
+
+
+def rows(text: str) -> Iterator[tuple[str, str, str, str]]:
+    for line in text.splitlines():
+        cells = [re.sub("`", "", cell).strip() for cell in line.strip().strip("|").split("|")]
+        if len(cells) == 4 and cells[0] in RULES:
+            rule, parents, task, run = cells
+            yield rule, parents, task, run
+
+
+DOCUMENTED = list(rows(DOCS.read_text("utf-8"))) if DOCS.exists() else []
+
+
+def test_the_documentation_has_the_table_or_none() -> None:
+    """A table that is only partly there, or that says something else, is a mistake."""
+    assert DOCUMENTED in ([], list(rows(TABLE)))
+
+
+@pytest.mark.parametrize(("rule", "parents", "task", "run"), DOCUMENTED or list(rows(TABLE)))
+async def test_a_task_and_its_run_come_to_what_the_table_says(
+    rota_harness: Harness, rule: Any, parents: str, task: str, run: str
+) -> None:
+    flow = rota_harness.app.flow("small")
+    ends = [each.strip() for each in parents.split(",")]
+    for number, came_to in enumerate(ends):
+        parent(flow, f"parent{number}", came_to)
+    ran: list[str] = []
+
+    @flow.task(after=[f"parent{number}" for number in range(len(ends))], when=rule)
+    async def the_task() -> None:
+        ran.append("the task")
+
+    # What is to expire has a run's time to do so; the others have begun by then.
+    expires = "expired" in ends
+    started = await (flow.using(expires=60) if expires else flow).start()
+    await cancel_some(rota_harness.app, started.id, ends)
+    if expires:
+        with pytest.raises(NotIdle, match="in queue late"):
+            await rota_harness.run_until_idle(queues=["default"])
+        await rota_harness.clock.advance(timedelta(minutes=2))
+    await rota_harness.run_until_idle(queues=["default", "late"])
+
+    found = await states(rota_harness.app, started.id)
+    if task == "runs":
+        assert (found.pop("the_task"), ran) == ("succeeded", ["the task"])
+    else:
+        assert (found.pop("the_task"), ran) == (task, [])
+    assert await started.status() == run
+    assert [found[f"parent{number}"] for number in range(len(ends))] == ends
+
+
+def parent(flow: Flow, name: str, came_to: str) -> None:
+    """A task that comes to this, with another before it where that needs one."""
+
+    async def fine() -> None: ...
+
+    async def fails() -> None:
+        raise ValueError
+
+    match came_to:
+        case "succeeded":
+            flow.task(fine, name=name)
+        case "failed":
+            flow.task(fails, name=name, retry=Retry(attempts=1))
+        case "skipped":
+            flow.task(fine, name=name, skip_if=lambda: True)
+        case "cancelled" | "expired":
+            flow.task(fine, name=name, queue="late")
+        case "skipped by failure":
+            flow.task(fails, name=f"before_{name}", retry=Retry(attempts=1))
+            flow.task(fine, name=name, after=[f"before_{name}"])
+        case "skipped by cancel":
+            flow.task(fine, name=f"before_{name}", queue="late")
+            flow.task(fine, name=name, after=[f"before_{name}"])
+        case _:
+            raise AssertionError(came_to)
+
+
+async def cancel_some(app: Rota, run: int, ends: list[str]) -> None:
+    for number, came_to in enumerate(ends):
+        name = {"cancelled": f"parent{number}", "skipped by cancel": f"before_parent{number}"}
+        if came_to in name:
+            job = await ask(
+                app,
+                "select job from rota.job_state where run = %s and task = %s",
+                run,
+                f"small.{name[came_to]}",
+            )
+            assert await app.run(job[0][0]).cancel() == "cancelled"
+
+
+async def states(app: Rota, run: int) -> dict[str, str]:
+    found = await ask(
+        app,
+        "select state.task, state.state, outcome.error ->> 'message' from rota.job_state as state"
+        " left join rota.outcomes as outcome using (job) where run = %s",
+        run,
+    )
+    answer = {}
+    for task, state, message in found:
+        if state == "skipped" and message:
+            state = "skipped by failure" if message.endswith("failed") else "skipped by cancel"
+        answer[task.rpartition(".")[2]] = state
+    return answer
+
+
+async def ask(app: Rota, query: str, *params: Any) -> list[Any]:
+    client = await app.open()
+    async with client.database.connection() as connection:
+        return await (await connection.execute(query.encode(), params)).fetchall()

@@ -1,0 +1,157 @@
+"""The trellis: every job on a line of its own, no line too wide, readable without Unicode."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from rota.cli.trellis import MARKS, PLAIN_MARKS, trellis
+from rota.drawing.label import STATES, Label
+from rota.model.graph import Graph
+
+DIAMOND = Graph({"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c"]})
+FAN = Graph(
+    {
+        "split": [],
+        **{f"part{n}": ["split"] for n in range(9_998)},
+        "merge": [f"part{n}" for n in range(9_998)],
+    }
+)
+
+
+@some.composite
+def graphs(draw: some.DrawFn) -> Graph:
+    parents: dict[str, list[str]] = {}
+    for number in range(draw(some.integers(1, 20))):
+        places = draw(some.lists(some.integers(0, number), unique=True, max_size=5))
+        parents[f"j{number}"] = [f"j{place}" for place in places if place < number]
+    return Graph(parents)
+
+
+def test_a_line_says_name_state_time_and_error() -> None:
+    labels = {
+        "a": Label("succeeded", "1.2 s"),
+        "b": Label("failed", "attempt 3", "ValueError: no"),
+        "c": Label("running", "12 s"),
+        "d": Label("waiting"),
+    }
+
+    lines = trellis(DIAMOND, labels)
+
+    assert [line.plain for line in lines] == [
+        "✓ a      succeeded  1.2 s",
+        "├─✗ b    failed     attempt 3  ValueError: no",
+        "╰─│─◐ c  running    12 s",
+        "○─┴─╯ d  waiting",
+    ]
+    assert "red" in {str(span.style) for span in lines[1].spans}
+
+
+def test_without_states_there_are_only_names() -> None:
+    assert [line.plain for line in trellis(DIAMOND)] == ["● a", "├─● b", "╰─│─● c", "●─┴─╯ d"]
+
+
+def test_separate_parts_have_an_empty_line_between_them() -> None:
+    graph = Graph({"a": [], "x": [], "b": ["a"]})
+
+    assert [line.plain for line in trellis(graph)] == ["● a", "● b", "", "● x"]
+
+
+def test_those_alike_share_a_line_that_counts_them() -> None:
+    labels = {name: Label("succeeded") for name in FAN.order}
+    labels |= {f"part{n}": Label("failed") for n in range(0, 8_000, 1_000)}
+
+    lines = [line.plain for line in trellis(FAN, labels, kept=4)]
+
+    assert len(lines) == 7
+    assert lines[5] == "╰─│─│─│─│─… 9,994 more: 9,990 succeeded, 4 failed"
+    assert sum("✗" in line for line in lines) == 4
+
+
+def test_whoever_asks_for_all_gets_all() -> None:
+    lines = [line.plain for line in trellis(FAN, kept=None)]
+
+    assert len(lines) == 10_000
+    assert lines[2].strip() == "● part1  ← split"
+    assert lines[-1].endswith("● merge  ← part0, part1, part2, part3, 9,994 more")
+
+
+def test_where_rails_would_take_half_the_width_a_list_names_the_parents() -> None:
+    wide = Graph({**{f"a{n}": [] for n in range(8)}, "b": ["a0", "a7"]})
+    wide = Graph({**wide.parents, "end": [*(f"a{n}" for n in range(7)), "b"]})
+
+    assert "●─┴─┴─┴─┴─┴─┴─╯ end" in [line.plain for line in trellis(wide, width=60)]
+    lines = [line.plain for line in trellis(wide, width=28)]
+
+    assert "● a0" in lines
+    assert "  ● b  ← a0, a7" in lines
+    assert "    ● end  ← a0, a1, a2, a3…" in lines
+
+
+def test_a_deep_list_is_not_indented_off_the_terminal() -> None:
+    deep = {f"j{n}": [f"j{m}" for m in range(n)] for n in range(40)}
+
+    *_, last = [line.plain for line in trellis(Graph(deep), width=60)]
+
+    assert last == " " * 15 + "● j39  ← j0, j1, j2, j3, 35 more"
+
+
+@settings(deadline=None, max_examples=50)
+@given(graphs(), some.integers(1, 100), some.sampled_from(["utf-8", "ascii", "latin-1"]))
+def test_no_line_is_wider_than_the_terminal_and_all_can_be_printed(
+    graph: Graph, width: int, encoding: str
+) -> None:
+    words = "日本語 é " * 9
+    labels = {name: Label("failed", words, words, name=words) for name in graph.order}
+
+    for line in trellis(graph, labels, width=width, encoding=encoding):
+        assert line.cell_len <= width
+        line.plain.encode(encoding)
+
+
+@settings(deadline=None, max_examples=50)
+@given(graphs(), some.sampled_from([24, 40, 80, 160]))
+def test_every_job_has_one_line_below_those_it_waits_for(graph: Graph, width: int) -> None:
+    lines = [line.plain for line in trellis(graph, width=width, kept=None)]
+
+    at = {
+        name: place
+        for place, line in enumerate(lines)
+        for name in re.findall(r"^[^j←]*(j\d+)", line)
+    }
+    assert set(at) == set(graph.order)
+    assert len([line for line in lines if line]) == len(graph.order)
+    for name in graph.order:
+        assert all(at[parent] < at[name] for parent in graph.parents[name])
+
+
+def test_ascii_tells_joined_rails_from_crossing_ones() -> None:
+    graph = Graph({"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c"], "…": ["d"], "é": ["d", "c"]})
+
+    assert [line.plain for line in trellis(graph, encoding="ascii")] == [
+        "* a",
+        "+-* b",
+        "'-|-* c",
+        "*-'-+ d",
+        "+---|--* ...",
+        "*---' \\xe9",
+    ]
+
+
+def test_every_state_has_a_mark_of_its_own_in_both_alphabets() -> None:
+    assert set(STATES) < MARKS.keys() == PLAIN_MARKS.keys()
+    assert len(set(MARKS.values())) == len(MARKS)
+    assert {PLAIN_MARKS[state] for state in STATES}.isdisjoint("+'|-:")
+    assert all(mark.isascii() for mark in PLAIN_MARKS.values())
+    assert len({PLAIN_MARKS[state] for state in STATES}) == len(STATES)
+
+
+@pytest.mark.parametrize("name", ["two\nlines", "\x1b[2J", "[red]markup[/red]"])
+def test_a_name_moves_no_cursor_and_is_no_markup(name: str) -> None:
+    [line] = trellis(Graph({name: []}), {name: Label("failed", name, name)})
+
+    assert re.fullmatch(r"[^\x00-\x1f\x7f-\x9f]+", line.plain)
+    assert name.replace("\n", " ").replace("\x1b", "\\x1b") in line.plain

@@ -1,0 +1,100 @@
+"""Flows whose jobs end in real processes at the same moment, with the window of the race held open."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from psycopg import AsyncConnection
+
+from cluster.fleet import Fleet, ask, until
+from cluster.flow_app import WIDTH, define
+from rota import Rota
+
+pytestmark = pytest.mark.slow
+
+WORKERS = 8
+JOBS = WIDTH + 2
+
+# Every transaction that records outcomes stays open a little longer than it would.
+SLOW_COMMIT = """
+create function public.linger() returns trigger language plpgsql as
+$$ begin perform pg_sleep(0.002); return null; end $$;
+create constraint trigger linger after insert on rota.outcomes
+    deferrable initially deferred for each row execute function public.linger()
+"""
+
+LOCK = "for update offset 0"
+
+
+@pytest.fixture
+def flow_fleet(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> Fleet:
+    """Processes that run the flow of flow_app.py."""
+    monkeypatch.setattr("cluster.fleet.APP", Path(__file__).with_name("flow_app.py"))
+    return fleet
+
+
+async def start_runs(dsn: str, many: int) -> None:
+    async with Rota(dsn) as app:
+        flow = define(app, lambda *_: None)
+        await app.start_many([flow.call(n=n) for n in range(many)])
+
+
+async def prepare(dsn: str, *, mutant: bool = False) -> None:
+    async with await AsyncConnection.connect(dsn, autocommit=True) as connection:
+        await connection.execute(SLOW_COMMIT)
+        if mutant:
+            cursor = await connection.execute("select pg_get_functiondef('rota.pass_on'::regproc)")
+            row = await cursor.fetchone()
+            assert row is not None
+            assert LOCK in row[0], "pass_on has changed: say anew what the mutant is"
+            await connection.execute(row[0].replace(LOCK, "offset 0"))
+
+
+QUIET = (
+    "select (select count(*) from rota.ready) + (select count(*) from rota.claims)"
+    " + (select count(*) from rota.echoes)"
+)
+
+
+async def test_eight_processes_strand_no_run_and_run_each_job_once(
+    rota_dsn: str, flow_fleet: Fleet
+) -> None:
+    many = 240
+    await prepare(rota_dsn)
+    await start_runs(rota_dsn, many)
+    flow_fleet.start(rota_dsn, WORKERS, concurrency=4)
+    await until(rota_dsn, "select count(*) from rota.outcomes", (many * (JOBS + 1),), within=40)
+
+    assert flow_fleet.stop() == [0] * WORKERS
+    notes = flow_fleet.notes()
+    assert len(notes) == many * JOBS
+    assert set(notes.values()) == {1}
+    assert await ask(
+        rota_dsn,
+        "select (select count(*) from rota.ready), (select count(*) from rota.claims),"
+        " (select count(*) from rota.waiting), (select count(*) from rota.echoes),"
+        " (select count(*) from rota.outcomes where state <> 'succeeded'),"
+        " (select count(distinct worker) > 1 from rota.outcomes),"
+        " (select deadlocks from pg_stat_database where datname = current_database())",
+    ) == (0, 0, 0, 0, 0, True, 0)
+
+
+async def test_the_same_without_the_lock_strands_runs(rota_dsn: str, flow_fleet: Fleet) -> None:
+    """So that the test above is known to see it."""
+    many = 60
+    await prepare(rota_dsn, mutant=True)
+    await start_runs(rota_dsn, many)
+    flow_fleet.start(rota_dsn, WORKERS, concurrency=4)
+    # Every part has run, and then nothing moves any more.
+    await until(
+        rota_dsn,
+        "select count(*) from rota.outcomes join rota.jobs on id = job where task like 'fan.part%'",
+        (many * WIDTH,),
+        within=40,
+    )
+    await until(rota_dsn, QUIET, (0,), within=20)
+
+    flow_fleet.stop()
+    stranded = await ask(rota_dsn, "select count(*) > 0 from rota.waiting")
+    assert stranded == (True,)

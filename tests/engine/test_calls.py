@@ -1,0 +1,273 @@
+"""Calls a job makes: run as jobs of their own, waited for without a place, kept when it is tried again."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from engine.asking import ONCE, counted, fetch, until
+from rota import ArgumentError, Context, Flow, Rota, RunCancelled, RunFailed, Task
+from rota.testing import Harness
+
+# Results
+
+
+async def test_calls_give_their_results_in_order(
+    rota_app: Rota, double: Task[[int], int], pair: Flow
+) -> None:
+    @rota_app.task
+    async def parent(ctx: Context) -> list[Any]:
+        return [
+            await ctx.map(double.call(n) for n in range(20)),
+            await ctx.run(double.call(21)),
+            await ctx.run(pair.call(n=3)),
+            await ctx.map([double.call(1), pair.call(n=1), double.call(2), pair.call(n=2)]),
+            await ctx.map([]),
+        ]
+
+    async with rota_app.worker():
+        assert await (await parent.start()).result(timeout=10) == [
+            [2 * n for n in range(20)],
+            42,
+            {"two": 40},
+            [2, {"two": 20}, 4, {"two": 30}],
+            [],
+        ]
+
+
+async def test_a_plain_function_calls_too(
+    rota_app: Rota, double: Task[[int], int], pair: Flow
+) -> None:
+    @rota_app.task
+    def parent(ctx: Context) -> list[Any]:
+        return [
+            ctx.blocking.map([double.call(n) for n in range(5)], limit=2),
+            ctx.blocking.run(pair.call(n=1)),
+        ]
+
+    async with rota_app.worker(concurrency=1):
+        assert await (await parent.start()).result(timeout=10) == [[0, 2, 4, 6, 8], {"two": 20}]
+
+
+async def test_calls_call_in_turn_and_with_one_place_none_waits_for_another(
+    rota_app: Rota, double: Task[[int], int]
+) -> None:
+    """Two levels, async and plain: those who wait take no place."""
+
+    @rota_app.task
+    async def middle(ctx: Context, n: int) -> int:
+        return sum(await ctx.map([double.call(n), double.call(n + 1)]))
+
+    @rota_app.task
+    def plain(ctx: Context, n: int) -> int:
+        return sum(ctx.blocking.map([double.call(n), double.call(n + 1)]))
+
+    @rota_app.task
+    async def top(ctx: Context) -> list[int]:
+        return await ctx.map([middle.call(1), plain.call(2), middle.call(3)])
+
+    async with rota_app.worker(concurrency=1):
+        assert await (await top.start()).result(timeout=10) == [6, 10, 14]
+
+
+async def test_more_parents_than_places_all_finish(
+    rota_app: Rota, double: Task[[int], int]
+) -> None:
+    @rota_app.task
+    async def parent(ctx: Context, n: int) -> int:
+        return sum(await ctx.map(double.call(n + each) for each in range(3)))
+
+    async with rota_app.worker(concurrency=2):
+        runs = await rota_app.start_many([parent.call(n) for n in range(30)])
+        assert [await run.result(timeout=20) for run in runs] == [6 * n + 6 for n in range(30)]
+
+
+async def test_tasks_of_a_flow_can_call(rota_app: Rota, double: Task[[int], int]) -> None:
+    flow = rota_app.flow("f")
+
+    @flow.task
+    async def spread(ctx: Context, many: int) -> list[int]:
+        return await ctx.map(double.call(n) for n in range(many))
+
+    @flow.task
+    async def total(spread: list[int]) -> int:
+        return sum(spread)
+
+    async with rota_app.worker(concurrency=1):
+        assert await (await flow.start(many=5)).result(timeout=10) == {"total": 20}
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+async def test_no_more_than_the_limit_run_at_a_time(rota_app: Rota, limit: int) -> None:
+    now = most = 0
+
+    @rota_app.task
+    async def busy(n: int) -> int:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0.002 * (n % 3))
+        now -= 1
+        return n
+
+    @rota_app.task
+    async def parent(ctx: Context) -> list[int]:
+        return await ctx.map((busy.call(n) for n in range(20)), limit=limit)
+
+    async with rota_app.worker(concurrency=50), rota_app.worker(concurrency=50):
+        assert await (await parent.start()).result(timeout=10) == list(range(20))
+    assert most == limit
+
+
+# What cannot be called
+
+
+async def test_what_cannot_be_called_is_said(
+    rota_app: Rota, double: Task[[int], int], pair: Flow
+) -> None:
+    wrong: list[tuple[Any, dict[str, Any], str]] = [
+        ([3], {}, r"take calls, made with task\.call\(…\), not int"),
+        ([double.using(key="k").call(1)], {}, "cannot have a key, a time or an expiry"),
+        ([double.using(delay=3).call(1)], {}, "cannot have a key, a time or an expiry"),
+        ([pair.using(expires=3).call(n=1)], {}, "cannot have a key, a time or an expiry"),
+        ([double.call(1)], {"limit": 0}, "at least 1, not 0"),
+        ([pair.call(n=1)], {"limit": 2}, "limit is for calls of tasks, and 'pair' is a flow"),
+        (
+            [double.call(1)] * 10_001,
+            {},
+            "10,001 calls are more than the 10,000 one job can wait for",
+        ),
+    ]
+
+    @rota_app.task(retry=ONCE)
+    async def parent(ctx: Context) -> None:
+        for calls, how, message in wrong:
+            with pytest.raises(ArgumentError, match=message):
+                await ctx.map(calls, **how)
+
+    async with rota_app.worker():
+        await (await parent.start()).result(timeout=10)
+    assert await fetch(rota_app._dsn or "", "select count(*) from rota.runs") == [(0,)]
+
+
+async def test_async_code_that_blocks_is_told_instead_of_stopping_its_worker(
+    rota_app: Rota, double: Task[[int], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker's loop would wait for itself."""
+
+    def wait_for_ever(waiting: Any, _: Any) -> None:
+        waiting.close()
+        raise AssertionError("this would never have ended")
+
+    monkeypatch.setattr("rota.engine.calls.asyncio.run_coroutine_threadsafe", wait_for_ever)
+
+    @rota_app.task(retry=ONCE)
+    async def parent(ctx: Context) -> int:
+        return ctx.blocking.run(double.call(1))
+
+    async with rota_app.worker():
+        with pytest.raises(RunFailed, match="RuntimeError"):
+            await (await parent.start()).result(timeout=10)
+
+
+async def test_a_context_without_a_worker_says_that_it_can_start_nothing(
+    double: Task[[int], int],
+) -> None:
+    with pytest.raises(RuntimeError, match="belongs to no worker"):
+        await Context(1, 1, "t", "q", 1).run(double.call(1))
+
+
+# Failing
+
+
+async def test_the_first_failure_cancels_the_rest_and_is_raised(rota_harness: Harness) -> None:
+    app = rota_harness.app
+    running, stopped, ran = asyncio.Event(), asyncio.Event(), []
+
+    @app.task
+    async def endless() -> None:
+        running.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    @app.task(retry=ONCE)
+    async def breaks() -> None:
+        await running.wait()
+        raise LookupError("no such thing")
+
+    @app.task(queue="elsewhere")
+    async def queued() -> None:
+        ran.append("queued")
+
+    @app.task(retry=ONCE)
+    async def parent(ctx: Context) -> str:
+        with pytest.raises(RunFailed) as failure:
+            await ctx.map([queued.call(), endless.call(), breaks.call()])
+        return f"{type(failure.value).__name__} {failure.value.kind}: {failure.value.reason}"
+
+    async with app.worker(queues=["default"]):
+        assert await (await parent.start()).result(timeout=10) == (
+            "RunFailed LookupError: no such thing"
+        )
+        await asyncio.wait_for(stopped.wait(), 5)
+        await until(lambda: counted(app, "rota.claims", 0))
+    async with app.worker(queues=["elsewhere"]):
+        await asyncio.sleep(0)
+    assert ran == []
+    assert sorted(
+        await fetch(app._dsn or "", "select task, state from rota.job_state where task <> 'parent'")
+    ) == [("breaks", "failed"), ("endless", "cancelled"), ("queued", "cancelled")]
+
+
+async def test_failures_can_be_collected_instead(
+    rota_app: Rota, double: Task[[int], int], pair: Flow
+) -> None:
+    broken = rota_app.flow("broken")
+
+    @broken.task(retry=ONCE)
+    async def falls(n: int) -> int:
+        raise KeyError(n)
+
+    @rota_app.task(retry=ONCE)
+    async def breaks() -> int:
+        raise LookupError("no such thing")
+
+    @rota_app.task
+    async def parent(ctx: Context) -> list[Any]:
+        calls: list[Any] = [double.call(1), breaks.call(), pair.call(n=1), broken.call(n=2)]
+        found = await ctx.map(calls, failures="collect")
+        return [each.kind if isinstance(each, RunFailed) else each for each in found]
+
+    async with rota_app.worker():
+        assert await (await parent.start()).result(timeout=10) == [
+            2,
+            "LookupError",
+            {"two": 20},
+            "KeyError",
+        ]
+
+
+async def test_a_call_that_somebody_cancels_is_raised_as_such(rota_harness: Harness) -> None:
+    app = rota_harness.app
+
+    @app.task(queue="nobody")
+    async def never() -> None: ...
+
+    @app.task(retry=ONCE)
+    async def parent(ctx: Context) -> str:
+        try:
+            await ctx.run(never.call())
+        except RunCancelled:
+            return "cancelled"
+        raise AssertionError
+
+    run = await parent.start()
+    async with app.worker(queues=["default"]):
+        await until(lambda: counted(app, "rota.runs", 1))
+        [(calls,)] = await fetch(app._dsn or "", "select id from rota.runs")
+        assert await app.run(calls).cancel() == "cancelled"
+        assert await run.result(timeout=10) == "cancelled"

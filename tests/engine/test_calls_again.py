@@ -1,0 +1,388 @@
+"""Calls of a job that is tried again, cancelled, or leaves its worker: what was done is not done twice."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from engine.asking import ONCE, TWICE, counted, fetch, until
+from rota import Context, Retry, Rota, RunCancelled, RunFailed, Task
+from rota.errors import CallsChanged, ClaimLost
+from rota.model.events import JobClaimed, JobFinished, JobGivenBack, JobRetried
+from rota.testing import Harness
+
+
+@pytest.mark.parametrize("limit", [None, 2])
+async def test_a_parent_tried_again_keeps_what_succeeded_and_runs_the_rest_again(
+    rota_app: Rota, limit: int | None
+) -> None:
+    ran: Counter[int] = Counter()
+
+    @rota_app.task(retry=ONCE)
+    async def once_broken(n: int) -> int:
+        ran[n] += 1
+        if n == 1 and ran[n] == 1:
+            raise ValueError
+        return n
+
+    @rota_app.task(retry=TWICE)
+    async def parent(ctx: Context) -> list[int]:
+        found = await ctx.map(
+            (once_broken.call(n) for n in range(6)), limit=limit, failures="collect"
+        )
+        return [_result(each) for each in found]
+
+    async with rota_app.worker():
+        assert await (await parent.start()).result(timeout=10) == list(range(6))
+    assert ran == {0: 1, 1: 2, 2: 1, 3: 1, 4: 1, 5: 1}
+
+
+def _result(found: int | RunFailed) -> int:
+    if isinstance(found, RunFailed):
+        raise found
+    return found
+
+
+async def test_a_parent_that_fails_after_its_calls_does_not_make_them_again(
+    rota_app: Rota,
+) -> None:
+    ran: list[int] = []
+
+    @rota_app.task
+    async def note(n: int) -> int:
+        ran.append(n)
+        return n
+
+    @rota_app.task(retry=TWICE)
+    async def parent(ctx: Context) -> list[int]:
+        found = await ctx.map(note.call(n) for n in range(3))
+        more = await ctx.run(note.call(9))
+        if ctx.attempt == 1:
+            raise ValueError
+        return [*found, more]
+
+    async with rota_app.worker():
+        assert await (await parent.start()).result(timeout=10) == [0, 1, 2, 9]
+    assert sorted(ran) == [0, 1, 2, 9]
+
+
+async def test_fail_fast_and_another_attempt_run_what_was_cancelled_as_well(
+    rota_app: Rota,
+) -> None:
+    ran: Counter[int] = Counter()
+
+    @rota_app.task(retry=ONCE)
+    async def once_broken(n: int) -> int:
+        ran[n] += 1
+        if n == 0 and ran[n] == 1:
+            raise ValueError
+        return n
+
+    @rota_app.task(retry=TWICE)
+    async def parent(ctx: Context) -> list[int]:
+        return await ctx.map((once_broken.call(n) for n in range(4)), limit=1)
+
+    async with rota_app.worker(concurrency=1):
+        assert await (await parent.start()).result(timeout=10) == [0, 1, 2, 3]
+    assert ran == {0: 2, 1: 1, 2: 1, 3: 1}
+
+
+async def test_flows_among_the_calls_go_on_where_they_failed(rota_app: Rota) -> None:
+    ran: Counter[str] = Counter()
+    flow = rota_app.flow("f")
+
+    @flow.task
+    async def first() -> int:
+        ran["first"] += 1
+        return 1
+
+    @flow.task(retry=ONCE)
+    async def second(first: int) -> int:
+        ran["second"] += 1
+        if ran["second"] == 1:
+            raise ValueError
+        return first + 1
+
+    @rota_app.task(retry=TWICE)
+    async def parent(ctx: Context) -> dict[str, int]:
+        return await ctx.run(flow.call())
+
+    async with rota_app.worker():
+        assert await (await parent.start()).result(timeout=10) == {"second": 2}
+    assert ran == {"first": 1, "second": 2}
+
+
+async def test_other_calls_than_before_are_refused(
+    rota_app: Rota, double: Task[[int], int]
+) -> None:
+    seen: list[BaseException] = []
+
+    @rota_app.task(retry=TWICE)
+    async def parent(ctx: Context, what: str) -> None:
+        same = {"more": [1, 2], "arguments": [3]}
+        numbers = [1] if ctx.attempt == 1 else same[what]
+        try:
+            await ctx.map(double.call(n) for n in numbers)
+        except CallsChanged as error:
+            seen.append(error)
+            raise
+        raise ValueError
+
+    async with rota_app.worker():
+        for what in ("more", "arguments"):
+            with pytest.raises(RunFailed, match="must follow from its arguments alone"):
+                await (await parent.start(what)).result(timeout=10)
+    assert len(seen) == 2
+
+
+async def test_a_task_of_a_flow_that_runs_again_with_another_input_makes_its_calls_anew(
+    rota_app: Rota, double: Task[[int], int]
+) -> None:
+    flow = rota_app.flow("f")
+    trouble = True
+
+    @flow.task(retry=ONCE)
+    async def first() -> int:
+        if trouble:
+            raise ValueError
+        return 5
+
+    @flow.task(when="all_done", retry=ONCE)
+    async def second(ctx: Context, first: int | None) -> int:
+        return await ctx.run(double.call(first or 0))
+
+    async with rota_app.worker():
+        run = await flow.start()
+        with pytest.raises(RunFailed):
+            await run.result(timeout=10)
+        trouble = False
+        await run.retry()
+        assert await run.result(timeout=10) == {"second": 10}
+
+
+async def test_a_task_of_a_flow_tried_again_because_it_failed_keeps_its_calls(
+    rota_app: Rota,
+) -> None:
+    flow = rota_app.flow("f")
+    ran: list[int] = []
+    trouble = True
+
+    @rota_app.task
+    async def note(n: int) -> int:
+        ran.append(n)
+        return n
+
+    @flow.task(retry=ONCE)
+    async def only(ctx: Context) -> int:
+        found = await ctx.run(note.call(1))
+        if trouble:
+            raise ValueError
+        return found
+
+    async with rota_app.worker():
+        run = await flow.start()
+        with pytest.raises(RunFailed):
+            await run.result(timeout=10)
+        trouble = False
+        await run.retry()
+        assert await run.result(timeout=10) == {"only": 1}
+    assert ran == [1]
+
+
+# Cancelling
+
+
+@pytest.mark.parametrize("kind", ["async", "plain"])
+async def test_cancelling_a_parent_cancels_its_calls_queued_and_running(
+    rota_harness: Harness, kind: str
+) -> None:
+    app = rota_harness.app
+    running, stopped = asyncio.Event(), asyncio.Event()
+
+    @app.task
+    async def endless() -> None:
+        running.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    @app.task(queue="nobody")
+    async def queued() -> None: ...
+
+    calls = [endless.call(), queued.call()]
+    if kind == "async":
+
+        @app.task
+        async def parent(ctx: Context) -> None:
+            await ctx.map(calls)
+    else:
+
+        @app.task
+        def parent(ctx: Context) -> None:
+            ctx.blocking.map(calls)
+
+    run = await parent.start()
+    async with app.worker(queues=["default"]):
+        await asyncio.wait_for(running.wait(), 5)
+        assert await run.cancel() == "requested"
+        with pytest.raises(RunCancelled):
+            await run.result(timeout=10)
+        await asyncio.wait_for(stopped.wait(), 5)
+        await until(lambda: counted(app, "rota.claims", 0))
+    assert await fetch(app._dsn or "", "select distinct state from rota.job_state") == [
+        ("cancelled",)
+    ]
+    assert await fetch(app._dsn or "", "select state from rota.run_state where is_flow") == [
+        ("cancelled",)
+    ]
+    await until(lambda: counted(app, "rota.cancels", 0))
+
+
+# Leaving, and being left
+
+
+def define(app: Rota, ran: Counter[int], gate: asyncio.Event) -> tuple[Any, Any]:
+    """A child that waits at a gate if it is number 0, and parents of five of them."""
+
+    @app.task(queue="children", retry=ONCE)
+    async def child(n: int) -> int:
+        ran[n] += 1
+        if n == 0:
+            raise ValueError
+        if n == 4:
+            await gate.wait()
+        return n
+
+    @app.task
+    async def parent(ctx: Context) -> int:
+        found = await ctx.map((child.call(n) for n in range(5)), failures="collect")
+        return len([each for each in found if not isinstance(each, RunFailed)])
+
+    @app.task
+    def plain(ctx: Context) -> int:
+        found = ctx.blocking.map([child.call(n) for n in range(5)], failures="collect")
+        return len([each for each in found if not isinstance(each, RunFailed)])
+
+    return parent, plain
+
+
+@pytest.mark.parametrize("kind", ["async", "plain"])
+async def test_a_parent_that_waits_leaves_its_worker_at_once_and_is_finished_elsewhere(
+    rota_harness: Harness, rota_dsn: str, kind: str
+) -> None:
+    """With one place each: the next worker must not let the parent take the children's."""
+    ran: Counter[int] = Counter()
+    gate = asyncio.Event()
+    parent, plain = define(rota_harness.app, ran, gate)
+    async with Rota(rota_dsn, poll=0.05, drain_for=0.2) as second:
+        define(second, ran, gate)
+        run = await (parent if kind == "async" else plain).start()
+
+        async with second.worker(queues=["children"], concurrency=5):
+            async with rota_harness.app.worker(queues=["default"], concurrency=1):
+                await rota_harness.saw(JobClaimed, job=run.id)
+                await until(lambda: counted(second, "rota.outcomes", 4))
+                began = time.monotonic()
+            assert time.monotonic() - began < 2
+            await rota_harness.saw(JobGivenBack, job=run.id)
+            assert not any(thread.name.startswith("rota_") for thread in threading.enumerate())
+
+        gate.set()
+        async with second.worker(concurrency=1):
+            assert await run.result(timeout=10) == 4
+    assert ran == {0: 1, 1: 1, 2: 1, 3: 1, 4: 2}, "only what was given back itself ran again"
+    assert (await fetch(rota_dsn, f"select attempt from rota.outcomes where job = {run.id}")) == [
+        (1,)
+    ]
+
+
+async def test_a_parent_with_failed_and_queued_calls_does_not_block_the_only_place(
+    rota_harness: Harness, rota_dsn: str
+) -> None:
+    ran: Counter[int] = Counter()
+    gate = asyncio.Event()
+    gate.set()
+    parent, _ = define(rota_harness.app, ran, gate)
+    async with Rota(rota_dsn, poll=0.05, drain_for=0.2) as second:
+        define(second, ran, gate)
+        run = await parent.start()
+        async with rota_harness.app.worker(concurrency=1):
+            await rota_harness.saw(JobFinished, state="failed")
+        async with second.worker(concurrency=1):
+            assert await second.run(run.id).result(timeout=10) == 4
+    assert ran[0] == 1, "a parent that was only handed back tries nothing again"
+
+
+async def test_who_no_longer_holds_the_job_starts_nothing(
+    rota_harness: Harness, rota_dsn: str, double: Task[[int], int]
+) -> None:
+    """The claim was given to another worker while the job was under way."""
+    app = rota_harness.app
+    go, seen = asyncio.Event(), []
+
+    @app.task
+    async def parent(ctx: Context) -> None:
+        await go.wait()
+        try:
+            await ctx.map([double.call(1)])
+        except ClaimLost as error:
+            seen.append(str(error))
+            raise
+
+    run = await parent.start()
+    async with app.worker():
+        await rota_harness.saw(JobClaimed, job=run.id)
+        await fetch(
+            rota_dsn,
+            "with c as (update rota.claims set worker = worker + 1000 returning 1) select 1",
+        )
+        go.set()
+        await until(lambda: _done(seen))
+        assert "no longer held by this worker" in seen[0]
+        assert await fetch(rota_dsn, "select count(*) from rota.runs") == [(0,)]
+        assert await fetch(rota_dsn, "select count(*) from rota.jobs") == [(1,)]
+
+
+async def _done(seen: list[str]) -> bool:
+    return bool(seen)
+
+
+# Many
+
+
+@pytest.mark.slow
+async def test_ten_thousand_calls_are_made_and_waited_for(
+    rota_app: Rota, double: Task[[int], int]
+) -> None:
+    @rota_app.task
+    async def parent(ctx: Context) -> int:
+        return sum(await ctx.map(double.call(n) for n in range(10_000)))
+
+    began = time.perf_counter()
+    async with rota_app.worker(concurrency=100):
+        assert await (await parent.start()).result(timeout=40) == 99_990_000
+    print(f"10,000 calls: over after {time.perf_counter() - began:.2f} s")
+
+
+async def test_retries_of_a_call_are_its_own(rota_harness: Harness) -> None:
+    app = rota_harness.app
+
+    @app.task(retry=Retry(attempts=3, wait=0))
+    async def flaky(ctx: Context) -> int:
+        if ctx.attempt < 3:
+            raise ValueError
+        return ctx.attempt
+
+    @app.task(retry=ONCE)
+    async def parent(ctx: Context) -> int:
+        return await ctx.run(flaky.call())
+
+    async with app.worker(concurrency=1):
+        assert await (await parent.start()).result(timeout=10) == 3
+    assert len([event for event in rota_harness.events if isinstance(event, JobRetried)]) == 2

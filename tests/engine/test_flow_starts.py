@@ -1,0 +1,224 @@
+"""Starting flows: keys, times, priorities, whose connection, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from engine.asking import fetch, nothing, states
+from rota import (
+    ArgumentError,
+    KeyBusy,
+    Rota,
+    RunExpired,
+)
+from rota.errors import PayloadTooLarge, RunNotFound
+from rota.testing import Harness
+
+
+async def test_a_key_starts_a_flow_once(rota_harness: Harness) -> None:
+    app = rota_harness.app
+    flow = app.flow("f")
+    flow.task(nothing, name="a")
+    flow.task(nothing, name="b", after=["a"])
+
+    first = await flow.using(key="k").start()
+    second = await flow.using(key="k").start()
+    assert (first.created, second.created, second.id) == (True, False, first.id)
+
+    hourly = flow.using(key="hour", unique=timedelta(hours=1))
+    once = await hourly.start()
+    assert (await hourly.start()).id == once.id
+    await rota_harness.clock.advance(timedelta(hours=1, seconds=1))
+    assert (await hourly.start()).created
+
+    single = flow.using(key="single", unique="open")
+    once = await single.start()
+    assert (await single.start()).id == once.id
+    await rota_harness.run_until_idle()
+    assert (await single.start()).created
+    assert await fetch(app._dsn or "", "select count(*) from rota.runs") == [(5,)]
+
+
+async def test_one_key_started_many_times_at_once_is_one_run(rota_app: Rota) -> None:
+    flow = rota_app.flow("f")
+    flow.task(nothing, name="a")
+
+    started = await asyncio.gather(*(flow.using(key="k").start() for _ in range(8)))
+
+    assert len({run.id for run in started}) == 1
+    assert [run.created for run in started].count(True) == 1
+
+
+async def test_a_key_in_an_open_transaction_is_said_to_be_busy(
+    rota_app: Rota, rota_dsn: str
+) -> None:
+    flow = rota_app.flow("f")
+    flow.task(nothing, name="a")
+
+    async with await psycopg.AsyncConnection.connect(rota_dsn) as theirs:
+        await flow.using(key="k", on=theirs).start()
+        with pytest.raises(KeyBusy):
+            await flow.using(key="k").start()
+        await theirs.rollback()
+    assert (await flow.using(key="k").start()).created
+
+
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("kind", ["async", "sync", "blocking"])
+async def test_a_flow_is_started_by_the_commit_of_whoevers_connection_it_is(
+    rota_harness: Harness, rota_dsn: str, kind: str, commit: bool
+) -> None:
+    flow = rota_harness.app.flow("f")
+    flow.task(nothing, name="a")
+    flow.task(nothing, name="b", after=["a"])
+    count = "select count(*) from rota.jobs"
+
+    if kind == "async":
+        async with await psycopg.AsyncConnection.connect(rota_dsn) as theirs:
+            run = (await flow.using(on=theirs).start()).id
+            assert await fetch(rota_dsn, count) == [(0,)]
+            await (theirs.commit() if commit else theirs.rollback())
+    else:
+        with psycopg.connect(rota_dsn) as connection:
+            way = flow.using(on=connection)
+            run = way.blocking.start().id if kind == "blocking" else (await way.start()).id
+            assert await fetch(rota_dsn, count) == [(0,)]
+            connection.commit() if commit else connection.rollback()
+
+    assert await fetch(rota_dsn, count) == [(2 if commit else 0,)]
+    if commit:
+        await rota_harness.run_until_idle()
+        assert await rota_harness.app.run(run).status() == "succeeded"
+    else:
+        with pytest.raises(RunNotFound):
+            await rota_harness.app.run(run).status()
+
+
+async def test_a_blocking_start_refuses_an_async_connection(rota_app: Rota, rota_dsn: str) -> None:
+    flow = rota_app.flow("f")
+    flow.task(nothing, name="a")
+    async with await psycopg.AsyncConnection.connect(rota_dsn) as theirs:
+        with pytest.raises(ArgumentError, match="cannot use an async connection"):
+            flow.blocking.using(on=theirs).start()
+
+
+async def test_a_later_flow_begins_when_its_time_has_come(rota_harness: Harness) -> None:
+    app = rota_harness.app
+    flow = app.flow("f")
+    flow.task(nothing, name="a")
+    flow.task(nothing, name="b", after=["a"])
+    soon = await rota_harness.clock.now() + timedelta(minutes=5)
+
+    runs = [
+        await flow.using(delay=300).start(),
+        await flow.using(at=soon).start(),
+        await flow.using(at=datetime(2020, 1, 1, tzinfo=UTC)).start(),
+    ]
+    await rota_harness.run_until_idle()
+    assert [await run.status() for run in runs] == ["running", "running", "succeeded"]
+    await rota_harness.clock.advance(timedelta(minutes=5, seconds=1))
+    await rota_harness.run_until_idle()
+
+    assert [await run.status() for run in runs] == ["succeeded"] * 3
+
+
+async def test_a_flow_that_expires_fails_with_what_had_not_begun(rota_harness: Harness) -> None:
+    app = rota_harness.app
+    flow = app.flow("f")
+    flow.task(nothing, name="a")
+    flow.task(nothing, name="b", after=["a"])
+
+    run = await flow.using(expires=60).start()
+    await rota_harness.clock.advance(timedelta(minutes=2))
+    await rota_harness.run_until_idle()
+
+    with pytest.raises(RunExpired):
+        await run.result(timeout=5)
+    assert await states(app, run.id) == {"a": "expired", "b": "skipped"}
+
+
+async def test_priority_goes_for_all_jobs_of_a_run(rota_harness: Harness) -> None:
+    flow = rota_harness.app.flow("f")
+    flow.task(nothing, name="a", priority=3)
+    flow.task(nothing, name="b", after=["a"])
+
+    await flow.start()
+    await flow.using(priority=7).start()
+
+    assert await fetch(
+        rota_harness.app._dsn or "",
+        "select array_agg(lane order by id) from rota.jobs group by run",
+    ) in ([([3, 0],), ([7, 7],)], [([7, 7],), ([3, 0],)])
+
+
+async def test_many_flows_are_started_together_or_not_at_all(rota_harness: Harness) -> None:
+    app = rota_harness.app
+    flow, other = app.flow("f"), app.flow("g")
+
+    @flow.task
+    async def echo(n: int) -> int:
+        return n
+
+    other.task(nothing, name="a")
+    task = app.task(name="t")(nothing)
+
+    runs = await app.start_many([flow.call(n=n) for n in range(50)])
+    keyed = await app.start_many([flow.using(key=f"k{n % 3}").call(n=n) for n in range(6)])
+    await rota_harness.run_until_idle()
+
+    assert [(await run.result(timeout=5))["echo"] for run in runs] == list(range(50))
+    assert [run.created for run in keyed].count(True) == 3
+    assert [keyed[n].id for n in range(3)] == [keyed[n + 3].id for n in range(3)]
+    with pytest.raises(ArgumentError, match="not Call and FlowCall"):
+        await app.start_many([task.call(), other.call()])  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="does not fit task 'echo'"):
+        await app.start_many([flow.call(n=1), flow.call(n="x")])
+    assert await fetch(app._dsn or "", "select count(*) from rota.runs") == [(53,)]
+
+
+async def test_what_does_not_fit_is_refused_before_anything_is_written(rota_app: Rota) -> None:
+    flow = rota_app.flow("f")
+
+    @flow.task
+    async def one(sizes: list[int]) -> None: ...
+
+    with pytest.raises(ArgumentError, match=r"does not fit task 'one'.*sizes\[0\]"):
+        await flow.start(sizes=["x"])
+    with pytest.raises(ArgumentError, match="takes 'sizes'"):
+        await flow.start()
+    with pytest.raises(ArgumentError, match="no task of flow 'f' takes 'more'"):
+        await flow.start(sizes=[], more=1)
+    with pytest.raises(PayloadTooLarge):
+        await flow.start(sizes=list(range(rota_app.settings.payload_limit)))
+    assert await fetch(rota_app._dsn or "", "select count(*) from rota.jobs") == [(0,)]
+
+
+async def test_a_worker_refuses_to_start_with_a_flow_that_cannot_work(rota_app: Rota) -> None:
+    flow = rota_app.flow("f")
+    flow.task(nothing, name="a", after=["b"])
+
+    with pytest.raises(Exception, match="'a' of flow 'f' is to run after 'b'"):
+        async with rota_app.worker():
+            raise AssertionError
+
+
+async def test_a_run_can_be_started_and_awaited_without_a_loop(rota_harness: Harness) -> None:
+    app = rota_harness.app
+    flow = app.flow("f")
+
+    @flow.task
+    def double(n: int) -> int:
+        return 2 * n
+
+    def program() -> Any:
+        run = flow.blocking.using(key="k").start(n=4)
+        return run.created, run.result(timeout=10), run.status()
+
+    async with app.worker():
+        assert await asyncio.to_thread(program) == (True, {"double": 8}, "succeeded")
+    await asyncio.to_thread(app.close_blocking)

@@ -1,0 +1,90 @@
+"""Flows as large as they may be, and as deep as anybody would make them."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from engine.asking import ONCE, fetch, nothing
+from rota import (
+    RunFailed,
+)
+from rota.model.events import JobFinished
+from rota.testing import Harness
+
+
+@pytest.mark.slow
+async def test_a_flow_ten_thousand_wide_runs(rota_harness: Harness) -> None:
+    app = rota_harness.app
+    flow = app.flow("wide")
+
+    async def first() -> int:
+        return 1
+
+    async def part(first: int) -> int:
+        return first
+
+    async def last(first: int) -> int:
+        return first
+
+    flow.task(first)
+    parts = [flow.task(part, name=f"p{number}") for number in range(9_998)]
+    flow.task(last, after=parts)
+
+    began = time.perf_counter()
+    run = await flow.start()
+    started = time.perf_counter() - began
+    async with app.worker(concurrency=100):
+        assert await run.result(timeout=40) == {"last": 1}
+    took = time.perf_counter() - began
+
+    assert started < 10, f"starting took {started:.1f} s"
+    print(f"10,000 wide: started in {started:.2f} s, over after {took:.2f} s")
+
+
+@pytest.mark.slow
+async def test_a_chain_a_thousand_deep_runs_and_is_skipped_quickly(rota_harness: Harness) -> None:
+    app = rota_harness.app
+    flow = app.flow("deep")
+
+    async def step() -> None: ...
+
+    async def begin(fail: bool) -> None:
+        if fail:
+            raise ValueError
+
+    flow.task(begin, name="n0", retry=ONCE)
+    for number in range(1, 1000):
+        flow.task(step, name=f"n{number}", after=[f"n{number - 1}"])
+
+    async with app.worker():
+        began = time.perf_counter()
+        assert await (await flow.start(fail=False)).result(timeout=60) == {"n999": None}
+        ran = time.perf_counter() - began
+        began = time.perf_counter()
+        with pytest.raises(RunFailed, match="ValueError"):
+            await (await flow.start(fail=True)).result(timeout=30)
+        skipped = time.perf_counter() - began
+    print(f"1,000 deep: ran in {ran:.2f} s, skipped in {skipped:.2f} s")
+    assert skipped < 5
+    assert await fetch(
+        app._dsn or "", "select count(*) from rota.outcomes where state = 'skipped'"
+    ) == [(999,)]
+
+
+async def test_flows_keep_going_while_jobs_end_at_the_same_moment(rota_harness: Harness) -> None:
+    """Several workers, one small graph after the other: nothing waits for a poll."""
+    app = rota_harness.app
+    flow = app.flow("f")
+    flow.task(nothing, name="a")
+    for number in range(4):
+        flow.task(nothing, name=f"b{number}", after=["a"])
+    flow.task(nothing, name="c", after=[f"b{number}" for number in range(4)])
+
+    async with app.worker(concurrency=3), app.worker(concurrency=3):
+        runs = await app.start_many([flow.call() for _ in range(40)])
+        for run in runs:
+            await run.result(timeout=20)
+    done = [event for event in rota_harness.events if isinstance(event, JobFinished)]
+    assert len(done) == len({event.job for event in done}) == 240

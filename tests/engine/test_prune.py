@@ -1,0 +1,186 @@
+"""Old runs are removed by the worker that has been there longest, in its own good time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from rota import Rota
+from rota.engine import prune
+from rota.engine.prune import Prune
+from rota.model.settings import Settings
+from rota.store import retention, workers
+from rota.store.database import Database
+
+from .asking import equals, fetch, until
+
+HISTORY = """
+with job as (
+    insert into rota.jobs (created, task, queue, args)
+    select rota.clock() - {age}::interval, 'work', 'default', '{{}}' from generate_series(1, {count})
+    returning id, created
+)
+insert into rota.outcomes (job, at, state, attempt)
+select id, created, {state}, 1 from job
+"""
+LEFT = "select count(*) from rota.jobs"
+
+
+async def history(dsn: str, count: int, age: str = "40 days", state: str = "succeeded") -> None:
+    text = HISTORY.format(age=f"'{age}'", count=count, state=f"'{state}'::rota.outcome")
+    await fetch(dsn, text + " returning job")
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker begins to look as soon as it is there, and looks often."""
+    monkeypatch.setattr(prune, "FIRST_LOOK", 0.0)
+    monkeypatch.setattr(prune, "LOOK", 0.01)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches of two."""
+    find = retention.find
+    monkeypatch.setattr(retention, "find", lambda keep, after, most: find(keep, after, 2))
+
+
+@pytest.fixture
+async def database(rota_dsn: str) -> AsyncIterator[Database]:
+    database = Database(rota_dsn, Settings(keep="7d failed=forever"))
+    yield database
+    await database.close()
+
+
+async def worker(database: Database) -> int:
+    [id] = await database.run(workers.register("host", 1, "0", ["default"], ["work"], 1))
+    return id
+
+
+def app_with(dsn: str, **settings: Any) -> Rota:
+    app = Rota(dsn, **settings)
+
+    @app.task
+    async def work() -> None: ...
+
+    return app
+
+
+# In a worker
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_a_worker_removes_what_is_old_and_leaves_the_rest(rota_dsn: str) -> None:
+    await history(rota_dsn, 5000)
+    await history(rota_dsn, 3, "1 day")
+
+    async with app_with(rota_dsn) as app, app.worker():
+        await until(lambda: equals(rota_dsn, LEFT, 3))
+
+    assert await fetch(rota_dsn, "select count(*) from rota.outcomes") == [(3,)]
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_a_worker_goes_by_its_apps_settings(rota_dsn: str) -> None:
+    await history(rota_dsn, 2, "2 hours", "failed")
+    await history(rota_dsn, 2, "2 hours")
+
+    async with app_with(rota_dsn, keep="forever succeeded=1h") as app, app.worker():
+        await until(lambda: equals(rota_dsn, LEFT, 2))
+
+
+async def test_a_worker_that_rests_between_looks_leaves_at_once(rota_dsn: str) -> None:
+    app = app_with(rota_dsn)
+    async with app, app.worker():
+        began = time.monotonic()
+
+    assert time.monotonic() - began < 2
+
+
+# Its pace
+
+
+async def test_a_worker_that_has_just_begun_has_better_things_to_do(database: Database) -> None:
+    service = Prune(database, await worker(database))
+
+    rest = await service.tick()
+
+    assert rest is not None
+    assert 2 < rest < 8
+
+
+@pytest.mark.usefixtures("small")
+async def test_it_rests_longer_than_it_works_and_a_minute_when_there_is_no_more(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prune, "FIRST_LOOK", 0.0)
+    await history(database.dsn, 3)
+    service = Prune(database, await worker(database))
+    rests = []
+    for _ in range(2):
+        monkeypatch.setattr(service, "_look_at", 0.0)
+        began = time.monotonic()
+        rest = await service.tick()
+        assert rest is not None
+        rests.append((rest, time.monotonic() - began))
+
+    (busy, took), (idle, _) = rests
+    assert 0.5 * prune.REST * took < busy <= prune.REST * took
+    assert 45 <= idle <= 75
+    assert await fetch(database.dsn, LEFT) == [(0,)]
+
+
+async def test_nothing_that_may_ever_go_is_nothing_to_do(rota_dsn: str) -> None:
+    database = Database("postgresql://nowhere.invalid", Settings(keep="forever"))
+
+    assert await Prune(database, 1).tick() is None
+
+
+async def ticked(service: Prune, times: int) -> None:
+    for _ in range(times):
+        await asyncio.sleep(await service.tick() or 0)
+
+
+@pytest.mark.usefixtures("at_once", "small")
+async def test_what_was_passed_by_is_found_when_it_begins_again(database: Database) -> None:
+    await history(database.dsn, 4, state="failed")
+    service = Prune(database, await worker(database))
+    await ticked(service, 3)
+
+    await fetch(database.dsn, "update rota.outcomes set state = 'succeeded' returning job")
+    service._again_at = 0.0  # as if its time had come
+    await ticked(service, 4)
+
+    assert await fetch(database.dsn, LEFT) == [(0,)]
+
+
+@pytest.mark.usefixtures("at_once", "small")
+async def test_it_begins_again_later_the_more_there_is_to_pass_by(database: Database) -> None:
+    """It waits where it is, and what gets old there goes all the same."""
+    await history(database.dsn, 8, state="failed")
+    service = Prune(database, await worker(database))
+    await ticked(service, 5)
+    assert service._again_at is not None
+    assert 4 * 20 < service._again_at - time.monotonic() < 6 * 20
+
+    await fetch(database.dsn, "update rota.outcomes set state = 'succeeded' returning job")
+    await history(database.dsn, 1)
+    await ticked(service, 2)
+
+    assert await fetch(database.dsn, LEFT) == [(8,)]
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_of_two_workers_the_one_that_came_first_does_it(database: Database) -> None:
+    await history(database.dsn, 3)
+    first = Prune(database, await worker(database))
+    second = Prune(database, await worker(database))
+
+    await ticked(second, 2)
+    assert await fetch(database.dsn, LEFT) == [(3,)]
+    await ticked(first, 1)
+    assert await fetch(database.dsn, LEFT) == [(0,)]

@@ -1,0 +1,263 @@
+"""Runs of many jobs, built and moved straight in the store.
+
+A graph is said as names and the names each waits for. Jobs are of tasks `f.<name>`, so that a run can be
+forked from one of them; whatever nothing waits for is waited for by the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg.errors import LockNotAvailable
+
+from rota.store import claims, flows, jobs, runs
+from rota.store.arrays import inside
+from rota.store.flows import Caller, Columns, StartRun
+from rota.store.jobs import Moved, Started
+from rota.store.runs import Settled
+
+from .stage import Batch, Connection, Stage
+
+Parents = Mapping[str, Sequence[str]]
+
+DIAMOND: Parents = {"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c"]}
+
+
+@dataclass(frozen=True)
+class Laid:
+    """A run as it was started: its id, and its jobs by name."""
+
+    run: int
+    jobs: dict[str, int]
+
+    def __getitem__(self, name: str) -> int:
+        return self.jobs[name]
+
+
+def run_of(
+    parents: Parents, rules: Mapping[str, str] | None = None, *, flow: str | None = "f", **how: Any
+) -> StartRun:
+    """A graph as the store takes it. Names come after those they wait for."""
+    numbers = {name: number for number, name in enumerate(parents, 1)}
+    children: dict[str, list[int]] = {name: [] for name in parents}
+    for name, waits_for in parents.items():
+        for parent in waits_for:
+            children[parent].append(numbers[name])
+    sinks = [name for name in parents if not children[name]]
+    for name in sinks:
+        children[name].append(0)
+    many = len(parents)
+    columns = Columns(
+        tasks=inside(f"f.{name}" for name in parents),
+        queues=",".join(["default"] * many),
+        lanes=",".join(["0"] * many),
+        args=inside(["{}"] * many),
+        options=",".join(["NULL"] * many),
+        rules=",".join((rules or {}).get(name, "all_succeeded") for name in parents),
+        parents=",".join(str(len(each)) for each in parents.values()),
+        children=inside(f"{{{','.join(map(str, each))}}}" for each in children.values()),
+        takes=",".join(["NULL"] * many),
+    )
+    opened = how.pop("open", len(sinks))
+    return StartRun(flow=flow, input="{}", size=many, open=opened, jobs=columns, **how)
+
+
+async def start(
+    stage: Stage,
+    parents: Parents,
+    rules: Mapping[str, str] | None = None,
+    on: Connection | None = None,
+    **how: Any,
+) -> Laid:
+    [started] = await stage.run(flows.start([run_of(parents, rules, **how)], notify=False), on)
+    return await laid(stage, started.run, parents)
+
+
+async def laid(stage: Stage, run: int, parents: Parents) -> Laid:
+    members = await stage.one("select jobs from rota.runs where id = %s", run)
+    return Laid(run, dict(zip(parents, members, strict=True)))
+
+
+async def call(
+    stage: Stage,
+    batch: Batch,
+    many: int,
+    parts: Sequence[StartRun] = (),
+    number: int = 0,
+    on: Connection | None = None,
+) -> list[Started]:
+    """Let the first job of a batch start calls, as the engine does: so many tasks, and flows that are parts
+    of it."""
+    names = [f"call{each}" for each in range(many)]
+    whole = run_of(dict.fromkeys(names, ()), flow=None, open=many + len(parts))
+    job = batch.members[0]
+    caller = Caller(job.job, batch.id, batch.worker, number, job.attempt)
+    started: list[Started]
+    _, started = await stage.together(
+        claims.pin(batch.worker, batch.id, job.job),
+        flows.start([whole, *parts], notify=False, caller=caller),
+        on=on,
+    )
+    return started
+
+
+async def claim(
+    stage: Stage, worker: int, limit: int = 100, on: Connection | None = None, names: Any = None
+) -> Batch:
+    """Claim jobs of these graphs, whatever they are called."""
+    tasks = await stage.sql("select distinct task from rota.jobs")
+    wanted = tasks if names is None else [f"f.{name}" for name in names]
+    return await stage.claim(worker, limit, tasks=wanted, on=on)
+
+
+async def claim_only(stage: Stage, worker: int, *names: str) -> Batch:
+    batch = await claim(stage, worker, len(names), names=names)
+    assert len(batch.jobs) == len(names), f"of {names}, these were ready: {batch.jobs}"
+    return batch
+
+
+async def end(
+    stage: Stage,
+    batch: Batch,
+    state: str = "succeeded",
+    given: Sequence[int] | None = None,
+    on: Connection | None = None,
+) -> Moved:
+    """Let jobs of a batch end, as the engine does."""
+    which = list(batch.jobs if given is None else given)
+    many = len(which)
+    moved: Moved
+    if state == "succeeded":
+        [moved] = await stage.run(
+            jobs.complete(
+                batch.worker, [batch.id] * many, which, [None] * many, [0.1] * many, [True] * many
+            ),
+            on,
+        )
+        return moved
+    error = None if state == "skipped" else '{"type": "E"}'
+    _, [moved], _ = await stage.together(
+        claims.hold(batch.worker, [batch.id]),
+        jobs.finish(
+            *(batch.worker, [batch.id] * many, which, [state] * many),
+            *([error] * many, [0.1] * many),
+        ),
+        claims.release(batch.worker, [batch.id], which),
+        on=on,
+    )
+    return moved
+
+
+async def run_one(stage: Stage, worker: int, name: str, state: str = "succeeded") -> Moved:
+    """Let the one ready job of this name run to an end."""
+    return await end(stage, await claim_only(stage, worker, name), state)
+
+
+async def settle(stage: Stage, on: Connection | None = None) -> list[Settled]:
+    """Pass on whatever could not be passed on before, until nothing is left."""
+    found = []
+    while True:
+        [settled] = await stage.run(runs.settle(1000), on)
+        found.append(settled)
+        if not settled.rest:
+            return found
+
+
+async def outcomes(stage: Stage, run: Laid) -> dict[str, str]:
+    """What each job came to, by name; where it is if it has not ended. The run's own under "run"."""
+    ids = {id: name for name, id in run.jobs.items()}
+    found = await stage.sql(
+        "select job, state from rota.job_state where job = any(%s)", list(run.jobs.values())
+    )
+    answer = {ids[job]: state for job, state in found}
+    answer["run"] = await stage.one("select state from rota.run_state where run = %s", run.run)
+    return answer
+
+
+async def waiting(stage: Stage) -> dict[int, tuple[int, int, int, int]]:
+    """Who waits: open, failed, cancelled and skipped parents of each."""
+    rows = await stage.sql("select job, open, failed, cancelled, skipped from rota.waiting")
+    return {job: tuple(rest) for job, *rest in rows}
+
+
+# What should come of it: the rules as they are written down, not as they are programmed
+
+GOOD = {"succeeded"}
+ON_PURPOSE = {"skipped"}
+BY_FAILURE = {"failed", "expired", "skipped by failure"}
+BY_CANCEL = {"cancelled", "skipped by cancel"}
+
+
+def runs_by(rule: str, parents: Sequence[str]) -> bool:
+    """Whether a job runs, from what those it waits for came to."""
+    came_to = set(parents)
+    match rule:
+        case "all_succeeded":
+            return came_to <= GOOD
+        case "none_failed":
+            return came_to <= GOOD | ON_PURPOSE
+        case "all_done":
+            return True
+        case "any_failed":
+            return bool(came_to & BY_FAILURE)
+    raise AssertionError(rule)
+
+
+def skipped_as(parents: Sequence[str]) -> str:
+    """What a job that does not run came to."""
+    if BY_FAILURE & set(parents):
+        return "skipped by failure"
+    return "skipped by cancel" if BY_CANCEL & set(parents) else "skipped"
+
+
+def run_comes_to(jobs: Sequence[str], wished_cancelled: bool) -> str:
+    failed = bool({"failed", "expired"} & set(jobs))
+    cancelled = "cancelled" in jobs
+    if wished_cancelled and (failed or cancelled):
+        return "cancelled"
+    if failed:
+        return "failed"
+    return "cancelled" if cancelled else "succeeded"
+
+
+def runs_again(parents: Parents, came_to: Mapping[str, str]) -> set[str]:
+    """What `retry` has run once more: what ended badly, and everything that waits for it."""
+    found = {name for name, state in came_to.items() if state not in GOOD | ON_PURPOSE}
+    for name, waits_for in parents.items():
+        if found & set(waits_for):
+            found.add(name)
+    return found
+
+
+async def in_words(stage: Stage, run: Laid) -> dict[str, str]:
+    """What each job came to, with skips told apart."""
+    rows = await stage.sql(
+        "select job, case when state = 'skipped' and error is not null then"
+        " case when error->>'message' like '%% failed' then 'skipped by failure'"
+        " else 'skipped by cancel' end else state::text end"
+        " from rota.outcomes where job = any(%s)",
+        list(run.jobs.values()),
+    )
+    states = dict(rows)
+    return {name: states[id] for name, id in run.jobs.items() if id in states}
+
+
+async def cancel(stage: Stage, run: int, on: Connection | None = None) -> str | None:
+    [answer] = await stage.run(runs.cancel(run), on or stage.watch)
+    return answer
+
+
+async def retry(stage: Stage, run: int, on: Connection | None = None) -> list[str] | None:
+    [answer] = await stage.run(runs.retry(run), on)
+    return answer
+
+
+async def is_free(stage: Stage, waiting: int) -> bool:
+    try:
+        async with stage.watch.transaction():
+            await stage.sql(f"select from rota.waiting where job = {waiting} for update nowait")
+    except LockNotAvailable:
+        return False
+    return True

@@ -1,0 +1,137 @@
+"""Runs that have ended some time ago, laid down as they would be found, and how they are removed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from rota.model.retention import Keep
+from rota.store import retention
+from rota.store.retention import Found, Line
+
+from .stage import Connection, Stage
+
+TABLES = ("jobs", "runs", "outcomes", "attempts", "keys", "waiters", "cancels")
+
+
+class Past:
+    """Ages are days: how long ago a run ended. It was created a minute before, unless it is said."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+
+    async def ended(
+        self,
+        days: float,
+        state: str = "succeeded",
+        queue: str = "default",
+        *,
+        created: float | None = None,
+        key: str | None = None,
+        run: int | None = None,
+    ) -> int:
+        """A job that has ended, alone unless it is one of a run's."""
+        job: int = await self.stage.one(
+            "insert into rota.jobs (run, created, task, queue, args, key, rule, children)"
+            " values (%s, rota.clock() - %s, 'work', %s, '{}', %s, %s, %s) returning id",
+            *(run, self._before(created, days), queue, key),
+            *((None, None) if run is None else ("all_succeeded", [run])),
+        )
+        await self.outcome(job, days, state)
+        if key is not None:
+            await self.take_key("work", key, job)
+        return job
+
+    async def flow(
+        self,
+        days: float,
+        state: str = "succeeded",
+        queues: Sequence[str] = ("default", "default"),
+        *,
+        parent: int | None = None,
+        part_of: int | None = None,
+        key: str | None = None,
+        open: bool = False,
+    ) -> tuple[int, list[int]]:
+        """A flow's run with a job for each queue, all of which have succeeded; in an open one the last
+        is ready."""
+        run: int = await self.stage.one("select nextval('rota.ids')")
+        jobs = [await self.ended(days, queue=queue, run=run) for queue in queues]
+        await self.stage.sql(
+            "insert into rota.runs (id, created, flow, key, parent, input, jobs, children)"
+            " values (%s, rota.clock() - %s, 'etl', %s, %s, '{}', %s, %s)",
+            *(run, self._before(None, days), key, parent, jobs, part_of and [part_of]),
+        )
+        if key is not None:
+            await self.take_key("etl", key, run)
+        if open:
+            await self.stage.sql("delete from rota.outcomes where job = %s", jobs[-1])
+            await self.stage.sql(
+                "insert into rota.ready (seq, job, lane, queue, task)"
+                " select id, id, lane, queue, task from rota.jobs where id = %s",
+                jobs[-1],
+            )
+            await self.stage.sql("insert into rota.waiting (job, open) values (%s, 1)", run)
+        else:
+            await self.outcome(run, days, state)
+        return run, jobs
+
+    async def outcome(self, job: int, days: float, state: str = "succeeded") -> None:
+        await self.stage.sql(
+            "insert into rota.outcomes (job, at, state, attempt)"
+            " values (%s, rota.clock() - %s, %s, 1)",
+            *(job, timedelta(days=days), state),
+        )
+
+    async def take_key(self, task: str, key: str, run: int) -> None:
+        await self.stage.sql(
+            "insert into rota.keys (task, key, run) values (%s, %s, %s)", task, key, run
+        )
+
+    # Removing
+
+    @staticmethod
+    def rules(keep: str) -> Keep:
+        return Keep.parse(keep)
+
+    async def find(
+        self, keep: str = "7d", after: int = 0, most: int = 100, on: Connection | None = None
+    ) -> Found:
+        [found] = await self.stage.run(retention.find(self.rules(keep), after, most), on)
+        return found
+
+    async def remove(self, found: Found, on: Connection | None = None) -> list[Line]:
+        return await self.stage.run(retention.remove(found), on)
+
+    async def prune(
+        self, keep: str = "7d", after: int = 0, most: int = 100, on: Connection | None = None
+    ) -> Found:
+        """A batch as the engine does it. Answers what was found."""
+        connection = on or self.stage.engine
+        async with connection.transaction():
+            [ours] = await self.stage.run(retention.turn(self.stage.schema), connection)
+            assert ours
+            found = await self.find(keep, after, most, connection)
+            await self.remove(found, connection)
+        return found
+
+    # What is left
+
+    async def jobs(self) -> list[int]:
+        return await self.stage.sql("select id from rota.jobs order by id")
+
+    async def mentions(self, *ids: int) -> dict[str, int]:
+        """How many rows of each table are about these, where there are any."""
+        columns = {"jobs": "id", "runs": "id", "keys": "run"}
+        found: dict[str, Any] = {}
+        for table in TABLES:
+            column = columns.get(table, "job")
+            found[table] = await self.stage.one(
+                f"select count(*) from rota.{table} where {column} = any(%s)", list(ids)
+            )
+        return {table: rows for table, rows in found.items() if rows}
+
+    @staticmethod
+    def _before(created: float | None, days: float) -> timedelta:
+        return timedelta(days=days, minutes=1) if created is None else timedelta(days=created)

@@ -1,0 +1,391 @@
+"""Cancelling runs of many jobs: what has not begun never does, what runs is told, nobody is stranded."""
+
+from __future__ import annotations
+
+import pytest
+from psycopg.errors import SerializationFailure
+
+from rota.store import claims, jobs, runs, timers
+
+from . import flows
+from .flows import DIAMOND, cancel, claim_only, end, is_free, outcomes, run_one, start
+from .stage import Stage
+
+# Wherever its jobs are
+
+
+async def test_a_run_nobody_has_begun_is_over_at_once(stage: Stage) -> None:
+    run = await start(stage, DIAMOND)
+
+    assert await cancel(stage, run.run) == "cancelled"
+
+    assert await outcomes(stage, run) == dict.fromkeys([*DIAMOND, "run"], "cancelled")
+    assert await stage.sql("select job from rota.cancels") == []
+    assert await cancel(stage, run.run) == "cancelled"
+
+
+async def test_jobs_that_sleep_and_wait_are_cancelled_with_their_run(stage: Stage) -> None:
+    run, worker = await start(stage, {"a": [], "b": [], "c": ["a", "b"]}), await stage.worker()
+    await stage.retry(await claim_only(stage, worker, "a"))
+
+    assert await cancel(stage, run.run) == "cancelled"
+    assert await outcomes(stage, run) == dict.fromkeys(["a", "b", "c", "run"], "cancelled")
+
+
+async def test_what_ended_before_keeps_its_outcome(stage: Stage) -> None:
+    run, worker = await start(stage, DIAMOND), await stage.worker()
+    await run_one(stage, worker, "a")
+
+    assert await cancel(stage, run.run) == "cancelled"
+    assert await outcomes(stage, run) == {
+        "a": "succeeded",
+        **dict.fromkeys(["b", "c", "d", "run"], "cancelled"),
+    }
+
+
+async def test_a_job_that_runs_is_asked_and_its_run_is_over_when_it_has_stopped(
+    stage: Stage,
+) -> None:
+    run, worker = await start(stage, {"a": [], "b": ["a"]}), await stage.worker()
+    batch = await claim_only(stage, worker, "a")
+
+    assert await cancel(stage, run.run) == "requested"
+    assert (await outcomes(stage, run))["run"] == "running", "one of its jobs still runs"
+
+    await end(stage, batch, "cancelled")
+    assert await outcomes(stage, run) == dict.fromkeys(["a", "b", "run"], "cancelled")
+
+
+@pytest.mark.parametrize(
+    ("end_of_a", "end_of_run"), [("succeeded", "cancelled"), ("failed", "cancelled")]
+)
+async def test_a_run_somebody_cancelled_is_cancelled_however_its_last_job_ends(
+    stage: Stage, end_of_a: str, end_of_run: str
+) -> None:
+    run, worker = await start(stage, {"a": [], "b": []}), await stage.worker()
+    batch = await claim_only(stage, worker, "a")
+    assert await cancel(stage, run.run) == "requested"
+
+    await end(stage, batch, end_of_a)
+
+    assert await outcomes(stage, run) == {"a": end_of_a, "b": "cancelled", "run": end_of_run}
+
+
+async def test_a_run_whose_jobs_all_succeed_all_the_same_has_succeeded(stage: Stage) -> None:
+    run, worker = await start(stage, {"a": []}), await stage.worker()
+    batch = await claim_only(stage, worker, "a")
+    assert await cancel(stage, run.run) == "requested"
+
+    await end(stage, batch)
+
+    assert await outcomes(stage, run) == {"a": "succeeded", "run": "succeeded"}
+
+
+@pytest.mark.parametrize("place", ["ready", "waiting", "asleep", "running"])
+async def test_one_job_of_a_run_can_be_cancelled_wherever_it_is(stage: Stage, place: str) -> None:
+    run = await start(stage, {"a": [], "b": ["a"], "c": ["b"], "d": []}, {"c": "all_done"})
+    worker = await stage.worker()
+    batch = None
+    if place != "waiting":
+        await run_one(stage, worker, "a")
+    if place in ("asleep", "running"):
+        batch = await claim_only(stage, worker, "b")
+    if place == "asleep" and batch:
+        await stage.retry(batch)
+
+    answer = await cancel(stage, run["b"])
+    assert answer == ("requested" if place in ("running", "waiting") else "cancelled")
+    if place == "running" and batch:
+        await end(stage, batch, "cancelled")
+    if place == "waiting":
+        await run_one(stage, worker, "a")
+    await run_one(stage, worker, "c")
+    await run_one(stage, worker, "d")
+
+    assert await outcomes(stage, run) == {
+        "a": "succeeded",
+        "b": "cancelled",
+        "c": "succeeded",
+        "d": "succeeded",
+        "run": "cancelled",
+    }
+
+
+async def test_those_who_wait_for_a_cancelled_job_are_skipped_because_of_it(stage: Stage) -> None:
+    run = await start(
+        stage,
+        {"a": [], "all": ["a"], "none": ["a"], "any": ["a"], "done": ["a"]},
+        {"none": "none_failed", "any": "any_failed", "done": "all_done"},
+    )
+
+    await cancel(stage, run["a"])
+
+    assert await outcomes(stage, run) == {
+        "a": "cancelled",
+        **dict.fromkeys(["all", "none", "any"], "skipped"),
+        "done": "ready",
+        "run": "running",
+    }
+    assert await stage.sql(
+        "select distinct error->>'message' from rota.outcomes where claim is null "
+        "and state = 'skipped'"
+    ) == ["a job it waits for was cancelled"]
+
+
+async def test_cancelling_a_run_that_is_over_changes_nothing(stage: Stage) -> None:
+    run, worker = await start(stage, {"a": []}), await stage.worker()
+    await run_one(stage, worker, "a", "failed")
+    before = await stage.everything()
+
+    assert await cancel(stage, run.run) == "failed"
+    assert await cancel(stage, run["a"]) == "failed"
+    assert await stage.everything() == before
+
+
+async def test_cancelling_a_job_cancels_all_that_it_has_called(stage: Stage) -> None:
+    """Two levels deep, tasks and flows: what waits goes at once, what runs is asked."""
+    job, worker = await stage.start(), await stage.worker()
+    held = await stage.claim(worker)
+    started = await flows.call(stage, held, 2, [flows.run_of({"x": [], "y": ["x"]}, part=1)])
+    whole, part = (each.run for each in started)
+    inner = await claim_only(stage, worker, "call0")
+    [deeper] = await flows.call(stage, inner, 3)
+    running = await claim_only(stage, worker, "x")
+
+    assert await cancel(stage, job) == "requested"
+
+    assert sorted(await stage.run(jobs.unwanted(worker))) == sorted(
+        [job, *inner.jobs, *running.jobs]
+    )
+    assert await stage.sql(
+        "select count(*) from rota.outcomes where state = 'cancelled' and job in "
+        "(select unnest(jobs) from rota.runs where id = %s)",
+        deeper.run,
+    ) == [3]
+    await end(stage, running, "cancelled")
+    await end(stage, inner, "cancelled")
+    await flows.settle(stage)
+    assert await stage.sql(
+        "select job, state::text from rota.outcomes where job = any(%s) order by 1",
+        [whole, part, deeper.run],
+    ) == [(each, "cancelled") for each in sorted([whole, part, deeper.run])]
+
+
+# Two sessions that meet
+
+
+async def test_two_cancels_of_a_run_at_once_both_get_an_answer(stage: Stage) -> None:
+    run = await start(stage, DIAMOND)
+    first, second = await stage.connect(), await stage.connect()
+
+    async with first.transaction():
+        assert await cancel(stage, run.run, first) == "cancelled"
+        waiting = stage.meanwhile(cancel(stage, run.run, second))
+        await stage.waits(second, first)
+
+    assert await waiting == "cancelled"
+    assert await stage.sql("select job from rota.cancels") == []
+
+
+async def test_a_run_and_a_job_of_it_cancelled_at_once_both_get_an_answer(stage: Stage) -> None:
+    for mine, theirs in (("run", "a"), ("a", "run")):
+        run = await start(stage, DIAMOND)
+        ids = {"run": run.run, **run.jobs}
+        first, second = await stage.connect(), await stage.connect()
+
+        async with first.transaction():
+            assert await cancel(stage, ids[mine], first) == "cancelled"
+            waiting = stage.meanwhile(cancel(stage, ids[theirs], second))
+            await stage.waits(second, first)
+
+        assert await waiting == "cancelled"
+        assert (await outcomes(stage, run))["run"] == "cancelled"
+
+
+@pytest.mark.parametrize("state", ["succeeded", "failed", "cancelled"])
+async def test_a_cancel_that_meets_the_end_of_a_job_finds_what_came_of_it(
+    stage: Stage, state: str
+) -> None:
+    run, worker = await start(stage, DIAMOND), await stage.worker()
+    batch = await claim_only(stage, worker, "a")
+    canceller = await stage.connect()
+
+    async with stage.engine.transaction():
+        await end(stage, batch, state)
+        cancelling = stage.meanwhile(cancel(stage, run.run, canceller))
+        await stage.waits(canceller, stage.engine)
+
+    answer = await cancelling
+    await flows.settle(stage)
+    found = await outcomes(stage, run)
+    assert found["a"] == state
+    assert found["run"] == ("failed" if state == "failed" else "cancelled")
+    assert answer == ("cancelled" if state == "succeeded" else found["run"])
+
+
+@pytest.mark.parametrize("state", ["succeeded", "failed", "cancelled"])
+async def test_the_end_of_a_job_that_meets_a_cancel_waits_and_strands_nobody(
+    stage: Stage, state: str
+) -> None:
+    run, worker = await start(stage, DIAMOND), await stage.worker()
+    batch = await claim_only(stage, worker, "a")
+    canceller = await stage.connect()
+
+    async with canceller.transaction():
+        assert await cancel(stage, run.run, canceller) == "requested"
+        ending = stage.meanwhile(end(stage, batch, state))
+        await stage.waits(stage.engine, canceller)
+    await ending
+    await flows.settle(stage)
+
+    assert await outcomes(stage, run) == {
+        "a": state,
+        **dict.fromkeys(["b", "c", "d", "run"], "cancelled"),
+    }
+
+
+async def test_a_wish_for_a_job_that_waits_is_seen_by_whoever_moves_it(stage: Stage) -> None:
+    run, worker = await start(stage, {"a": [], "b": ["a"]}), await stage.worker()
+    batch = await claim_only(stage, worker, "a")
+    canceller = await stage.connect()
+
+    async with canceller.transaction():
+        assert await cancel(stage, run["b"], canceller) == "requested"
+        ending = stage.meanwhile(end(stage, batch))
+        await stage.waits(stage.engine, canceller)
+    await ending
+
+    assert await outcomes(stage, run) == {"a": "succeeded", "b": "cancelled", "run": "cancelled"}
+    assert await stage.sql("select job from rota.cancels") == []
+
+
+async def test_a_job_that_is_just_let_go_is_found_by_its_cancel(stage: Stage) -> None:
+    run, worker = await start(stage, {"a": [], "b": ["a"]}), await stage.worker()
+    batch = await claim_only(stage, worker, "a")
+    canceller = await stage.connect()
+
+    async with stage.engine.transaction():
+        await end(stage, batch)
+        cancelling = stage.meanwhile(cancel(stage, run["b"], canceller))
+        await stage.waits(canceller, stage.engine)
+
+    assert await cancelling == "cancelled"
+    assert await outcomes(stage, run) == {"a": "succeeded", "b": "cancelled", "run": "cancelled"}
+
+
+# The second look at a job stops here until somebody lets it go on.
+STOP_AT_THE_SECOND_LOOK = [
+    "create sequence public.looks",
+    """
+    create function public.stop() returns trigger language plpgsql as $$ begin
+        if new.job = {job} and nextval('public.looks') = 2 then
+            perform pg_advisory_xact_lock(4711);
+        end if;
+        return new;
+    end $$
+    """,
+    "create trigger stop before insert on rota.cancels for each row execute function public.stop()",
+]
+
+
+async def test_a_cancel_that_has_locked_what_waits_does_not_wait_for_a_claim(
+    own_stage: Stage,
+) -> None:
+    """The job slips through between two looks: woken, claimed, and failing just now. Whoever ends it waits
+    for us; if we waited for it, both would for ever."""
+    stage = own_stage
+    run, worker = await start(stage, {"a": [], "b": ["a"]}), await stage.worker()
+    await stage.retry(await claim_only(stage, worker, "a"), delay=0.0)
+    for statement in STOP_AT_THE_SECOND_LOOK:
+        await stage.sql(statement.replace("{job}", str(run["a"])))
+    gate, canceller, waker = [await stage.connect() for _ in range(3)]
+    await stage.sql("select pg_advisory_lock(4711)", on=gate)
+
+    async with waker.transaction():
+        await stage.run(timers.wake(10), waker)
+        cancelling = stage.meanwhile(cancel(stage, run.run, canceller))
+        await stage.waits(canceller, waker)
+    await stage.waits(canceller, gate)
+    batch = await claim_only(stage, worker, "a")
+    ending = stage.meanwhile(end(stage, batch, "failed"))
+    await stage.waits(stage.engine, canceller)
+    await stage.sql("select pg_advisory_unlock(4711)", on=gate)
+
+    with pytest.raises(SerializationFailure, match="is moving; try again"):
+        await cancelling
+    await ending
+    assert await cancel(stage, run.run) == "failed"
+
+
+async def test_a_cancel_looks_for_claims_before_it_locks_what_waits(stage: Stage) -> None:
+    run, worker = await start(stage, {"a": [], "b": ["a"]}), await stage.worker()
+    batch = await claim_only(stage, worker, "a")
+    holder, canceller = await stage.connect(engine=True), await stage.connect()
+
+    async with holder.transaction():
+        await stage.run(claims.hold(worker, [batch.id]), holder)
+        cancelling = stage.meanwhile(cancel(stage, run.run, canceller))
+        await stage.waits(canceller, holder)
+        for row in (run.run, run["b"]):
+            assert await is_free(stage, row)
+
+    assert await cancelling == "requested"
+
+
+async def test_a_cancel_locks_what_waits_from_the_lowest_id_up(stage: Stage) -> None:
+    run = await start(stage, {"a": [], "b": ["a"], "c": ["a"], "d": ["a"]})
+    holder, canceller = await stage.connect(), await stage.connect()
+
+    async with holder.transaction():
+        await stage.sql("select from rota.waiting where job = %s for update", run["c"], on=holder)
+        cancelling = stage.meanwhile(cancel(stage, run.run, canceller))
+        await stage.waits(canceller, holder)
+        assert not await is_free(stage, run.run)
+        assert not await is_free(stage, run["b"])
+        assert await is_free(stage, run["d"])
+
+    assert await cancelling == "cancelled"
+
+
+async def test_calls_of_a_job_that_is_being_cancelled_are_not_started(stage: Stage) -> None:
+    job, worker = await stage.start(), await stage.worker()
+    held = await stage.claim(worker)
+    canceller = await stage.connect()
+
+    async with canceller.transaction():
+        assert await cancel(stage, job, canceller) == "requested"
+        calling = stage.meanwhile(flows.call(stage, held, 2))
+        await stage.waits(stage.engine, canceller)
+
+    assert await calling == []
+    assert await stage.sql("select id from rota.runs") == []
+
+
+async def test_calls_that_are_being_started_are_cancelled_with_their_job(stage: Stage) -> None:
+    job, worker = await stage.start(), await stage.worker()
+    held = await stage.claim(worker)
+    canceller = await stage.connect()
+
+    async with stage.engine.transaction():
+        [started] = await flows.call(stage, held, 2)
+        cancelling = stage.meanwhile(cancel(stage, job, canceller))
+        await stage.waits(canceller, stage.engine)
+
+    assert await cancelling == "requested"
+    assert await stage.one("select state from rota.run_state where run = %s", started.run) == (
+        "cancelled"
+    )
+
+
+async def test_a_cancel_while_a_run_is_retried_cancels_it_or_comes_too_early(stage: Stage) -> None:
+    """Never: nothing is known of such a run, or a wish that stays behind."""
+    run, worker = await start(stage, {"a": [], "b": ["a"]}), await stage.worker()
+    await run_one(stage, worker, "a", "failed")
+    canceller = await stage.connect()
+
+    async with stage.engine.transaction():
+        await stage.run(runs.retry(run.run))
+        assert await cancel(stage, run.run, canceller) == "failed"
+
+    assert await stage.sql("select job from rota.cancels") == []
+    assert await cancel(stage, run.run) == "cancelled"

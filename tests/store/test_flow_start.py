@@ -1,0 +1,288 @@
+"""Starting runs of many jobs: all of a run or nothing, and a job's calls only while it is held."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from psycopg.errors import LockNotAvailable
+
+from rota.store import flows as store
+from rota.store import jobs, runs
+from rota.store.flows import StartRun
+from rota.store.jobs import Started
+
+from . import flows
+from .flows import DIAMOND, claim_only, end, outcomes, run_of, run_one, start
+from .stage import Connection, Stage
+
+FUTURE = datetime(2040, 2, 29, tzinfo=UTC)
+
+
+async def start_all(
+    stage: Stage, given: list[StartRun], on: Connection | None = None
+) -> list[Started]:
+    return await stage.run(store.start(given, notify=False), on)
+
+
+# Where they go
+
+
+async def test_jobs_that_wait_for_nobody_are_ready_and_the_others_wait(stage: Stage) -> None:
+    run = await start(stage, DIAMOND, {"d": "all_done"})
+
+    assert await outcomes(stage, run) == {
+        "a": "ready",
+        **dict.fromkeys("bcd", "waiting"),
+        "run": "running",
+    }
+    assert await stage.sql("select job, open, rule::text from rota.waiting order by job") == [
+        (run.run, 1, None),
+        (run["b"], 1, "all_succeeded"),
+        (run["c"], 1, "all_succeeded"),
+        (run["d"], 2, "all_done"),
+    ]
+    assert await stage.sql("select id, run, children from rota.jobs order by id") == [
+        (run["a"], run.run, [run["b"], run["c"]]),
+        (run["b"], run.run, [run["d"]]),
+        (run["c"], run.run, [run["d"]]),
+        (run["d"], run.run, [run.run]),
+    ]
+
+
+async def test_ids_rise_from_the_run_to_those_who_wait(stage: Stage) -> None:
+    """Locks are taken in the order of ids, and ready jobs queue under theirs."""
+    first, second = await start(stage, DIAMOND), await start(stage, DIAMOND)
+
+    ids = [first.run, *first.jobs.values(), second.run, *second.jobs.values()]
+    assert ids == sorted(ids)
+    assert await stage.sql("select seq, job from rota.ready order by seq") == [
+        (first["a"],) * 2,
+        (second["a"],) * 2,
+    ]
+
+
+async def test_several_runs_in_one_statement_keep_to_themselves(stage: Stage) -> None:
+    shapes = [DIAMOND, {"a": []}, {"a": [], "b": ["a"]}]
+
+    started = await start_all(stage, [run_of(shape) for shape in shapes])
+
+    worker = await stage.worker()
+    laid = [
+        await flows.laid(stage, each.run, shape)
+        for each, shape in zip(started, shapes, strict=True)
+    ]
+    assert all(each.created for each in started)
+    while (batch := await flows.claim(stage, worker)).jobs:
+        await end(stage, batch)
+    for each, shape in zip(laid, shapes, strict=True):
+        assert await outcomes(stage, each) == dict.fromkeys([*shape, "run"], "succeeded")
+
+
+async def test_a_run_for_later_sleeps_and_one_whose_time_has_come_does_not(stage: Stage) -> None:
+    later = await start(stage, DIAMOND, at=FUTURE)
+    delayed = await start(stage, DIAMOND, delay=timedelta(minutes=5))
+    past = await start(stage, DIAMOND, at=datetime(2001, 1, 1, tzinfo=UTC))
+
+    assert await stage.sql("select job, wake = %s from rota.asleep order by job", FUTURE) == [
+        (later["a"], True),
+        (delayed["a"], False),
+    ]
+    assert await stage.sql("select job from rota.ready") == [past["a"]]
+    assert await stage.one(
+        "select wake - created between interval '299 s' and interval '301 s' from rota.asleep"
+        " join rota.jobs on id = job where job = %s",
+        delayed["a"],
+    )
+
+
+async def test_an_expiry_goes_for_all_jobs_of_a_run(stage: Stage) -> None:
+    run = await start(stage, {"a": [], "b": ["a"]}, expires_in=timedelta(0))
+    worker = await stage.worker()
+
+    batch = await claim_only(stage, worker, "a")
+    assert [job.expired for job in batch.members] == [True]
+    await end(stage, batch, "expired")
+
+    assert await outcomes(stage, run) == {"a": "expired", "b": "skipped", "run": "failed"}
+
+
+async def test_inputs_name_jobs_of_the_same_run(stage: Stage) -> None:
+    """The second of two runs in one statement: numbers are counted from its own first job."""
+    given = run_of({"a": [], "b": ["a"]})
+    given = msgspec.structs.replace(
+        given, jobs=msgspec.structs.replace(given.jobs, takes='NULL,"{\\"x\\":1}"')
+    )
+
+    started = await start_all(stage, [given, given])
+
+    for each in started:
+        run = await flows.laid(stage, each.run, {"a": [], "b": ["a"]})
+        assert (
+            await stage.one(
+                "select (inputs ->> 'x')::bigint from rota.jobs where id = %s", run["b"]
+            )
+            == (run["a"])
+        )
+
+
+async def test_results_are_answered_for_those_who_succeeded(stage: Stage) -> None:
+    run, worker = await start(stage, {"a": [], "b": [], "c": []}), await stage.worker()
+    batch = await claim_only(stage, worker, "a")
+    await stage.run(jobs.complete(worker, [batch.id], batch.jobs, ['{"x": 1}'], [0.1], [True]))
+    await run_one(stage, worker, "b")
+    await run_one(stage, worker, "c", "failed")
+
+    found = await stage.run(store.inputs(sorted([*run.jobs.values(), 12345])))
+
+    assert dict(found) == {run["a"]: '{"x": 1}', run["b"]: None}
+
+
+@pytest.mark.parametrize("many", [10_000])
+async def test_ten_thousand_jobs_are_started_in_one_statement(stage: Stage, many: int) -> None:
+    names = [f"n{number}" for number in range(many - 1)]
+    began = time.perf_counter()
+
+    run = await start(stage, {**dict.fromkeys(names, ()), "last": names})
+
+    assert time.perf_counter() - began < 10
+    assert await stage.one("select count(*) from rota.ready") == many - 1
+    assert (await flows.waiting(stage))[run["last"]][0] == many - 1
+
+
+# Keys
+
+
+async def test_a_key_that_is_taken_starts_nothing_and_answers_who_has_it(stage: Stage) -> None:
+    first = await start(stage, DIAMOND, key="k")
+    before = await stage.everything()
+
+    [again] = await start_all(stage, [run_of(DIAMOND, key="k")])
+
+    assert again == Started(first.run, False)
+    assert await stage.everything() == before
+
+
+async def test_only_the_runs_that_are_new_among_several_are_written(stage: Stage) -> None:
+    taken = await start(stage, DIAMOND, key="k1")
+
+    started = await start_all(
+        stage, [run_of(DIAMOND, key=key) for key in ("k0", "k1", "k2", "k2")] + [run_of(DIAMOND)]
+    )
+
+    assert [each.created for each in started] == [True, False, True, False, True]
+    assert (started[1].run, started[3].run) == (taken.run, started[2].run)
+    assert await stage.one("select count(*) from rota.jobs") == 16
+
+
+async def test_a_key_for_open_runs_is_free_when_the_run_is_over(stage: Stage) -> None:
+    how: dict[str, Any] = {"key": "k", "unique_open": True}
+    run, worker = await start(stage, {"a": []}, **how), await stage.worker()
+    assert await start_all(stage, [run_of({"a": []}, **how)]) == [Started(run.run, False)]
+
+    await run_one(stage, worker, "a", "failed")
+
+    [again] = await start_all(stage, [run_of({"a": []}, **how)])
+    assert again.created
+
+
+async def test_of_two_starts_with_one_key_the_second_waits_and_gets_the_firsts_run(
+    stage: Stage,
+) -> None:
+    other = await stage.connect()
+
+    async with stage.engine.transaction():
+        [first] = await start_all(stage, [run_of(DIAMOND, key="k")])
+        second = stage.meanwhile(start_all(stage, [run_of(DIAMOND, key="k")], other))
+        await stage.waits(other, stage.engine)
+
+    assert await second == [Started(first.run, False)]
+    assert await stage.one("select count(*) from rota.runs") == 1
+
+
+# Calls of a job
+
+
+async def test_calls_are_started_once_for_each_number(stage: Stage) -> None:
+    held = await stage.held(1)
+
+    [one] = await flows.call(stage, held, 3)
+    assert await flows.call(stage, held, 3) == []
+    [two] = await flows.call(stage, held, 2, number=1)
+
+    assert await stage.sql("select id, parent, number from rota.runs order by id") == [
+        (one.run, held.jobs[0], 0),
+        (two.run, held.jobs[0], 1),
+    ]
+    [known] = await stage.run(runs.calls(held.jobs[0], 1))
+    assert (known.run, known.state, known.failing) == (two.run, None, False)
+
+
+@pytest.mark.parametrize(
+    "why", ["given back", "another worker", "another claim", "cancelled", "over"]
+)
+async def test_who_does_not_hold_the_job_starts_nothing(stage: Stage, why: str) -> None:
+    held = await stage.held(1)
+    match why:
+        case "given back":
+            await stage.give_back(held)
+        case "another worker":
+            await stage.sql("update rota.claims set worker = worker + 1")
+        case "another claim":
+            await stage.give_back(held)
+            await stage.claim(held.worker)
+        case "cancelled":
+            await stage.run(runs.cancel(held.jobs[0]), stage.watch)
+        case "over":
+            await stage.complete(held)
+    before = await stage.everything()
+
+    assert await flows.call(stage, held, 3) == []
+    assert await stage.everything() == before
+
+
+async def test_who_holds_only_other_jobs_of_the_claim_starts_nothing(stage: Stage) -> None:
+    held = await stage.held(2)
+    await stage.give_back(held, held.jobs[:1])
+    assert await stage.held_by(held.id) == held.jobs[1:]
+
+    assert await flows.call(stage, held, 3) == []
+    assert await stage.sql("select id from rota.runs") == []
+
+
+async def test_a_start_of_calls_keeps_the_claim_until_it_is_through(stage: Stage) -> None:
+    """Nobody takes the job away in between; who tries waits, and finds the calls."""
+    held = await stage.held(1)
+    other = await stage.connect(engine=True)
+
+    async with stage.engine.transaction():
+        await flows.call(stage, held, 1)
+        giving = stage.meanwhile(stage.give_back(held, on=other))
+        await stage.waits(other, stage.engine)
+        with pytest.raises(LockNotAvailable):
+            await stage.sql("select from rota.claims for update nowait")
+
+    assert await giving == ["default"]
+    assert await stage.one("select count(*) from rota.runs") == 1
+
+
+async def test_flows_among_the_calls_are_parts_of_one_whole(stage: Stage) -> None:
+    held = await stage.held(1)
+
+    whole, part = await flows.call(stage, held, 2, [run_of({"x": [], "y": ["x"]}, part=1)])
+
+    assert (await flows.waiting(stage))[whole.run] == (3, 0, 0, 0)
+    assert await stage.sql(
+        "select parent, number, children from rota.runs where id = %s", part.run
+    ) == [(held.jobs[0], None, [whole.run])]
+    while (batch := await flows.claim(stage, held.worker)).jobs:
+        await end(stage, batch)
+    assert (
+        await stage.sql(
+            "select state::text from rota.outcomes where job = any(%s)", [whole.run, part.run]
+        )
+        == ["succeeded"] * 2
+    )

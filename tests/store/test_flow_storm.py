@@ -1,0 +1,140 @@
+"""Ends, cancels and retries of flows, all at once: no deadlock, nobody stranded, everything consistent."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+
+import pytest
+from psycopg.errors import OperationalError
+
+from rota.engine.desk import Batch as Finished
+from rota.engine.record import concerned, transactions
+from rota.model.outcome import Again, Ended
+from rota.store import failures, runs, timers, waiters
+
+from . import flows
+from .flows import Laid, cancel, start
+from .stage import Connection, Stage
+
+SHAPES: list[tuple[dict[str, list[str]], dict[str, str]]] = [
+    ({"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c"]}, {}),
+    ({"a": [], "b": [], "c": [], "d": ["a", "b", "c"], "e": ["a", "c"]}, {"e": "any_failed"}),
+    ({"a": [], "b": ["a"], "c": ["b"], "d": ["a", "c"]}, {"d": "all_done", "b": "none_failed"}),
+]
+
+
+class Storm:
+    """Sessions that start, work, cancel and retry as they like, for a while."""
+
+    def __init__(self, stage: Stage, seed: int) -> None:
+        self.stage = stage
+        self.chance = random.Random(seed)
+        self.laid: list[Laid] = []
+        self.early: list[int] = []  # jobs that began before a parent had ended
+        self.moves = 0
+
+    async def session(self, on: Connection, until: float) -> None:
+        worker = await self.stage.worker()
+        while time.monotonic() < until:
+            try:
+                await self._move(worker, on)
+                self.moves += 1
+            except OperationalError as error:
+                if failures.sqlstate(error) == "40P01" or not failures.is_passing(error):
+                    raise
+
+    async def _move(self, worker: int, on: Connection) -> None:
+        match self.chance.choices(["work", "start", "cancel", "retry", "settle"], [8, 2, 2, 2, 1])[
+            0
+        ]:
+            case "work":
+                await self.work(worker, on)
+            case "start":
+                graph, rules = self.chance.choice(SHAPES)
+                self.laid.append(await start(self.stage, graph, rules, on=on))
+            case "cancel" if self.laid:
+                run = self.chance.choice(self.laid[-20:])
+                await cancel(self.stage, self.chance.choice([run.run, *run.jobs.values()]), on)
+            case "retry" if self.laid:
+                await self.stage.run(runs.retry(self.chance.choice(self.laid[-20:]).run), on)
+            case "settle":
+                await self.stage.run(runs.settle(10), on)
+                await self.stage.run(timers.wake(100), on)
+
+    async def work(self, worker: int, on: Connection, *, kindly: bool = False) -> int:
+        """Claim a few jobs and let them end in several ways, as the engine records it."""
+        stage, chance = self.stage, self.chance
+        batch = await flows.claim(stage, worker, chance.randint(1, 6), on=on)
+        if not batch.jobs:
+            return 0
+        self.early += await stage.sql(
+            "select parent.id from rota.jobs as parent where parent.children && %s::bigint[]"
+            " and parent.run is not null"
+            " and not exists (select from rota.outcomes where outcomes.job = parent.id)",
+            batch.jobs,
+            on=on,
+        )
+        ended = Finished()
+        for job in batch.members:
+            match "done" if kindly else chance.choice(["done", "done", "failed", "again", "back"]):
+                case "done":
+                    ended.done.append((job, None, 0.1))
+                case "failed":
+                    ended.ended.append((job, Ended("failed", "{}"), 0.1))
+                case "again":
+                    ended.again.append((job, Again(0.0, "{}"), 0.1))
+                case "back":
+                    ended.unstarted.append(job)
+        segments = transactions(worker, ended)
+        while segments:
+            try:
+                await stage.together(*segments[0], on=on)
+                del segments[0]
+            except OperationalError as error:
+                if failures.sqlstate(error) == "40P01" or not failures.is_passing(error):
+                    raise
+        await stage.run(waiters.tell(concerned(ended)), on)
+        return len(batch.jobs)
+
+    async def calm_down(self) -> None:
+        stage, worker = self.stage, await self.stage.worker()
+        while True:
+            await stage.run(timers.wake(1000))
+            await flows.settle(stage)
+            worked = await self.work(worker, stage.engine, kindly=True)
+            if not worked and await stage.one("select count(*) from rota.asleep") == 0:
+                return
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_a_storm_of_ends_cancels_and_retries_ends_without_deadlock_and_consistent(
+    own_stage: Stage, seed: int
+) -> None:
+    stage = own_stage
+    storm = Storm(stage, seed)
+    sessions = [await stage.connect(engine=True) for _ in range(8)]
+    until = time.monotonic() + 3
+
+    await asyncio.gather(*(storm.session(each, until) for each in sessions))
+    await storm.calm_down()
+
+    assert (
+        await stage.one("select deadlocks from pg_stat_database where datname = current_database()")
+        == 0
+    )
+    assert storm.moves > 200
+    assert storm.early == []
+    await stage.check()
+    left = ("ready", "asleep", "waiting", "claims", "echoes")
+    assert {table: await stage.one(f"select count(*) from rota.{table}") for table in left} == (
+        dict.fromkeys(left, 0)
+    )
+    assert (
+        await stage.sql(
+            "select id from rota.runs where not exists (select from rota.outcomes where job = id)"
+        )
+        == []
+    )

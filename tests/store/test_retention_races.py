@@ -1,0 +1,231 @@
+"""Removing old runs beside everybody else: it waits for nobody, and nobody's run goes from under him."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+
+from rota.store import jobs, retention, waiters
+
+from .past import Past
+from .stage import Connection, Stage
+
+SILENT = timedelta(seconds=21)
+
+
+@pytest.fixture
+async def past(stage: Stage) -> Past:
+    # Whoever waited would fail.
+    await stage.sql("set lock_timeout = '200ms'", on=stage.engine)
+    return Past(stage)
+
+
+@pytest.fixture
+async def other(stage: Stage) -> AsyncIterator[Connection]:
+    """Somebody else's session, in a transaction that is still open when the test has ended."""
+    connection = await stage.connect()
+    await stage.sql("begin", on=connection)
+    yield connection
+    await stage.sql("rollback", on=connection)
+
+
+# Trying again
+
+
+async def test_a_run_that_is_being_tried_again_stays_whole(
+    past: Past, stage: Stage, other: Connection
+) -> None:
+    alone = await past.ended(40, "failed")
+    run, members = await past.flow(40, "failed")
+    await stage.sql("update rota.outcomes set state = 'failed' where job = %s", members[1])
+    before = await past.mentions(alone, run, *members)
+    for id in (alone, run):
+        await stage.sql("select rota.retry(%s)", id, on=other)
+
+    found = await past.prune()
+
+    assert [line.runs for line in found.lines] == [2]  # found, and then not to be had
+    assert await past.mentions(alone, run, *members) == before
+    await stage.sql("commit", on=other)
+    assert await stage.sql("select job from rota.ready order by job") == [alone, members[1]]
+    assert await stage.sql("select job from rota.outcomes") == [members[0]]
+
+
+async def test_who_tries_a_run_again_while_it_is_being_removed_finds_it_gone(
+    past: Past, stage: Stage, other: Connection
+) -> None:
+    run, members = await past.flow(40, "failed")
+
+    async with stage.engine.transaction():
+        await past.remove(await past.find())
+        retrying = stage.meanwhile(stage.sql("select rota.retry(%s)", run, on=other))
+        await stage.waits(other, stage.engine)
+
+    assert await retrying == [None]
+    assert await past.mentions(run, *members) == {}
+
+
+async def test_a_run_that_was_tried_again_since_it_was_found_stays(
+    past: Past, stage: Stage
+) -> None:
+    run = await past.ended(40, "failed")
+    found = await past.find()
+
+    await stage.sql("select rota.retry(%s)", run)
+    assert await past.remove(found) == []
+    assert await stage.place(run) == "ready"
+
+    await stage.sql("delete from rota.ready")
+    await past.outcome(run, 0, "failed")
+    assert await past.remove(found) == []
+    assert await stage.place(run) == "failed"
+
+
+async def test_calls_stay_while_the_job_that_made_them_is_being_tried_again(
+    past: Past, stage: Stage, other: Connection
+) -> None:
+    caller = await past.ended(1, "failed")
+    run, _ = await past.flow(40, parent=caller)
+    await stage.sql("select rota.retry(%s)", caller, on=other)
+
+    await past.prune()
+
+    assert (await past.mentions(run))["runs"] == 1
+
+
+async def test_calls_that_go_hold_the_job_that_made_them_until_they_are_gone(
+    past: Past, stage: Stage, other: Connection
+) -> None:
+    caller = await past.ended(1, "failed")
+    run, _ = await past.flow(40, parent=caller)
+
+    async with stage.engine.transaction():
+        await past.remove(await past.find())
+        retrying = stage.meanwhile(stage.sql("select rota.retry(%s)", caller, on=other))
+        await stage.waits(other, stage.engine)
+
+    assert await retrying == [["default"]]
+    assert await past.mentions(run) == {}
+
+
+# Whoever has a hand on it
+
+
+async def test_a_run_whose_key_somebody_has_just_asked_for_stays(
+    past: Past, stage: Stage, other: Connection
+) -> None:
+    """He was told that this run has it, and may still want to wait for its result."""
+    run = await past.ended(40, key="k")
+    flow, _ = await past.flow(40, key="k")
+    for task in ("work", "etl"):
+        await stage.sql("select from rota.take_key(%s, 'k', -1, null, false)", task, on=other)
+
+    await past.prune()
+
+    assert await past.mentions(run) == {"jobs": 1, "outcomes": 1, "keys": 1}
+    assert await past.mentions(flow) == {"runs": 1, "outcomes": 1, "keys": 1}
+
+
+async def test_a_run_that_somebody_holds_stays(past: Past, stage: Stage, other: Connection) -> None:
+    run, members = await past.flow(40)
+    await stage.sql("select from rota.runs for key share", on=other)
+
+    await past.prune()
+
+    assert await past.mentions(run, *members) == {"jobs": 2, "runs": 1, "outcomes": 3}
+
+
+async def test_those_who_stop_waiting_for_it_are_not_waited_for(
+    past: Past, stage: Stage, other: Connection
+) -> None:
+    run = await past.ended(40)
+    await stage.sql("insert into rota.waiters values (%s, 'me')", run)
+    await stage.sql("insert into rota.cancels values (%s)", run)
+    await stage.run(waiters.tell([run]), other)
+
+    await past.prune()
+
+    assert "jobs" not in await past.mentions(run)
+
+
+# Work goes on
+
+
+async def test_a_claim_or_a_start_does_not_wait_for_a_batch(past: Past, stage: Stage) -> None:
+    for _ in range(3):
+        await past.ended(40)
+    pruning = await stage.connect()
+
+    async with pruning.transaction():
+        await stage.run(retention.turn(stage.schema), pruning)
+        await past.remove(await past.find(on=pruning), pruning)
+
+        batch = await stage.held(5)
+        assert await stage.complete(batch) == []
+        [started] = await stage.run(
+            jobs.start(jobs.Start(task="work", args="{}", queue="q", key=uuid4().hex), notify=False)
+        )
+        assert started.created
+
+
+# One at a time
+
+
+async def test_one_at_a_time_and_nobody_queues(past: Past, stage: Stage, other: Connection) -> None:
+    turn = retention.turn(stage.schema)
+    assert await stage.run(turn, other) == [True]
+
+    async with asyncio.timeout(1):
+        assert await stage.run(turn) == [False]
+
+    await stage.sql("commit", on=other)
+    assert await stage.run(turn) == [True]
+
+
+async def test_two_that_find_the_same_remove_it_once(past: Past, stage: Stage) -> None:
+    """Were the turn ever given twice, it would still be right."""
+    for _ in range(3):
+        await past.ended(40)
+    second = await stage.connect(engine=True)
+    found = await past.find()
+
+    async with stage.engine.transaction():
+        [line] = await past.remove(found)
+        assert await past.remove(found, second) == []
+
+    assert line.runs == 3
+    assert await past.remove(found, second) == []
+
+
+async def test_it_is_the_turn_of_the_worker_that_has_been_there_longest(
+    past: Past, stage: Stage
+) -> None:
+    first, second, third = [await stage.worker() for _ in range(3)]
+
+    async def whose() -> list[int]:
+        return [
+            worker
+            for worker in (first, second, third)
+            if await stage.run(retention.turn(stage.schema, worker)) == [True]
+        ]
+
+    assert await whose() == [first]
+    await stage.sql("update rota.workers set beat = beat - %s where id = %s", SILENT, first)
+    assert await whose() == [second]
+    await stage.sql("delete from rota.workers where id = %s", second)
+    assert await whose() == [third]
+
+
+async def test_a_turn_plans_over_indexes_for_its_transaction_and_no_longer(
+    past: Past, stage: Stage, other: Connection
+) -> None:
+    shown = "select current_setting('enable_seqscan'), current_setting('synchronous_commit')"
+    await stage.run(retention.turn(stage.schema), other)
+
+    assert await stage.sql(shown, on=other) == [("off", "off")]
+    await stage.sql("commit", on=other)
+    assert await stage.sql(shown, on=other) == [("on", "on")]

@@ -1,0 +1,15 @@
+"""A run's input as the database would have it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rota.model.flow import Plan
+
+LIMIT = 256 * 1024
+
+
+def encoded(plan: Plan, **given: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    whole, shares = plan.encode(given, LIMIT)
+    return json.loads(whole), {name: json.loads(share) for name, share in shares.items()}

@@ -1,0 +1,177 @@
+"""Which result can be which argument: judged by what it looks like as JSON."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Annotated, Any, Literal, NamedTuple, NewType, Optional, TypedDict
+from uuid import UUID
+
+import msgspec
+import pytest
+from pydantic import BaseModel
+
+from rota.model.fits import fits, said, takes_none
+
+
+@dataclass
+class Order:
+    items: int
+
+
+class Struct(msgspec.Struct):
+    items: int
+
+
+class Row(msgspec.Struct, array_like=True):
+    items: int
+
+
+class Typed(TypedDict):
+    items: int
+
+
+class Model(BaseModel):
+    items: int
+
+
+class Number(enum.Enum):
+    ONE = 1
+
+
+class Word(enum.Enum):
+    ONE = "one"
+
+
+class Pair(NamedTuple):
+    left: int
+    right: int
+
+
+UserId = NewType("UserId", int)
+
+FIT: list[tuple[Any, Any]] = [
+    (int, int),
+    (int, float),
+    (float, float),
+    (int, Decimal),
+    (str, Decimal),
+    (Decimal, str),
+    (int, int | None),
+    (None, None),
+    (None, int | None),
+    (int | None, float | None),
+    (Optional[int], Optional[float]),  # noqa: UP045 - both ways of saying it
+    (int | str, int | str | None),
+    (UserId, int),
+    (int, UserId),
+    (Annotated[int, "some"], int),
+    (int, Annotated[int, "some"]),
+    (list[int], list[float]),
+    (list[int], set[int]),
+    (set[int], list[int]),
+    (list[int], tuple[int, ...]),
+    (frozenset[str], list[str]),
+    (Sequence[str], list[str]),
+    (Iterable[int], list[int]),
+    (list[list[int]], list[list[float]]),
+    (list, list[int]),
+    (list[int], list),
+    (Pair, list),
+    (dict[str, int], dict[str, float]),
+    (dict, dict[str, int]),
+    (dict, Order),
+    (Order, dict),
+    (Order, dict[str, int]),
+    (Order, Struct),
+    (Struct, Typed),
+    (Typed, Model),
+    (Model, dict),
+    (list[Order], list[dict[str, Any]]),
+    (str, datetime),
+    (datetime, str),
+    (date, str),
+    (UUID, str),
+    (bytes, str),
+    (str, Literal["a", "b"]),
+    (Literal["a"], str),
+    (Literal[1], int),
+    (Number, int),
+    (Word, str),
+    (str, Word),
+    # What the hints leave open, the worker will see.
+    (Any, int),
+    (Any, None),
+    (object, int),
+    (int, Any),
+    (int, object),
+    (list[Any], list[int]),
+    (dict[str, Any], dict[str, int]),
+    (Row, list),
+    (msgspec.Raw, int),
+]
+
+DO_NOT_FIT: list[tuple[Any, Any]] = [
+    (float, int),
+    (str, int),
+    (int, str),
+    (bool, int),
+    (int, bool),
+    (None, int),
+    (int, None),
+    (int | None, int),
+    (int | str, int),
+    (list[str], list[int]),
+    (list[list[str]], list[list[int]]),
+    (Sequence[str], list[int]),
+    (set[float], list[int]),
+    (dict[str, str], dict[str, int]),
+    (dict[str, list[str]], dict[str, list[int]]),
+    (dict, list),
+    (list, dict),
+    (Order, int),
+    (Order, list),
+    (str, list[str]),
+    (list[str], str),
+    (Word, int),
+    (Number, str),
+    (Literal["a"], int),
+    (int, datetime),
+    (Decimal, int),
+    (timedelta, dict),
+    (UserId, str),
+]
+
+
+def ids(pairs: list[tuple[Any, Any]]) -> list[str]:
+    return [f"{said(one)} to {said(other)}" for one, other in pairs]
+
+
+@pytest.mark.parametrize(("source", "target"), FIT, ids=ids(FIT))
+def test_it_fits(source: Any, target: Any) -> None:
+    assert fits(source, target)
+
+
+@pytest.mark.parametrize(("source", "target"), DO_NOT_FIT, ids=ids(DO_NOT_FIT))
+def test_it_does_not_fit(source: Any, target: Any) -> None:
+    assert not fits(source, target)
+
+
+def test_whether_none_is_taken() -> None:
+    for hint in (None, int | None, Optional[int], Any, object, Literal[None]):  # noqa: UP045
+        assert takes_none(hint), hint
+    for hint in (int, str, list[int], dict, int | str):
+        assert not takes_none(hint), hint
+
+
+def test_types_are_said_as_one_would_write_them() -> None:
+    assert [said(hint) for hint in (int, None, list[str], int | None, Order)] == [
+        "int",
+        "None",
+        "list[str]",
+        "int | None",
+        "Order",
+    ]

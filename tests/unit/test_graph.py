@@ -1,0 +1,82 @@
+"""Graphs: an order in which each comes after all it waits for, or the circle that forbids one."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from rota.errors import DefinitionError
+from rota.model.graph import Graph
+
+from .graphs import DIAMOND, chain, graphs
+
+
+@given(graphs())
+def test_each_comes_after_all_it_waits_for(graph: Graph) -> None:
+    at = {name: number for number, name in enumerate(graph.order)}
+
+    assert sorted(graph.order) == sorted(graph.parents)
+    for name, parents in graph.parents.items():
+        assert all(at[parent] < at[name] for parent in parents)
+        assert all(name in graph.children[parent] for parent in parents)
+
+
+@given(graphs())
+def test_roots_wait_for_nobody_and_for_sinks_nobody_waits(graph: Graph) -> None:
+    assert set(graph.roots) == {name for name, parents in graph.parents.items() if not parents}
+    waited_for = {parent for parents in graph.parents.values() for parent in parents}
+    assert set(graph.sinks) == set(graph.parents) - waited_for
+
+
+@given(graphs(), some.data())
+def test_what_is_after_some_is_all_that_can_be_reached(graph: Graph, data: some.DataObject) -> None:
+    if not graph.order:
+        return
+    begin = data.draw(some.sampled_from(graph.order))
+
+    found = graph.after([begin])
+
+    assert begin in found
+    for name, parents in graph.parents.items():
+        if name != begin:
+            assert (name in found) == bool(found & set(parents))
+
+
+def test_without_reason_to_move_names_stay_in_the_order_given() -> None:
+    assert Graph({"b": [], "a": [], "c": []}).order == ("b", "a", "c")
+    assert Graph({"d": ["b"], "b": [], "a": []}).order == ("b", "d", "a")
+    assert DIAMOND.depth == {"a": 0, "b": 1, "c": 1, "d": 2}
+
+
+@pytest.mark.parametrize(
+    ("parents", "circle"),
+    [
+        ({"a": ["a"]}, "a waits for a"),
+        ({"a": ["b"], "b": ["a"]}, "a waits for b waits for a"),
+        ({"x": ["b"], "a": ["b"], "b": ["c"], "c": ["a"]}, "b waits for c waits for a waits for b"),
+    ],
+)
+def test_a_circle_is_refused_and_said_in_full(parents: dict[str, list[str]], circle: str) -> None:
+    with pytest.raises(
+        DefinitionError, match=f"^{circle}: none of them could ever start; take one"
+    ):
+        Graph(parents)
+
+
+def test_a_chain_may_be_as_long_as_a_flow() -> None:
+    began = time.perf_counter()
+    graph = chain(10_000)
+
+    assert graph.depth["j9999"] == 9_999
+    assert len(graph.after(["j0"])) == 10_000
+    assert time.perf_counter() - began < 2
+
+
+def test_a_long_circle_is_found_without_recursion() -> None:
+    parents = {f"n{n}": [f"n{(n + 1) % 5000}"] for n in range(5000)}
+
+    with pytest.raises(DefinitionError, match="n0 waits for n1 waits for n2"):
+        Graph(parents)

@@ -1,0 +1,262 @@
+"""Layout: boxes apart, edges leading on and never behind a box, and little work for large graphs."""
+
+from __future__ import annotations
+
+import sys
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from rota.drawing import layers as layering
+from rota.drawing.layers import crossings, layers, parts
+from rota.drawing.layout import APART, GAP, Direction, Layout, layout
+from rota.drawing.settle import BESIDE
+from rota.model.graph import Graph
+
+from .graphs import DIAMOND, chain, crossbar, fan, graphs, scattered
+
+BLUR = 0.25
+"""Places are rounded to a tenth."""
+
+directions = some.sampled_from(["right", "down"])
+
+
+def drawn(graph: Graph, direction: Direction = "right", *, uneven: bool = False) -> Layout:
+    sizes = {
+        name: (60.0 + 17 * (place % 4) * uneven, 36.0 + 9 * (place % 3) * uneven)
+        for place, name in enumerate(graph.order)
+    }
+    return layout(graph, sizes, direction)
+
+
+def along(direction: Direction, point: tuple[float, float]) -> float:
+    return point[0] if direction == "right" else point[1]
+
+
+@given(graphs(), directions)
+def test_no_two_boxes_come_nearer_than_the_least_distance(
+    graph: Graph, direction: Direction
+) -> None:
+    boxes = list(drawn(graph, direction, uneven=True).boxes.values())
+
+    for place, one in enumerate(boxes):
+        for other in boxes[place + 1 :]:
+            beside = max(one.x, other.x) - min(one.x + one.width, other.x + other.width)
+            below = max(one.y, other.y) - min(one.y + one.height, other.y + other.height)
+            assert max(beside, below) >= BESIDE - BLUR
+
+
+@given(graphs(), directions)
+def test_every_box_is_at_least_as_large_as_it_asked_and_inside_the_picture(
+    graph: Graph, direction: Direction
+) -> None:
+    sizes = {name: (50.0 + n % 3, 30.0 + n % 5) for n, name in enumerate(graph.order)}
+    made = layout(graph, sizes, direction)
+
+    assert list(made.boxes) == list(graph.order)
+    for name, box in made.boxes.items():
+        assert box.width >= sizes[name][0]
+        assert box.height >= sizes[name][1]
+        assert min(box.x, box.y) >= -BLUR
+        assert box.x + box.width <= made.width + BLUR
+        assert box.y + box.height <= made.height + BLUR
+
+
+@given(graphs(), directions)
+def test_every_edge_is_there_once_and_leads_to_a_later_rank(
+    graph: Graph, direction: Direction
+) -> None:
+    made = drawn(graph, direction)
+
+    wanted = {(parent, name) for name in graph.order for parent in graph.parents[name]}
+    assert sorted((route.parent, route.child) for route in made.routes) == sorted(wanted)
+    for route in made.routes:
+        assert made.boxes[route.parent].rank < made.boxes[route.child].rank
+        steps = [along(direction, point) for point in route.points]
+        assert all(one < other for one, other in pairwise(steps))
+
+
+@given(graphs())
+def test_an_edge_goes_from_the_side_of_one_box_to_the_side_of_the_other(graph: Graph) -> None:
+    made = drawn(graph, uneven=True)
+
+    for route in made.routes:
+        one, other = made.boxes[route.parent], made.boxes[route.child]
+        assert route.points[0] == pytest.approx((one.x + one.width, one.y + one.height / 2))
+        assert route.points[-1] == pytest.approx((other.x, other.y + other.height / 2))
+
+
+@given(graphs())
+def test_no_edge_runs_behind_a_box(graph: Graph) -> None:
+    """It crosses a rank straight and between boxes: where it turns there are none."""
+    made = drawn(graph, uneven=True)
+
+    for route in made.routes:
+        for (x, y), (to_x, to_y) in pairwise(route.points):
+            for box in made.boxes.values():
+                if box.x < to_x - BLUR and x < box.x + box.width - BLUR:
+                    assert y == to_y
+                    assert not box.y - BLUR < y < box.y + box.height + BLUR
+
+
+@given(graphs(), directions)
+def test_the_same_graph_is_laid_out_the_same_way(graph: Graph, direction: Direction) -> None:
+    again = Graph(dict(graph.parents))
+
+    assert drawn(graph, direction) == drawn(again, direction)
+
+
+def test_down_is_right_turned_round() -> None:
+    sizes = {name: (40.0, 40.0) for name in DIAMOND.order}
+
+    right, down = layout(DIAMOND, sizes, "right"), layout(DIAMOND, sizes, "down")
+
+    assert (right.width, right.height) == (down.height, down.width)
+    for name in DIAMOND.order:
+        assert (right.boxes[name].x, right.boxes[name].y) == (
+            down.boxes[name].y,
+            down.boxes[name].x,
+        )
+
+
+def test_a_diamond_is_symmetrical() -> None:
+    boxes = drawn(DIAMOND).boxes
+
+    assert boxes["a"].y == boxes["d"].y
+    assert boxes["b"].y + boxes["c"].y == pytest.approx(2 * boxes["a"].y)
+    assert (boxes["b"].rank, boxes["b"].place, boxes["c"].place) == (1, 0, 1)
+
+
+def test_a_chain_is_straight() -> None:
+    boxes = drawn(chain(30), uneven=False).boxes
+
+    assert len({box.y for box in boxes.values()}) == 1
+
+
+def test_a_long_edge_with_room_beside_the_boxes_is_straight() -> None:
+    around = Graph({**chain(9).parents, "x": ["j0"], "y": ["j8"], "end": ["y", "j8", "j0"]})
+
+    made = drawn(around)
+
+    [route] = [r for r in made.routes if (r.parent, r.child) == ("j0", "end")]
+    assert len({y for _, y in route.points[1:-1]}) == 1
+    assert len({made.boxes[f"j{n}"].y for n in range(1, 9)}) == 1
+
+
+def test_who_is_needed_late_stands_near_who_needs_it() -> None:
+    graph = Graph({**chain(6).parents, "late": [], "end": ["j5", "late"]})
+
+    boxes = drawn(graph).boxes
+
+    assert boxes["late"].rank == boxes["end"].rank - 1
+
+
+def test_separate_parts_lie_beside_each_other() -> None:
+    graph = Graph({"a": [], "x": [], "b": ["a"], "y": ["x"], "c": ["a"], "z": ["x"]})
+
+    boxes = drawn(graph).boxes
+
+    assert parts(graph) == [["a", "b", "c"], ["x", "y", "z"]]
+    lowest = max(boxes[name].y + boxes[name].height for name in "abc")
+    assert min(boxes[name].y for name in "xyz") >= lowest + APART - BLUR
+
+
+def test_edges_of_a_tree_do_not_cross() -> None:
+    tree = Graph({f"j{n}": [f"j{(n * 7919) % n // 2}"] if n else [] for n in range(200)})
+
+    [made] = layers(tree)
+
+    assert crossings(made) == 0
+
+
+def test_crossings_that_need_not_be_are_undone() -> None:
+    graph = Graph({"a": [], "b": [], "c": ["a"], "d": ["b", "c"], "e": ["a", "d"]})
+
+    [made] = layers(graph)
+
+    assert crossings(made) == 0
+    layering._first_order(made)
+    assert crossings(made) == 1
+
+
+@given(graphs())
+def test_untangling_never_makes_it_worse(graph: Graph) -> None:
+    for part in layers(graph):
+        best = crossings(part)
+        layering._first_order(part)
+        assert best <= crossings(part)
+
+
+def test_an_empty_graph_has_an_empty_layout() -> None:
+    assert drawn(Graph({})) == Layout({}, (), 0.0, 0.0)
+
+
+def test_a_name_given_twice_is_one_edge() -> None:
+    graph = Graph({"a": [], "b": ["a", "a"], "c": ["b", "a", "a"]})
+
+    [made] = layers(graph)
+
+    assert len(drawn(graph).routes) == 3
+    assert all(len(set(joined)) == len(joined) for joined in made.below)
+
+
+def test_gaps_grow_where_edges_have_far_to_go() -> None:
+    near, far = drawn(fan(2)).boxes, drawn(fan(40)).boxes
+
+    assert near["part0"].x - near["split"].width == GAP
+    assert far["part0"].x - far["split"].width > 2 * GAP
+
+
+def test_a_chain_may_be_deeper_than_the_stack() -> None:
+    assert len(drawn(chain(2 * sys.getrecursionlimit())).boxes) == 2 * sys.getrecursionlimit()
+
+
+def shortcuts(length: int) -> Graph:
+    """A chain whose first job all others wait for, too: half a million points for a thousand."""
+    parents = {name: list(before) for name, before in chain(length).parents.items()}
+    for number in range(2, length):
+        parents[f"j{number}"].append("j0")
+    return Graph(parents)
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        fan(9_998),
+        scattered(2_000),
+        crossbar(20, 40),
+        chain(3_000),
+        shortcuts(1_000),
+        Graph(dict.fromkeys(map(str, range(3_000)), ())),
+    ],
+    ids=["fan", "scattered", "crossbar", "chain", "shortcuts", "alone"],
+)
+def test_the_work_on_a_large_graph_is_bounded(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counted, not timed: knots made, and edges looked at when nothing is left to spend."""
+    looked = 0
+    counted = layering._centre
+
+    def centre(joined: list[int], place: list[int], otherwise: int) -> float:
+        nonlocal looked
+        looked += len(joined)
+        return counted(joined, place, otherwise)
+
+    monkeypatch.setattr(layering, "_centre", centre)
+    monkeypatch.setattr(layering, "WORK", 0)
+    found = layers(graph)
+
+    edges = sum(len(joined) for part in found for joined in part.below)
+    assert looked <= 2 * edges
+    assert sum(len(part.above) - len(part.names) for part in found) <= layering.KNOTS
+    assert sum(len(knots) for part in found for knots in part.knots.values()) <= layering.PASSED
+
+
+def test_edges_too_long_to_afford_are_still_drawn() -> None:
+    routes = drawn(shortcuts(1_000)).routes
+
+    assert len(routes) == 999 + 998
+    assert any(len(route.points) == 2 for route in routes if route.child == "j999")

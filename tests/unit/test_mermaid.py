@@ -1,0 +1,106 @@
+"""The Mermaid text: every job and edge, and no character of a name that means anything to Mermaid."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from rota.drawing.label import Label
+from rota.drawing.mermaid import mermaid
+from rota.model.graph import Graph
+
+from .graphs import DIAMOND, graphs
+
+NODE = re.compile(r' {4}n(\d+)\["([^"\n]*)"\](?::::(\w+))?')
+EDGE = re.compile(r" {4}n(\d+) (-->|-\.->) n(\d+)")
+
+
+def read(text: str) -> dict[str, set[str]]:
+    """The graph as Mermaid would read it."""
+    found: dict[str, set[str]] = {}
+    names: list[str] = []
+    for line in text.splitlines()[1:]:
+        if node := NODE.fullmatch(line):
+            assert int(node[1]) == len(names)
+            names.append(shown(node[2]))
+            found[names[-1]] = set()
+        elif edge := EDGE.fullmatch(line):
+            found[names[int(edge[3])]].add(names[int(edge[1])])
+        else:
+            assert line.startswith("    classDef ")
+    return found
+
+
+def shown(label: str) -> str:
+    """Mermaid's own entities are HTML's, with # for &#."""
+    return unescape(re.sub(r"#(\d+);", r"&#\1;", label))
+
+
+def test_a_graph_is_a_flowchart() -> None:
+    assert mermaid(DIAMOND, after=[("a", "c")]) == (
+        "flowchart LR\n"
+        '    n0["a"]\n'
+        '    n1["b"]\n'
+        '    n2["c"]\n'
+        '    n3["d"]\n'
+        "    n0 --> n1\n"
+        "    n0 -.-> n2\n"
+        "    n1 --> n3\n"
+        "    n2 --> n3\n"
+    )
+    assert mermaid(DIAMOND, direction="down").startswith("flowchart TD\n")
+
+
+def test_states_are_classes_and_only_those_used_are_defined() -> None:
+    text = mermaid(DIAMOND, {"a": Label("failed", "attempt 2"), "b": Label("succeeded")})
+
+    assert '    n0["a<br/>failed · attempt 2"]:::failed\n' in text
+    assert re.findall(r"classDef (\w+) fill:#\w{6},stroke:#\w{6},color:#\w{6}\n", text) == [
+        "failed",
+        "succeeded",
+    ]
+
+
+def test_a_state_nobody_knows_is_no_class() -> None:
+    text = mermaid(Graph({"a": []}), {"a": Label("x; click n0 href")})
+
+    assert ":::" not in text
+    assert "classDef" not in text
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("load_orders", "load_orders"),
+        ("shop.tasks:send-mail", "shop.tasks:send-mail"),
+        ("<script>", "#60;script#62;"),
+        ('say "hi"', "say #34;hi#34;"),
+        ("a & b", "a #38; b"),
+        ("x[0]", "x#91;0#93;"),
+        ("#35;", "#35;35#59;"),
+        ("`code`", "#96;code#96;"),
+        ("__init__", "#95;#95;init#95;#95;"),
+        ("1. first", "1#46; first"),
+        ("- first", "#45; first"),
+        ("two\nlines", "two lines"),
+        ("a\\b", "a#92;b"),
+    ],
+)
+def test_what_could_mean_something_is_written_by_its_number(name: str, written: str) -> None:
+    assert f'["{written}"]' in mermaid(Graph({name: []}))
+
+
+@given(some.text(some.characters(exclude_categories=("Cs", "Cc", "Z")), min_size=1))
+def test_every_name_comes_back_as_it_was(name: str) -> None:
+    graph = Graph({name: []})
+
+    assert list(read(mermaid(graph))) == [name]
+
+
+@given(graphs())
+def test_every_job_and_every_edge_is_there(graph: Graph) -> None:
+    assert read(mermaid(graph)) == {name: set(graph.parents[name]) for name in graph.order}

@@ -1,0 +1,166 @@
+"""Rails: a drawing is walked as an eye would, and must say its graph, no edge more and none less."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from rota.drawing.rails import NODE, Rung, rails
+from rota.model.graph import Graph
+
+from .graphs import DIAMOND, chain, crossbar, fan, graphs
+
+ROOM = 10_000
+UP, DOWN, LEFT, RIGHT = "│├┤┼╰╯┴", "│├┤┼", "─┤┼╯┴", "─├┼╰┴"
+
+
+def walked(rungs: list[Rung]) -> dict[str, set[str]]:
+    """What each job waits for, from strokes alone."""
+    found: dict[str, set[str]] = {}
+    open_rails: dict[int, str] = {}
+    fresh = -1  # where the job of the line before stood
+    for rung in rungs:
+        if rung.first:
+            assert set(open_rails) <= {fresh}, "a rail ends nowhere"
+            open_rails = {}
+        line = rung.rails
+        at = line.index(NODE)
+        parents = {open_rails[at]} if at in open_rails else set()
+        for step in (-1, 1):
+            place = at + step
+            while 0 <= place < len(line) and line[place] in "─│┼┴├┤╰╯":
+                stroke = line[place]
+                if stroke == "│" and place % 2 == 0:
+                    beyond = place + step
+                    if line[place - step] != "─" or not 0 <= beyond < len(line):
+                        break
+                    if line[beyond] != "─":
+                        break
+                elif stroke != "─":
+                    if line[place - step] != "─":
+                        break
+                    parents.add(open_rails[place])
+                    if stroke in ("├╰" if step < 0 else "┤╯"):
+                        break
+                place += step
+        found[rung.name] = parents
+
+        going = {}
+        for column, owner in open_rails.items():
+            stroke = line[column] if column < len(line) else " "
+            if stroke in DOWN:
+                going[column] = owner
+            elif column != at and stroke not in UP:
+                assert column == fresh, f"the rail of {owner} is cut off"
+        going = {column: owner for column, owner in going.items() if column != at}
+        if at % 2 == 0:
+            going[at] = rung.name
+        for column, stroke in enumerate(line):
+            assert stroke not in UP or column in open_rails, "a rail comes from nowhere"
+        open_rails, fresh = going, at
+    return found
+
+
+@given(graphs(), some.booleans())
+def test_a_drawing_says_exactly_its_graph(graph: Graph, tight: bool) -> None:
+    rungs = rails(graph, ROOM, tight=tight)
+
+    assert rungs is not None
+    assert walked(rungs) == {name: set(graph.parents[name]) for name in graph.order}
+
+
+@given(graphs(), some.booleans())
+def test_every_job_is_drawn_once_and_below_what_it_waits_for(graph: Graph, tight: bool) -> None:
+    names = [rung.name for rung in rails(graph, ROOM, tight=tight) or []]
+
+    assert sorted(names) == sorted(graph.order)
+    for name in names:
+        assert all(names.index(parent) < names.index(name) for parent in graph.parents[name])
+
+
+@given(graphs(), some.booleans(), some.integers(1, 20))
+def test_rails_keep_to_the_room_there_is_or_are_not_drawn(
+    graph: Graph, tight: bool, widest: int
+) -> None:
+    rungs = rails(graph, widest, tight=tight)
+
+    wide = max((len(rung.rails) for rung in rails(graph, ROOM, tight=tight) or []), default=0)
+    assert (rungs is None) == (wide > widest)
+
+
+def picture(graph: Graph, *, tight: bool = False) -> list[str]:
+    rungs = rails(graph, ROOM, tight=tight)
+    assert rungs is not None
+    return [f"{rung.rails} {rung.name}" for rung in rungs]
+
+
+def test_a_chain_stays_in_one_column() -> None:
+    assert picture(chain(3)) == ["● j0", "● j1", "● j2"]
+
+
+def test_a_diamond_opens_and_closes() -> None:
+    assert picture(DIAMOND) == ["● a", "├─● b", "╰─│─● c", "●─┴─╯ d"]
+    assert picture(DIAMOND, tight=True) == ["● a", "├─● b", "● │ c", "●─╯ d"]
+
+
+def test_rails_that_cross_do_not_look_joined() -> None:
+    assert picture(crossbar(2, 2)) == [
+        "● j0.0",
+        "│ ● j0.1",
+        "├─┼──● j1.0",
+        "●─╯ j1.1",
+    ]
+    assert picture(fan(3)) == [
+        "● split",
+        "├─● part0",
+        "├─│─● part1",
+        "╰─│─│─● part2",
+        "●─┴─┴─╯ merge",
+    ]
+
+
+def test_what_nobody_waits_for_stands_beside_the_columns() -> None:
+    tree = Graph({"a": [], "b": ["a"], "c": ["a"], "d": ["c"], "e": ["c"]})
+
+    assert picture(tree) == ["● a", "├──● b", "╰─● c", "  ├──● d", "  ╰──● e"]
+
+
+@pytest.mark.parametrize("tight", [False, True])
+def test_a_column_rests_below_a_job_nobody_waits_for(tight: bool) -> None:
+    """Whoever came directly below would seem to wait for it."""
+    graph = Graph({"a": [], "x": [], "end": ["a"], "b": [], "last": ["x", "b"], "end2": ["a", "x"]})
+
+    rungs = rails(graph, ROOM, tight=tight)
+
+    assert rungs is not None
+    assert walked(rungs) == {name: set(graph.parents[name]) for name in graph.order}
+
+
+def test_separate_parts_are_drawn_one_after_the_other() -> None:
+    graph = Graph({"a": [], "x": [], "b": ["a"], "y": ["x"]})
+
+    rungs = rails(graph, ROOM)
+
+    assert [(rung.name, rung.first) for rung in rungs or []] == [
+        ("a", True),
+        ("b", False),
+        ("x", True),
+        ("y", False),
+    ]
+
+
+def test_branches_are_followed_to_their_end_before_the_next_is_opened() -> None:
+    """Side by side they would need a rail each."""
+    lanes = {f"{stage}{n}": [f"{before}{n}"] for n in range(50) for before, stage in ("ab", "bc")}
+    graph = Graph({"go": [], **{f"a{n}": ["go"] for n in range(50)}, **lanes})
+
+    rungs = rails(graph, 5)
+
+    assert rungs is not None
+
+
+def test_a_chain_may_be_deeper_than_the_stack() -> None:
+    assert len(picture(chain(2 * sys.getrecursionlimit()))) == 2 * sys.getrecursionlimit()

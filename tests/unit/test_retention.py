@@ -1,0 +1,163 @@
+"""How long finished runs are kept: what can be said, how it is read, and what a mistake is told."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from rota.errors import SettingsError
+from rota.model.retention import DEFAULT, FOREVER, OUTCOMES, UNITS, Keep
+from rota.model.settings import Settings
+
+DAY = 86400.0
+
+spans = some.one_of(
+    some.just("forever"),
+    some.builds(lambda n, unit: f"{n}{unit}", some.integers(0, 5000), some.sampled_from([*UNITS])),
+)
+rules = some.builds(
+    lambda everything, own: [
+        *everything,
+        *(f"{outcome}={span}" for outcome, span in own.items()),
+    ],
+    some.lists(spans, max_size=1),
+    some.dictionaries(some.sampled_from(OUTCOMES), spans),
+).filter(bool)
+queues = some.from_regex(r"[A-Za-z_][\w.:/-]{0,20}", fullmatch=True)
+
+
+def seconds(span: str) -> float:
+    return FOREVER if span == "forever" else int(span[:-1]) * float(UNITS[span[-1]])
+
+
+def test_the_default_is_a_week_for_successes_and_a_month_for_the_rest() -> None:
+    keep = Keep.parse(DEFAULT)
+
+    assert keep.age("any", "succeeded") == 7 * DAY
+    assert {keep.age("any", each) for each in OUTCOMES if each != "succeeded"} == {30 * DAY}
+    assert Settings().keep == DEFAULT
+
+
+def test_times_for_everything_for_outcomes_and_for_queues() -> None:
+    keep = Keep.parse("7d failed=30d; images: 1d failed=7d; audit: forever")
+
+    assert keep.age("any", "expired") == 7 * DAY
+    assert keep.age("any", "failed") == 30 * DAY
+    assert keep.age("images", "cancelled") == DAY
+    assert keep.age("images", "failed") == 7 * DAY
+    assert keep.age("audit", "failed") == FOREVER
+
+
+def test_what_a_queue_does_not_say_is_said_for_every_queue_and_else_by_default() -> None:
+    keep = Keep.parse("images: failed=1h; failed=2h expired=3h")
+
+    assert keep.age("images", "failed") == 3600
+    assert keep.age("images", "expired") == 3 * 3600
+    assert keep.age("images", "succeeded") == 7 * DAY
+    assert keep.age("any", "failed") == 2 * 3600
+
+
+@pytest.mark.parametrize(
+    ("span", "expected"),
+    [
+        ("90s", 90),
+        ("15m", 900),
+        ("2h", 7200),
+        ("3d", 3 * DAY),
+        ("2w", 14 * DAY),
+        ("0s", 0),
+        ("36500d", 36500 * DAY),
+    ],
+)
+def test_units(span: str, expected: float) -> None:
+    assert Keep.parse(span).shortest == expected
+
+
+def test_names_of_queues_may_have_colons() -> None:
+    assert Keep.parse("a:b/c.d-1: 1d").age("a:b/c.d-1", "failed") == DAY
+
+
+def test_the_shortest_is_the_least_of_all() -> None:
+    assert Keep.parse("7d; images: 1d failed=6h; audit: forever").shortest == 6 * 3600
+    assert Keep.parse("forever").shortest == FOREVER
+
+
+def test_spaces_and_empty_parts_do_not_matter() -> None:
+    assert Keep.parse(" ;7d   failed=1d;\n images:  1d ; ") == Keep.parse("7d failed=1d;images: 1d")
+
+
+@given(rules, some.dictionaries(queues, rules, max_size=3))
+def test_whatever_is_said_is_what_is_meant(default: list[str], named: dict[str, list[str]]) -> None:
+    parts = [*(f"{queue}: {' '.join(rule)}" for queue, rule in named.items()), " ".join(default)]
+
+    keep = Keep.parse("; ".join(parts))
+
+    for queue, rule in [("nobody's own ", default), *named.items()]:
+        for word in rule:
+            outcome, equals, span = word.rpartition("=")
+            if equals:
+                assert keep.age(queue, outcome) == seconds(span)
+            else:
+                said = {each.partition("=")[0] for each in rule if "=" in each}
+                for other in set(OUTCOMES) - said:
+                    assert keep.age(queue, other) == seconds(span)
+
+
+@given(rules, some.dictionaries(queues, rules, max_size=3))
+def test_it_can_be_written_and_read_again(default: list[str], named: dict[str, list[str]]) -> None:
+    parts = [" ".join(default), *(f"{queue}: {' '.join(rule)}" for queue, rule in named.items())]
+    keep = Keep.parse("; ".join(parts))
+
+    assert Keep.parse(str(keep)) == keep
+
+
+@given(some.text("0123456789smhdw=;: \nforeverailducp", max_size=40))
+def test_any_text_is_read_or_refused_with_the_form_shown(text: str) -> None:
+    told = ""
+    try:
+        assert Keep.parse(text).shortest >= 0
+    except SettingsError as error:
+        told = str(error)
+
+    assert not told or told.endswith("'30d succeeded=7d; images: 1d failed=7d; audit: forever'")
+
+
+MISTAKES = {
+    "": "it says nothing",
+    " ; ": "it says nothing",
+    "7": "'7' has no unit (7d would be days)",
+    "failed=7": "'failed=7' has no unit (7d would be days)",
+    "7y": "'7y' has an unknown unit (there are w, d, h, m, s)",
+    "1.5d": "'1.5d' is not a time (a whole number with a unit, or forever)",
+    "-1d": "'-1d' is not a time",
+    "٧d": "'٧d' is not a time",
+    "always": "'always' is not a time",
+    "failed=": "'failed=' is not a time",
+    "300y 2d": "'300y' has an unknown unit",
+    "36501d": "'36501d' is more than a hundred years (say forever)",
+    "9999999999999999999999d": "is not a time",
+    "fail=7d": "'fail' in 'fail=7d' is not an outcome (there are succeeded, failed, cancelled,",
+    "=7d": "'' in '=7d' is not an outcome",
+    "7d 8d": "'8d' says a second time what '7d 8d' has said already",
+    "failed=1d failed=2d": "'failed=2d' says a second time",
+    "1d; 2d": "'2d' is a second part about every queue",
+    "a: 1d; a: failed=2d": "queue 'a' has two parts",
+    "a:": "nothing is said of queue 'a'",
+    ": 1d": "'' cannot be a queue's name",
+    "7: 1d": "'7' cannot be a queue's name",
+    "images:1d": "'images:1d' wants a space after the queue's name, images: 1d",
+}
+
+
+@pytest.mark.parametrize("text", MISTAKES)
+def test_a_mistake_names_the_part_that_is_wrong(text: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        Settings(keep=text)
+
+    assert MISTAKES[text] in str(caught.value)
+
+
+def test_something_else_than_text_is_refused() -> None:
+    with pytest.raises(SettingsError, match=r"it is 7\.0, not text"):
+        Settings(keep=7.0)  # type: ignore[arg-type]

@@ -1,0 +1,187 @@
+"""The SVG picture: well-formed, complete, what others wrote is text in it, and it has nothing to load."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from rota.drawing.fold import fold
+from rota.drawing.label import STATES, Label
+from rota.drawing.palette import DAY, NIGHT, Palette
+from rota.drawing.svg import STYLE, svg
+from rota.model.graph import Graph
+
+from .graphs import DIAMOND, fan, graphs
+
+NS = "{http://www.w3.org/2000/svg}"
+NASTY = ["<script>alert(1)</script>", '"quoted"', "a & b", "x]]>y", "<!--", "'", "&lt;", "日本語"]
+
+
+def jobs(picture: str) -> dict[str, ET.Element]:
+    """Each job of the picture by the first line of its tooltip."""
+    found = {}
+    for group in ET.fromstring(picture).iter(f"{NS}g"):
+        if group.get("class", "").startswith("job "):
+            tooltip = group.findtext(f"{NS}title") or ""
+            found[tooltip.split("\n")[0]] = group
+    return found
+
+
+def texts(group: ET.Element) -> list[str]:
+    return [each.text or "" for each in group.iter(f"{NS}text")]
+
+
+@given(graphs())
+def test_every_job_and_every_edge_is_drawn_once(graph: Graph) -> None:
+    picture = svg(graph)
+
+    assert list(jobs(picture)) == list(graph.order)
+    edges = picture.count("takes what")
+    assert edges == sum(len(graph.parents[name]) for name in graph.order)
+
+
+@given(some.lists(some.text(), unique=True, max_size=5), some.text(), some.text())
+def test_any_text_gives_a_well_formed_picture(names: list[str], detail: str, error: str) -> None:
+    graph = Graph({name: names[:place] for place, name in enumerate(names)})
+    labels = {name: Label(detail, error, detail, error) for name in names}
+
+    root = ET.fromstring(svg(graph, labels, title=detail, nonce=error))
+
+    assert root.tag == f"{NS}svg"
+    svg(graph, labels).encode()
+
+
+@pytest.mark.parametrize("name", NASTY)
+def test_a_name_is_text_whatever_is_in_it(name: str) -> None:
+    graph = Graph({name: [], "next": [name]})
+
+    picture = svg(graph, {name: Label("failed", name, name)}, title=name)
+
+    assert texts(jobs(picture)[name]) == [name, f"failed · {name}"]
+    assert {each.tag.removeprefix(NS) for each in ET.fromstring(picture).iter()} == {
+        *("svg", "style", "rect", "g", "path", "title", "circle", "text")
+    }
+
+
+def test_a_state_is_a_word_and_a_colour() -> None:
+    graph = Graph(dict.fromkeys(STATES, ()))
+
+    drawn = jobs(svg(graph, {state: Label(state, "attempt 2") for state in STATES}))
+
+    for state in STATES:
+        assert drawn[state].get("class") == f"job {state}"
+        assert drawn[state].get("fill") == DAY.states[state].fill
+        assert texts(drawn[state]) == [state, f"{state} · attempt 2"]
+        assert f".rota-graph .{state}{{fill:{NIGHT.states[state].fill}" in STYLE
+
+
+def test_a_state_nobody_knows_is_said_and_has_no_class() -> None:
+    drawn = jobs(svg(Graph({"a": []}), {"a": Label('x" onload="alert(1)')}))
+
+    assert drawn["a"].get("class") == "job plain"
+    assert texts(drawn["a"])[1] == 'x" onload="alert(1)'
+
+
+def test_an_edge_that_only_orders_is_dashed() -> None:
+    root = ET.fromstring(svg(DIAMOND, after=[("a", "c")]))
+
+    dashed = {
+        path.findtext(f"{NS}title"): path.get("stroke-dasharray") is not None
+        for path in root.iter(f"{NS}path")
+        if path.find(f"{NS}title") is not None
+    }
+    assert dashed == {
+        "b takes what a gives": False,
+        "c comes after a": True,
+        "d takes what b gives": False,
+        "d takes what c gives": False,
+    }
+
+
+def test_the_tooltip_has_what_the_box_has_no_room_for() -> None:
+    name = "a_very_long_name_" * 5
+
+    drawn = jobs(svg(Graph({name: []}), {name: Label("failed", error="ValueError: no")}))
+
+    assert drawn[name].findtext(f"{NS}title") == f"{name}\nfailed\nValueError: no"
+    assert texts(drawn[name])[0].endswith("…")
+    assert len(texts(drawn[name])[0]) <= 36
+
+
+def test_it_says_in_words_what_it_shows() -> None:
+    labels = {"a": Label("succeeded"), "b": Label("failed"), "c": Label("succeeded")}
+
+    root = ET.fromstring(svg(DIAMOND, labels, title="etl"))
+
+    assert root.get("role") == "img"
+    assert root.get("aria-label") == "etl: 4 jobs, 1 failed, 2 succeeded"
+    assert ET.fromstring(svg(Graph({"a": []}))).get("aria-label") == "Graph: 1 job"
+
+
+def test_those_folded_away_are_counted_and_drawn_as_a_pile() -> None:
+    folded = fold(fan(100), {f"part{n}": Label("succeeded") for n in range(100)})
+
+    picture = svg(folded.graph, folded.labels)
+
+    assert 'aria-label="Graph: 102 jobs, 100 succeeded"' in picture
+    assert len(re.findall('class="under"', picture)) == 1
+
+
+def test_it_loads_nothing_runs_nothing_and_names_no_id() -> None:
+    picture = svg(fan(5), {"split": Label("running")})
+
+    without_namespace = picture.replace('xmlns="http://www.w3.org/2000/svg"', "")
+    assert not re.search(r"https?:|url\(|@import|href|\bid=|style=|\bon\w+=", without_namespace)
+    assert all(
+        rule.startswith(".rota-graph ") for rule in re.findall(r"[.#\w-]+ [.\w ]+(?={)", STYLE)
+    )
+
+
+def test_a_page_with_a_strict_policy_gives_a_nonce_or_takes_the_style_elsewhere() -> None:
+    assert '<style nonce="r4nd0m">' in svg(DIAMOND, nonce="r4nd0m")
+
+    bare = svg(DIAMOND, style=False)
+
+    assert "<style" not in bare
+    plain = DAY.states[""]
+    assert _colours(bare) == {DAY.ground, DAY.name, DAY.edge, plain.fill, plain.line}
+
+
+def test_by_night_every_colour_of_the_day_is_replaced() -> None:
+    assert STYLE.strip().startswith("@media (prefers-color-scheme: dark)")
+    assert {NIGHT.ground, NIGHT.edge, NIGHT.name} <= _colours(STYLE)
+    assert NIGHT.states.keys() == DAY.states.keys() == {"", *STATES}
+
+
+@pytest.mark.parametrize("palette", [DAY, NIGHT], ids=["day", "night"])
+def test_words_can_be_read_on_their_ground(palette: Palette) -> None:
+    """At least 4.5 to 1, as the accessibility guidelines ask of text."""
+    for ink in palette.states.values():
+        assert _contrast(ink.word, ink.fill) >= 4.5
+        assert _contrast(palette.name, ink.fill) >= 4.5
+
+
+@given(graphs())
+def test_the_same_graph_gives_the_same_picture(graph: Graph) -> None:
+    assert svg(graph, direction="down") == svg(Graph(dict(graph.parents)), direction="down")
+
+
+def _colours(text: str) -> set[str]:
+    return set(re.findall(r"#[0-9a-f]{6}", text))
+
+
+def _contrast(one: str, other: str) -> float:
+    light, dark = sorted((_luminance(one), _luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    red, green, blue = (int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5))
+    linear = [
+        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (red, green, blue)
+    ]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
