@@ -70,11 +70,12 @@ async def test_ids_survive_keys_copies_floors_and_news(large: Stage) -> None:
 
     listener = await large.connect()
     await large.sql('listen "rota.a"', on=listener)
-    await large.run(runs.cancel(run), large.watch)
-    await large.run(waiters.register("rota.a", [run]))
-    await large.run(waiters.tell([run]))
+    ended = batch.jobs[0]
+    await large.run(waiters.register("rota.a", [ended]))
+    await large.complete(batch)
+    await large.run(waiters.tell([ended]))
     [heard] = [note async for note in listener.notifies(timeout=5, stop_after=1)]
-    assert int(heard.payload) == run
+    assert int(heard.payload) == ended
 
 
 async def test_large_numbers_in_documents_stay_exact(large: Stage) -> None:
