@@ -31,7 +31,7 @@ FIRST_LOOK = 5.0
 LOOK = 60.0
 """Seconds between looks, about, while there is nothing to do."""
 
-REST = 4.0
+REST = 6.0
 """While there is more, it rests so many times as long as it worked."""
 
 AGAIN_AFTER = 20.0

@@ -643,7 +643,7 @@ begin
                       waiting.failed + due.faults as failed, waiting.cancelled + due.stops as cancelled,
                       waiting.skipped + due.skips as skipped
         ),
-        wished as materialized (
+        wished as (
             select through.*,
                    (select exists (select from rota.cancels))
                        and exists (select from rota.cancels where cancels.job = through.job) as unwanted
