@@ -314,4 +314,4 @@ def _takes(plan: Plan, node: Node, numbers: dict[str, int]) -> str | None:
     taken = plan.taken(node)
     if not taken:
         return None
-    return "{" + ",".join(f'"{word}":{numbers[name]}' for word, name in taken.items()) + "}"
+    return "{" + ",".join(f'"{word}":{numbers[word]}' for word in taken) + "}"

@@ -202,9 +202,9 @@ class Plan:
 
     # For starting
 
-    def taken(self, node: Node) -> dict[str, str]:
-        """Which of its arguments are results, and of which task."""
-        return {word: word for word in node.words if word in self._all}
+    def taken(self, node: Node) -> list[str]:
+        """Which of its arguments are results, of the tasks they are named after."""
+        return [word for word in node.words if word in self._all]
 
     @cached_property
     def numbers(self) -> dict[str, int]:
