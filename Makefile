@@ -11,7 +11,7 @@ unexport PYTHONPATH
 unexport PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-fast bench demo schema lock ci clean
+.PHONY: help setup check format test test-fast chaos bench demo schema lock ci clean
 
 help: ## list every word
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,10 +39,16 @@ format: setup ## put the code in shape
 	@$(BIN)/ruff format .
 
 test: setup ## every test, on a private PostgreSQL
-	@$(BIN)/pytest $(PYTEST_ARGS)
+	@$(BIN)/pytest -n 4 -m "not crowd and not alone" $(PYTEST_ARGS)
+	@$(BIN)/pytest -n 2 -m crowd $(PYTEST_ARGS)
+	@$(BIN)/pytest -m alone $(PYTEST_ARGS)
 
 test-fast: setup ## the tests that take no time
 	@$(BIN)/pytest -m "not slow" $(PYTEST_ARGS)
+
+SECONDS ?= 2100
+chaos: setup ## worker processes, servers and connections broken for SECONDS=2100, nothing lost or done twice
+	@$(BIN)/python -m tests.chaos --seconds $(SECONDS) $(CHAOS_ARGS)
 
 bench: setup ## Rota against its peers, as ratios; writes benchmarks/results/
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)

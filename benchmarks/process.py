@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import queue
+import signal
 import subprocess
 import tempfile
 import threading
@@ -107,6 +108,19 @@ class Child:
     def ask(self, verb: str, within: float, **parameters: object) -> Answer:
         self.tell(verb, **parameters)
         return self.until("done", within)
+
+    def kill(self) -> int:
+        """Without a word; answers when."""
+        at = time.monotonic_ns()
+        self._process.kill()
+        self._process.wait()
+        return at
+
+    def freeze(self) -> None:
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
 
     def end(self, patience: float = 10) -> None:
         assert self._process.stdin is not None

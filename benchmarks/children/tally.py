@@ -38,6 +38,12 @@ class Tally:
         self.times.append((n, time.monotonic_ns()))
         self._saw(n)
 
+    def say(self, n: int) -> None:
+        """At once, and which: where it counts that this one began, and when."""
+        at = time.monotonic_ns()
+        self.saw(n)
+        self._wire.write(started=n, at=at)
+
     def _report(self) -> None:
         self._wire.write(count=self.count, at=time.monotonic_ns())
         self._mark = self._marks.pop() if self._marks else 0

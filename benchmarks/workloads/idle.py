@@ -1,8 +1,10 @@
 """Idle cost: one worker with nothing to do, alone on its database.
 
 Transactions are read from pg_stat_database over a connection to another database, so the
-asking does not count. A backend reports its own up to ten seconds late, which shifts both
-ends of the window alike.
+asking does not count. A backend reports its own up to ten seconds late: that shifts both
+ends of the window alike, but what a start takes must have been reported before it begins.
+Of Rota it is all that goes on: polling and timers, the heart in its thread, the look for
+claims nobody holds. The window has a whole number of beats.
 """
 
 from __future__ import annotations
@@ -13,12 +15,13 @@ from pathlib import Path
 
 from benchmarks.contender import Contender
 from benchmarks.findings import Bar, Findings
-from benchmarks.stage import STEP, Stage
+from benchmarks.stage import STEP, Ground, Stage, Wrong
+from rota.model.settings import Settings
 
 TRANSACTIONS = Bar("idle worker, transactions", 2.0, 1.0, more=False, unit="/s")
 PROCESSOR = Bar("idle worker, CPU", 0.7, None, more=False, unit="% of a core")
 MEMORY = Bar("idle worker, memory", 70.0, None, more=False, unit="MB")
-SETTLE = 5.0
+SETTLE = 15.0
 
 COUNT = """
 select xact_commit + xact_rollback from pg_stat_database where datname = '{database}'
@@ -53,6 +56,8 @@ def _measure(stage: Stage, contender: Contender, seconds: float) -> dict[Bar, fl
             time.sleep(seconds)
             after, later, ended = _number(connection, query), _busy(worker.pid), time.monotonic()
         memory = _memory(worker.pid)
+        if contender is stage.rota:
+            _check(ground, SETTLE + seconds)
         worker.tell("stop")
         worker.until("done", STEP)
     ground.drop()
@@ -62,6 +67,15 @@ def _measure(stage: Stage, contender: Contender, seconds: float) -> dict[Bar, fl
         PROCESSOR: 100 * (later - busy) / passed,
         MEMORY: memory,
     }
+
+
+def _check(ground: Ground, seconds: float) -> None:
+    """It was alone, and its heart was beating: else this was not the price of a worker."""
+    if (there := ground.number("select count(*) from rota.workers")) != 1:
+        raise Wrong(f"{there} workers were there, not one")
+    beats, due = ground.number("select beats from rota.workers"), seconds // Settings().beat
+    if beats < due:
+        raise Wrong(f"the heart of the worker beat {beats} times, not {due:.0f}")
 
 
 def _number(connection: object, query: str) -> int:

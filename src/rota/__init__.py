@@ -3,26 +3,34 @@
 from rota.app import Call, Flow, FlowCall, FlowTask, Rota, Run, Task
 from rota.errors import (
     ArgumentError,
+    ClaimLost,
+    HandBack,
     KeyBusy,
     RetryLater,
     RotaError,
     RunCancelled,
     RunExpired,
     RunFailed,
+    TaskTimeout,
+    WorkerLost,
 )
 from rota.model.context import Context, Failure
 from rota.model.retry import Retry
 from rota.model.settings import Settings
+from rota.model.task import Loss
 
 __all__ = [
     "ArgumentError",
     "Call",
+    "ClaimLost",
     "Context",
     "Failure",
     "Flow",
     "FlowCall",
     "FlowTask",
+    "HandBack",
     "KeyBusy",
+    "Loss",
     "Retry",
     "RetryLater",
     "Rota",
@@ -33,4 +41,6 @@ __all__ = [
     "RunFailed",
     "Settings",
     "Task",
+    "TaskTimeout",
+    "WorkerLost",
 ]

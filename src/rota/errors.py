@@ -12,15 +12,20 @@
     │   └── DatabaseUnavailable   no answer within the time allowed
     ├── KeyBusy                   the key is held by somebody's open transaction
     ├── RunNotFound               no run has that id
+    ├── WorkerNotFound            no worker has that number, or it has left
     ├── RunFailed                 the run ended without a result
     │   ├── RunCancelled
     │   └── RunExpired
     ├── ClaimLost                 the job is no longer this worker's: what it does counts for nothing
+    ├── WorkerLost                the worker died, or fell silent, while the job ran
+    │   └── ProcessLost           … or the process a task with isolation="process" ran in
+    ├── TaskTimeout               an attempt took longer than the task's timeout (a TimeoutError, too)
     ├── CallsChanged              a job that is tried again makes other calls than before
     ├── ResultError               the stored result is not what the task declares
     └── LocalPostgresError        the embedded PostgreSQL cannot be had
 
-`RetryLater` is raised by a task, not by Rota: it asks for another attempt at a time of its choosing.
+`RetryLater` and `HandBack` are raised by a task, not by Rota: they ask for another attempt at a time of its
+choosing, and for somebody else to do it.
 Each message says what is so and what to do about it.
 """
 
@@ -77,6 +82,10 @@ class RunNotFound(RotaError):
     pass
 
 
+class WorkerNotFound(RotaError):
+    pass
+
+
 class RunFailed(RotaError):
     """The run ended without a result. `kind`, `reason` and `traceback` are the task's own error's."""
 
@@ -101,6 +110,18 @@ class ClaimLost(RotaError):
     pass
 
 
+class WorkerLost(RotaError):
+    """How far the attempt came, nobody knows. `Retry(never=(WorkerLost,))`: then not once more."""
+
+
+class ProcessLost(WorkerLost):
+    pass
+
+
+class TaskTimeout(RotaError, TimeoutError):
+    pass
+
+
 class CallsChanged(RotaError):
     pass
 
@@ -122,3 +143,11 @@ class RetryLater(Exception):
     def __init__(self, after: float | timedelta, reason: str = "") -> None:
         self.after = after.total_seconds() if isinstance(after, timedelta) else float(after)
         super().__init__(reason or f"try again in {self.after:g} s")
+
+
+class HandBack(Exception):
+    """Raised by a task whose worker is about to stop (`ctx.draining`): the job goes back to its queue as it
+    was, the attempt uncounted.
+
+    If the worker is not about to stop it is a failed attempt like any other, with a second's wait.
+    """

@@ -13,12 +13,15 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 NAMES = [
     "ArgumentError",
     "Call",
+    "ClaimLost",
     "Context",
     "Failure",
     "Flow",
     "FlowCall",
     "FlowTask",
+    "HandBack",
     "KeyBusy",
+    "Loss",
     "Retry",
     "RetryLater",
     "Rota",
@@ -29,6 +32,8 @@ NAMES = [
     "RunFailed",
     "Settings",
     "Task",
+    "TaskTimeout",
+    "WorkerLost",
 ]
 
 FOR_TESTS = [
@@ -37,6 +42,7 @@ FOR_TESTS = [
     "NotIdle",
     "NotSeen",
     "NotThrowaway",
+    "Proxy",
     "Witness",
     "run_until_idle",
     "until_idle",

@@ -50,6 +50,12 @@ async def until_up(made: Crew, size: int, but: int = 0) -> None:
             await asyncio.sleep(0.005)
 
 
+async def until_left(made: Crew, pid: int) -> None:
+    async with asyncio.timeout(20):
+        while pid in [child.pid for child in made._children]:
+            await asyncio.sleep(0.005)
+
+
 async def heard(notes: Path, expected: list[str]) -> None:
     async with asyncio.timeout(20):
         while not notes.exists() or notes.read_text().split() != expected:  # noqa: ASYNC240
@@ -101,7 +107,7 @@ async def test_a_process_that_keeps_dying_ends_it_all(
         os.kill(next(iter(made._children)).pid, signal.SIGKILL)
 
         assert await task == FAILED
-    assert "ended with exit code 9, the 5th in a row; giving up" in caplog.text
+    assert "ended with exit code 9 before it was up, the 5th in a row; giving up" in caplog.text
     await heard(notes, ["SIGTERM"])
 
 
@@ -121,3 +127,61 @@ async def test_being_told_to_stop_while_it_starts_is_no_failure(notes: Path) -> 
     made.stop(signal.SIGTERM)
 
     assert await task == OK
+
+
+async def test_a_process_that_was_drained_is_not_replaced(notes: Path) -> None:
+    async with running(notes, "1", 2) as (made, task):
+        leaving, staying = list(made._children)
+
+        leaving.tell(signal.SIGUSR1)
+        await until_left(made, leaving.pid)
+
+        await until_up(made, 1)
+        assert not task.done()
+        staying.tell(signal.SIGUSR1)
+        await asyncio.wait([task], timeout=20)
+        assert task.done()
+        assert task.result() == OK
+
+
+async def test_a_process_that_leaves_for_no_reason_is_replaced(notes: Path) -> None:
+    async with running(notes, "1", 2) as (made, task):
+        leaving = next(iter(made._children))
+
+        leaving.tell(signal.SIGUSR2)
+        await until_up(made, 2, but=leaving.pid)
+
+        made.stop(signal.SIGTERM)
+        assert await task == OK
+
+
+async def test_processes_that_die_once_they_are_up_are_replaced_for_ever(
+    notes: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They may die of jobs, and those are put aside in the end."""
+    monkeypatch.setattr(crew, "LONGEST_REST", 0.02)
+    async with running(notes, "1", 1) as (made, task):
+        Path(f"{notes}.brief").touch()  # noqa: ASYNC240
+        victim = next(iter(made._children)).pid
+        os.kill(victim, signal.SIGKILL)
+        async with asyncio.timeout(20):
+            while not notes.exists() or len(notes.read_text().split()) <= crew.TOO_OFTEN:  # noqa: ASYNC240
+                await asyncio.sleep(0.005)
+        Path(f"{notes}.brief").unlink()  # noqa: ASYNC240
+        # Who is there by now may have read that it is to be brief, and not have ended yet.
+        for child in list(made._children):
+            victim = child.pid
+            child.tell(signal.SIGKILL)
+
+        await until_up(made, 1, but=victim)
+
+        made.stop(signal.SIGTERM)
+        assert await task == OK
+
+
+def test_the_more_have_died_the_later_the_next_one_starts() -> None:
+    rests = [crew.rest_after(deaths) for deaths in range(1, 10)]
+
+    assert rests[:3] == [0.2, 0.4, 0.8]
+    assert rests == sorted(rests)
+    assert crew.rest_after(100_000) == crew.LONGEST_REST == rests[-1]

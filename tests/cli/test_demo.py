@@ -74,8 +74,10 @@ def test_two_demos_share_a_database_without_touching_its_own_rows(terminal: Term
         assert "stopped early" not in each.out
         assert "schema rota_demo" in each.out
     with psycopg.connect(dsn) as connection:
-        for table in ("rota.jobs", "rota_demo.workers", "rota_demo.claims"):
+        for table in ("rota.jobs", "rota_demo.claims"):
             assert connection.execute(f"select from {table}".encode()).fetchall() == []
+        left = connection.execute("select state from rota_demo.workers").fetchall()
+        assert left == [("stopped",), ("stopped",)]
 
 
 def test_a_demo_that_is_stopped_says_how_far_it_came(terminal: Terminal) -> None:

@@ -18,7 +18,7 @@ NOBODY = "postgresql://127.0.0.1:1/x"
 
 MISTAKES = {
     "an unknown task": ((*START, "resise"), "did you mean 'resize'?"),
-    "an unknown task, far off": ((*START, "x"), "it has: echo, resize"),
+    "an unknown task, far off": ((*START, "x"), "it has: apart, echo, perilous, resize"),
     "an argument of the wrong type": ((*START, "resize", "path=a", "width=b"), "in width"),
     "a missing argument": ((*START, "resize"), "path"),
     "an argument nobody takes": ((*START, "resize", "size=1"), "takes no argument 'size'"),

@@ -46,7 +46,7 @@ def start(rota: Rota, *words: str) -> str:
 def graph(printed: str) -> list[str]:
     """The lines of it: what stands below the count of jobs, until something else begins."""
     [_, below] = re.split(r"\n[\d,]+ jobs?: .*\n\n", printed)
-    return re.split(r"\n\nerror of |\n\ncalled |\n\n\d+ more ", below)[0].splitlines()
+    return re.split(r"\n\nerror of |\n\ncalled |\n\n\d+ (?:more|jobs?) ", below)[0].splitlines()
 
 
 @pytest.fixture(scope="session")

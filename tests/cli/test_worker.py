@@ -28,6 +28,11 @@ def state(terminal: Terminal, run: str) -> object:
     return ask(terminal, f"select state from rota.job_state where run = {int(run)}")
 
 
+def presence(terminal: Terminal) -> object:
+    """What has become of each worker."""
+    return ask(terminal, "select string_agg(state::text, ' ' order by id) from rota.workers")
+
+
 def start_waiting(terminal: Terminal, file: Path) -> str:
     """A run that has begun, and ends when the file is there."""
     run = terminal.run("start", *SHOP, "wait_for", f"file={file}").out.strip()
@@ -37,7 +42,7 @@ def start_waiting(terminal: Terminal, file: Path) -> str:
 
 def workers(program: Program, count: int) -> list[int]:
     """The processes in which so many workers have said that they are up."""
-    lines = program.said("up to", times=count)
+    lines = program.said("jobs at once", times=count)
     return [int(re.findall(r"\[(\d+)\]", line)[0]) for line in lines]
 
 
@@ -51,7 +56,7 @@ def test_a_worker_told_to_stop_finishes_what_runs(terminal: Terminal, tmp_path: 
 
         assert worker.ended().code == 0
     assert state(terminal, run) == "succeeded"
-    assert ask(terminal, "select count(*) from rota.workers") == 0
+    assert presence(terminal) == "stopped"
 
 
 def test_a_second_signal_hurries(terminal: Terminal, tmp_path: Path) -> None:
@@ -98,7 +103,7 @@ def test_no_process_outlives_a_parent_that_is_killed(terminal: Terminal) -> None
             for pid in filter(is_alive, pids):
                 os.kill(pid, signal.SIGKILL)
     # They have left in order, as if they had been told to.
-    assert ask(terminal, "select count(*) from rota.workers") == 0
+    assert presence(terminal) == "stopped stopped"
 
 
 def test_ctrl_c_reaches_each_process_once(terminal: Terminal, tmp_path: Path) -> None:
@@ -121,3 +126,89 @@ def test_processes_that_cannot_start_say_it_once(terminal: Terminal) -> None:
 
     assert done.code == MISTAKE
     assert "has no 'nothing'" in done.complaint
+
+
+def test_processes_that_are_drained_are_not_replaced_and_the_last_ends_it_all(
+    terminal: Terminal, tmp_path: Path
+) -> None:
+    with terminal.program("worker", "shop:app", "--processes", "2", **SLOWLY) as parent:
+        workers(parent, 2)
+        run = start_waiting(terminal, tmp_path / "go")
+        busy = ask(terminal, "select worker from rota.claims")
+        idle = ask(terminal, f"select id from rota.workers where id <> {busy}")
+
+        assert terminal.run("drain", str(idle), "--wait", "20").code == 0
+        parent.said("was drained and has left its place")
+        assert len(children_of(parent.pid)) == 1
+        assert terminal.run("drain", str(busy)).code == 0
+        parent.said("1 running")
+        (tmp_path / "go").touch()
+
+        assert parent.ended().code == 0
+    assert state(terminal, run) == "succeeded"
+    assert presence(terminal) == "stopped stopped"
+
+
+def test_no_process_of_a_process_outlives_a_parent_that_is_killed(
+    terminal: Terminal, tmp_path: Path
+) -> None:
+    """Not even one that never ends by itself."""
+    noted = tmp_path / "pid"
+    with terminal.program("worker", "shop:app", "--processes", "2", "--grace", "1") as parent:
+        pids = workers(parent, 2)
+        run = terminal.run("start", *SHOP, "apart", f"file={noted}").out.strip()
+        eventually(lambda: noted.exists() and noted.read_text())
+        pids.append(int(noted.read_text()))
+        assert is_alive(pids[-1])
+
+        parent.tell(signal.SIGKILL)
+
+        try:
+            eventually(lambda: not any(map(is_alive, pids)))
+        finally:
+            for pid in filter(is_alive, pids):
+                os.kill(pid, signal.SIGKILL)
+    assert state(terminal, run) == "ready"
+
+
+def test_the_grace_is_what_the_command_line_says(terminal: Terminal, tmp_path: Path) -> None:
+    with terminal.program("worker", "shop:app", "--grace", "1", **SLOWLY) as worker:
+        worker.said("up to")
+        run = start_waiting(terminal, tmp_path / "never")
+
+        worker.tell(signal.SIGTERM)
+
+        assert worker.ended().code == 0
+    assert state(terminal, run) == "ready"
+
+
+def test_a_worker_is_described_by_its_owner(terminal: Terminal) -> None:
+    words = ("--processes", "2", "--meta", "zone=eu-1", "--meta", "rank=3")
+    with terminal.program("worker", "shop:app", *words, ROTA_VERSION="v7") as parent:
+        workers(parent, 2)
+
+        listed = terminal.run("workers", "--json").json()
+
+    for each in listed:
+        assert (each["version"], each["metadata"]) == ("v7", {"zone": "eu-1", "rank": 3})
+
+
+def test_a_description_that_is_no_pair_is_refused(terminal: Terminal) -> None:
+    for words in ("zone", "=eu-1"):
+        done = terminal.run("worker", "shop:app", "--processes", "2", "--meta", words)
+
+        assert done.code == MISTAKE
+        assert f"--meta {words!r} is not KEY=VALUE" in done.complaint
+
+
+def test_a_process_that_a_signal_ends_behind_its_parents_back_is_replaced(
+    terminal: Terminal,
+) -> None:
+    """It leaves in order, and yet nobody wants one less."""
+    with terminal.program("worker", "shop:app", "--processes", "2") as parent:
+        [victim, _] = workers(parent, 2)
+
+        os.kill(victim, signal.SIGTERM)
+
+        parent.said(f"worker process {victim} ended with exit code 0 unexpectedly")
+        assert victim not in workers(parent, 3)[2:]

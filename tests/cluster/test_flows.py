@@ -82,10 +82,12 @@ async def test_eight_processes_strand_no_run_and_run_each_job_once(
 
 async def test_the_same_without_the_lock_strands_runs(rota_dsn: str, flow_fleet: Fleet) -> None:
     """So that the test above is known to see it."""
-    many = 60
+    many = 100
     await prepare(rota_dsn, mutant=True)
-    await start_runs(rota_dsn, many)
     flow_fleet.start(rota_dsn, WORKERS, concurrency=4)
+    # All of them at once: one that is there before the others would have most runs to itself.
+    await until(rota_dsn, "select count(*) from rota.workers", (WORKERS,), within=40)
+    await start_runs(rota_dsn, many)
     # Every part has run, and then nothing moves any more.
     await until(
         rota_dsn,

@@ -322,7 +322,7 @@ async def test_higher_priorities_first_and_none_starves(rota_app: Rota) -> None:
     await app_start(rota_app, [note.using(priority=9).call(f"high {n}") for n in range(200)])
     async with rota_app.worker(concurrency=1) as worker:
         # One by one, as with jobs long enough not to be prefetched.
-        worker.exchange._pace._most = 0
+        worker.life.exchange._intake._pace._most = 0
         while len(order) < 205:
             await asyncio.sleep(0.01)
 

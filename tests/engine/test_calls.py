@@ -161,7 +161,7 @@ async def test_async_code_that_blocks_is_told_instead_of_stopping_its_worker(
         waiting.close()
         raise AssertionError("this would never have ended")
 
-    monkeypatch.setattr("rota.engine.calls.asyncio.run_coroutine_threadsafe", wait_for_ever)
+    monkeypatch.setattr("rota.engine.port.asyncio.run_coroutine_threadsafe", wait_for_ever)
 
     @rota_app.task(retry=ONCE)
     async def parent(ctx: Context) -> int:

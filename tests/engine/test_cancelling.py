@@ -9,7 +9,8 @@ import pytest
 
 from engine.asking import fetch
 from rota import Context, Retry, Rota, RunCancelled
-from rota.engine.execute import LoopExecutor, Stop
+from rota.engine.coroutines import LoopExecutor
+from rota.engine.execute import Stop
 from rota.model.events import JobClaimed
 from rota.model.outcome import Ended, Outcome, Unstarted
 from rota.model.task import Definition, Policy
@@ -29,7 +30,7 @@ async def test_a_queued_job_is_cancelled_at_once(rota_app: Rota) -> None:
             await run.result(timeout=10)
         assert await run.cancel() == "cancelled"
     async with rota_app.worker() as worker:
-        await worker.exchange.tick()
+        await worker.life.exchange.tick()
 
 
 @pytest.mark.parametrize("kind", ["async", "thread"])
@@ -69,7 +70,7 @@ async def test_a_wish_to_cancel_outlives_a_failing_attempt(rota_harness: Harness
     run = await fails.start()
     async with app.worker() as worker:
         await rota_harness.saw(JobClaimed, job=run.id)
-        worker.presence.stop()  # it will not hear of the wish
+        worker.life.presence.hear = lambda pulse: None  # type: ignore[method-assign]
         assert await run.cancel() == "requested"
         go.set()
         with pytest.raises(RunCancelled):
@@ -89,7 +90,7 @@ async def test_a_job_told_to_stop_before_its_first_step_says_so(why: Stop) -> No
     executor = LoopExecutor(lambda _, outcome, took: ended.append(outcome), 1000)
 
     executor.start(job, task, task.policy.retry, None)
-    executor.stop(job.job, why)
+    executor.stop(job, why)
     await asyncio.sleep(0)
     await asyncio.sleep(0)
 

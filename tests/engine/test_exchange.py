@@ -46,10 +46,9 @@ async def test_work_whose_answers_are_lost_is_recorded_once_and_none_is_forgotte
     caplog.set_level(logging.ERROR, "rota")
     cut = Cut(times={n for n in range(200) if n % 3 == 2})
     monkeypatch.setattr("rota.engine.hand.exchange", cut)
-    monkeypatch.setattr("rota.engine.presence.BEAT", 0.1)
     runs: dict[int, int] = {}
 
-    async with Rota(rota_dsn, poll=0.05) as app:
+    async with Rota(rota_dsn, poll=0.05, beat=0.1) as app:
 
         @app.task
         async def count(n: int) -> int:
@@ -103,7 +102,7 @@ async def test_one_outcome_the_database_refuses_does_not_stop_the_others(
 ) -> None:
     """The codec lets something through that PostgreSQL cannot hold: that job fails, the rest do not."""
     caplog.set_level(logging.CRITICAL, "rota")
-    monkeypatch.setattr("rota.engine.execute._done", lambda value, task, limit: Done(value))
+    monkeypatch.setattr("rota.engine.coroutines.done", lambda value, task, limit: Done(value))
     async with Rota(rota_dsn, poll=0.05) as app:
 
         @app.task
@@ -211,16 +210,16 @@ async def _hears(wakeups: Any) -> bool:
     return bool(wakeups.hears("rota.wake"))
 
 
-async def test_a_worker_leaves_its_row_behind_only_while_it_lives(
-    rota_app: Rota, rota_dsn: str
-) -> None:
+async def test_a_worker_signs_on_and_signs_off(rota_app: Rota, rota_dsn: str) -> None:
     @rota_app.task
     async def nothing() -> None:
         pass
 
     async with rota_app.worker() as worker:
-        assert await fetch(rota_dsn, "select id from rota.workers") == [(worker.id,)]
-    assert await fetch(rota_dsn, "select id from rota.workers") == []
+        assert await fetch(rota_dsn, "select id, state from rota.workers") == [
+            (worker.id, "active")
+        ]
+    assert await fetch(rota_dsn, "select id, state from rota.workers") == [(worker.id, "stopped")]
 
 
 async def test_an_idle_worker_costs_next_to_nothing(

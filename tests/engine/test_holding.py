@@ -37,7 +37,7 @@ async def test_what_waits_too_long_for_a_place_is_given_back(
     rota_harness: Harness, rota_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Short jobs taught the worker to hold many; then a long one blocks its only place."""
-    monkeypatch.setattr("rota.engine.exchange.PUT_AWAY_AFTER", 0.1)
+    monkeypatch.setattr("rota.engine.intake.PUT_AWAY_AFTER", 0.1)
     app = rota_harness.app
     go = asyncio.Event()
 
@@ -68,11 +68,11 @@ async def test_tasks_with_one_attempt_are_never_held_beyond_what_runs(
     await rota_app.start_many([once.call() for _ in range(2000)])
     async with rota_app.worker(concurrency=10) as worker:
         while (
-            worker.desk.running
+            worker.life.desk.running
             or most == 0
             or not await equals(rota_dsn, "select count(*) from rota.outcomes", 2000)
         ):
-            most = max(most, worker.desk.running + worker.desk.backlog)
+            most = max(most, worker.life.desk.running + worker.life.desk.backlog)
             await asyncio.sleep(0)
     assert most <= 10
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 
@@ -12,9 +12,9 @@ from .stage import EMPTY, Stage
 
 
 @pytest.fixture(scope="session")
-def store_dsn(rota_server: Server) -> Iterator[str]:
+def store_dsn(rota_server: Server, way: Callable[[str], str]) -> Iterator[str]:
     with rota_server.database() as dsn:
-        yield dsn
+        yield way(dsn)
 
 
 @pytest.fixture

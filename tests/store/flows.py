@@ -96,7 +96,7 @@ async def call(
     caller = Caller(job.job, batch.id, batch.worker, number, job.attempt)
     started: list[Started]
     _, started = await stage.together(
-        claims.pin(batch.worker, batch.id, job.job),
+        claims.hold(batch.worker, [batch.id]),
         flows.start([whole, *parts], notify=False, caller=caller),
         on=on,
     )

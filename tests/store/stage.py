@@ -31,6 +31,7 @@ select job, array_agg(place order by place)
          union all select id, 'known' from rota.runs
          union all select job, 'asleep' from rota.asleep
          union all select job, 'waiting' from rota.waiting
+         union all select job, 'quarantine' from rota.quarantine
          union all select unnest(jobs), 'claims' from rota.claims
          union all select job, 'outcomes' from rota.outcomes) as found
  group by job
@@ -61,8 +62,16 @@ with a as (delete from rota.jobs), b as (delete from rota.ready), c as (delete f
      d as (delete from rota.claims), e as (delete from rota.outcomes), f as (delete from rota.attempts),
      g as (delete from rota.keys), h as (delete from rota.cancels), i as (delete from rota.waiters),
      j as (delete from rota.workers), k as (delete from rota.runs), l as (delete from rota.waiting),
-     m as (delete from rota.echoes), n as (delete from rota.skills)
+     m as (delete from rota.echoes), n as (delete from rota.skills), o as (delete from rota.quarantine),
+     p as (delete from rota.checkpoints)
 select setval('rota.ids', 1, false)
+"""
+
+
+SOMEBODY_WAITS = """
+select exists (select from pg_stat_activity as session
+                where session.datname = current_database()
+                  and cardinality(pg_blocking_pids(session.pid)) > 0)
 """
 
 
@@ -155,6 +164,11 @@ class Stage:
         )
         found = await self.run(query, on)
         return Batch(worker, found[0].claim if found else 0, [each.job for each in found], found)
+
+    async def unwanted(self, worker: int) -> list[int]:
+        """Jobs a worker hears that somebody wished to cancel."""
+        [told] = await self.run(workers.beat(worker, None))
+        return told.unwanted
 
     async def held(self, count: int, **more: Any) -> Batch:
         """So many jobs, started and claimed in one batch."""
@@ -273,6 +287,8 @@ class Stage:
                 "runs",
                 "waiting",
                 "echoes",
+                "quarantine",
+                "checkpoints",
             )
         ]
 
@@ -294,7 +310,12 @@ class Stage:
         waiter, holder = waiting.info.backend_pid, holding.info.backend_pid
         async with asyncio.timeout(within):
             while True:
-                if holder in await self.one("select pg_blocking_pids(%s)", waiter):
+                if getattr(waiting, "pooled", False):
+                    # Who that is on the server, the pooler does not say.
+                    blocked = await self.one(SOMEBODY_WAITS)
+                else:
+                    blocked = holder in await self.one("select pg_blocking_pids(%s)", waiter)
+                if blocked:
                     return
                 await asyncio.sleep(0.002)
 

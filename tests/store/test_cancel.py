@@ -12,7 +12,7 @@ import pytest
 from psycopg import AsyncConnection
 from psycopg.errors import LockNotAvailable
 
-from rota.store import claims, jobs, runs, timers, waiters
+from rota.store import claims, runs, timers, waiters
 
 from .stage import Stage
 
@@ -57,8 +57,8 @@ async def test_cancelling_what_a_worker_holds_is_a_wish_that_it_can_read(stage: 
 
     assert await cancel(stage, batch.jobs[1]) == "requested"
 
-    assert await stage.run(jobs.unwanted(batch.worker)) == [batch.jobs[1]]
-    assert await stage.run(jobs.unwanted(other.worker)) == []
+    assert await stage.unwanted(batch.worker) == [batch.jobs[1]]
+    assert await stage.unwanted(other.worker) == []
     assert await stage.held_by(batch.id) == batch.jobs
 
 

@@ -10,11 +10,13 @@ from contextlib import AsyncExitStack
 
 import pytest
 from psycopg import AsyncConnection
+from psycopg.errors import ReadOnlySqlTransaction
 
 from rota.errors import DatabaseError, DatabaseUnavailable, SchemaMissing
 from rota.model.settings import Settings
 from rota.store import jobs, views
 from rota.store.database import Database
+from rota.testing.proxy import Proxy
 from rota.testing.server import Server, with_database
 
 
@@ -58,7 +60,6 @@ async def test_a_connection_the_server_has_closed_is_not_lent_again(
     before = await pid(database)
     async with await AsyncConnection.connect(store_dsn, autocommit=True) as other:
         await other.execute("select pg_terminate_backend(%s, 5000)", (before,))
-    await asyncio.sleep(0.06)  # a connection just used is trusted for a moment
 
     assert await pid(database) != before
 
@@ -83,8 +84,6 @@ async def test_a_program_with_many_files_open_can_use_its_connections_again(
             opened.callback(os.close, os.open(os.devnull, os.O_RDONLY))
         async with database.connection() as connection:
             opened.push_async_callback(connection.close)
-        await asyncio.sleep(0.06)
-
         assert await pid(database) == connection.info.backend_pid
 
 
@@ -112,3 +111,81 @@ async def test_a_server_that_is_away_is_insisted_on_for_a_while(tmp_path: object
 
     with pytest.raises(DatabaseUnavailable, match="did not answer in time: cannot reach"):
         await away.insist(views.places())
+
+
+# Connections that are of no more use
+
+
+async def test_a_silent_server_is_given_up_and_the_next_call_goes_through(
+    store_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line that died without a word gives no error; the kernel would wait for minutes."""
+    monkeypatch.setattr("rota.store.database.ANSWER_WITHIN", 0.2)
+    with Proxy(store_dsn) as proxy:
+        database = Database(proxy.dsn, Settings(statement_timeout=0.5))
+        try:
+            assert await database.run(views.places())
+            proxy.drop()
+            async with asyncio.timeout(5):
+                with pytest.raises(DatabaseUnavailable, match=r"no answer in 0\.7 s"):
+                    await database.run(views.places())
+            proxy.heal()
+            assert await database.run(views.places())
+        finally:
+            await database.close()
+
+
+async def test_a_server_that_says_nothing_from_the_start_is_given_up(store_dsn: str) -> None:
+    with Proxy(store_dsn) as proxy:
+        proxy.hold()
+        database = Database(f"{proxy.dsn} connect_timeout=2", Settings())
+        async with asyncio.timeout(10):
+            with pytest.raises(DatabaseUnavailable, match="timeout expired"):
+                await database.run(views.places())
+
+
+async def test_a_connection_whose_user_was_interrupted_is_closed(
+    database: Database, store_dsn: str
+) -> None:
+    """There may be an answer to somebody else's question on its way."""
+    before = await pid(database)
+
+    async def sleep() -> None:
+        async with database.connection() as connection:
+            await connection.execute("select pg_sleep(10)")
+
+    sleeping = asyncio.create_task(sleep())
+    async with await AsyncConnection.connect(store_dsn, autocommit=True) as other:
+        asked = "select count(*) from pg_stat_activity where query ~ '^select pg_sleep'"
+        while await (await other.execute(asked)).fetchone() != (1,):
+            await asyncio.sleep(0.01)
+    sleeping.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sleeping
+
+    assert await pid(database) != before
+
+
+async def test_when_one_finds_its_server_read_only_all_are_made_anew(database: Database) -> None:
+    """After a failover the old primary may be there still, as a standby."""
+    async with database.connection() as one, database.connection() as two:
+        before = {one.info.backend_pid, two.info.backend_pid}
+    with pytest.raises(ReadOnlySqlTransaction):
+        async with database.connection() as connection:
+            await connection.execute("begin read only; create table impossible ()", prepare=False)
+
+    async with database.connection() as one, database.connection() as two:
+        assert not before & {one.info.backend_pid, two.info.backend_pid}
+
+
+async def test_an_answer_that_was_lost_is_said_in_our_words(database: Database) -> None:
+    with pytest.raises(DatabaseUnavailable, match="lost before the answer came: terminating"):
+        async with database.connection() as connection:
+            await connection.execute("select pg_terminate_backend(pg_backend_pid())")
+
+
+async def test_who_found_no_place_does_not_wait_a_second_time(database: Database) -> None:
+    async with database.connection(), database.connection(), database.connection():
+        with pytest.raises(DatabaseUnavailable, match="all 3 connections were busy"):
+            async with asyncio.timeout(2):
+                await database.run(views.places(), patience=60)

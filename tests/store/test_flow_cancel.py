@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from psycopg.errors import SerializationFailure
 
-from rota.store import claims, jobs, runs, timers
+from rota.store import claims, runs, timers
 
 from . import flows
 from .flows import DIAMOND, cancel, claim_only, end, is_free, outcomes, run_one, start
@@ -154,9 +154,7 @@ async def test_cancelling_a_job_cancels_all_that_it_has_called(stage: Stage) -> 
 
     assert await cancel(stage, job) == "requested"
 
-    assert sorted(await stage.run(jobs.unwanted(worker))) == sorted(
-        [job, *inner.jobs, *running.jobs]
-    )
+    assert sorted(await stage.unwanted(worker)) == sorted([job, *inner.jobs, *running.jobs])
     assert await stage.sql(
         "select count(*) from rota.outcomes where state = 'cancelled' and job in "
         "(select unnest(jobs) from rota.runs where id = %s)",

@@ -11,8 +11,9 @@ import pytest
 
 from rota.app.client import Client
 from rota.model.settings import Settings
-from rota.store import claims, jobs, runs, timers, waiters
+from rota.store import claims, jobs, runs, timers, waiters, workers
 
+from .losses import bury, judge, orphans, quarantine, reap, seen, split, suspects
 from .stage import Stage
 
 
@@ -38,7 +39,7 @@ async def test_a_job_goes_through_every_move(large: Stage) -> None:
     assert (await large.retry(batch, [retried], delay=0)).jobs == [retried]
     assert await large.give_back(batch, [returned]) == ["default"]
     assert await large.run(runs.cancel(cancelled), large.watch) == ["requested"]
-    assert await large.run(jobs.unwanted(batch.worker)) == [cancelled]
+    assert (await large.run(workers.beat(batch.worker, None)))[0].unwanted == [cancelled]
     assert await large.finish(batch, "cancelled", [cancelled]) == [cancelled]
     assert [each.jobs for each in await large.run(claims.mine(batch.worker))] == [[late]]
     assert await large.complete(batch, [late]) == []
@@ -88,3 +89,39 @@ async def test_large_numbers_in_documents_stay_exact(large: Stage) -> None:
 
     [ending] = await large.run(runs.outcome([run]))
     assert ending.result == str(number).encode()
+
+
+async def test_jobs_are_lost_found_and_put_away(large: Stage) -> None:
+    ids = await large.start_several(4)
+    dead = await large.worker()
+    batch = await large.claim(dead)
+    own = await split(large, batch, ids[3])
+    assert min(dead, batch.id, own.id, *ids) > 2**31
+    [told] = await large.run(workers.beat(dead, 2**31 - 1))
+    assert told.claims == [batch.id, own.id]
+    await large.run(claims.pin(dead, own.id, ids[3]))
+    await large.run(jobs.checkpoint(dead, own.id, ids[3], "1"))
+    await large.sql("select rota.assert_claim(%s, %s)", ids[3], own.id)
+
+    me = await large.worker()
+    assert [each.worker for each in await large.run(workers.look(me))] == [dead]
+    assert [
+        each.worker for each in await large.run(workers.declare([await seen(large, dead)]))
+    ] == [dead]
+    assert await orphans(large, batch.id - 1) == [batch.id, own.id]
+    assert (await reap(large, batch.id, ids[:1])).jobs == ids[:1]
+    assert (await reap(large, batch.id)).jobs == ids[1:3]
+    assert (await reap(large, own.id)).jobs == ids[3:]
+
+    first, second, *rest = await suspects(large, me)
+    assert [each.jobs[0] for each in (first, second, *rest)] == ids
+    assert all(each.members[0].seq == each.jobs[0] for each in (first, second, *rest))
+    assert (await quarantine(large, first)).jobs == ids[:1]
+    assert (await judge(large, second)).jobs == ids[1:2]
+    assert await large.run(jobs.release(ids[0])) == [1]
+    again = await large.claim(me)
+    assert again.jobs == ids[:1]
+    await bury(large, me)
+    for claim in await orphans(large):
+        await reap(large, claim)
+    assert await large.sql("select job from rota.ready order by job") == [ids[0], *ids[2:]]

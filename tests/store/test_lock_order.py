@@ -6,14 +6,17 @@ added. So it is probed: while a statement waits at one lock, `nowait` says which
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 from psycopg.errors import LockNotAvailable
 
-from rota.store import claims, jobs, runs
+from rota.store import claims, jobs, runs, workers
 from rota.store.query import Query
 
+from . import flows
+from .losses import NOTHING, bury, reap, seen, split
 from .stage import Connection, Stage
 
 
@@ -109,16 +112,14 @@ async def test_handing_back_waits_for_a_transaction_that_pins_the_claim(stage: S
     assert await giving == ["default"]
 
 
-async def test_cancelling_waits_for_a_transaction_that_pins_the_claim(stage: Stage) -> None:
+async def test_cancelling_does_not_wait_for_a_transaction_that_pins_the_claim(stage: Stage) -> None:
+    """It is a wish; a job's own transaction may take its time."""
     batch = await stage.held(1)
     pinning, canceller = await stage.connect(), await stage.connect()
 
     async with pinning.transaction():
         await stage.sql("select from rota.claims for key share", on=pinning)
-        cancelling = stage.meanwhile(stage.run(runs.cancel(batch.jobs[0]), canceller))
-        await stage.waits(canceller, pinning)
-
-    assert await cancelling == ["requested"]
+        assert await stage.run(runs.cancel(batch.jobs[0]), canceller) == ["requested"]
 
 
 async def test_a_claim_that_is_held_is_not_completed_meanwhile(stage: Stage) -> None:
@@ -131,3 +132,95 @@ async def test_a_claim_that_is_held_is_not_completed_meanwhile(stage: Stage) -> 
         await stage.waits(stage.engine, holder)
 
     assert await completing == []
+
+
+# Workers that are gone
+
+
+async def test_reaping_holds_the_claim_against_everybody_before_it_goes_on(stage: Stage) -> None:
+    """It stops where it passes an end on: by then the claim is locked, also against a pin, and what waits
+    further on is not."""
+    laid = await flows.start(stage, {"a": [], "b": ["a"]})
+    batch = await flows.claim(stage, await stage.worker())
+    await flows.cancel(stage, laid["a"])
+    await bury(stage, batch.worker)
+    holder = await stage.connect()
+
+    async with holder.transaction():
+        await stage.sql("select from rota.waiting where job = %s for update", laid["b"], on=holder)
+        reaping = stage.meanwhile(reap(stage, batch.id))
+        await stage.waits(stage.engine, holder)
+
+        assert not await is_free(stage, batch.id, "key share")
+        # Rows of those who wait are locked in the order of ids: the run came first.
+        assert not await flows.is_free(stage, laid.run)
+
+    assert (await reaping).runs == [laid.run]
+
+
+async def test_a_reaper_waits_for_no_claim_however_weakly_it_is_held(stage: Stage) -> None:
+    batch = await stage.held(1)
+    await bury(stage, batch.worker)
+    holder = await stage.connect()
+
+    for strength in ("key share", "share", "no key update", "update"):
+        async with holder.transaction():
+            await stage.sql(f"select from rota.claims for {strength}", on=holder)
+            async with asyncio.timeout(1):
+                assert await reap(stage, batch.id) == NOTHING
+
+
+@pytest.mark.parametrize("lock", ["hold", "cancel", "complete", "split"])
+async def test_what_does_not_take_a_job_away_does_not_wait_for_a_pin(
+    stage: Stage, lock: str
+) -> None:
+    batch = await stage.held(2)
+    pinning, other = await stage.connect(), await stage.connect(engine=True)
+
+    async with pinning.transaction():
+        await stage.run(claims.pin(batch.worker, batch.id, batch.jobs[0]), pinning)
+        async with asyncio.timeout(1):
+            match lock:
+                case "hold":
+                    await stage.run(claims.hold(batch.worker, [batch.id]), other)
+                case "cancel":
+                    await stage.run(runs.cancel(batch.jobs[1]), other)
+                case "complete":
+                    await stage.complete(batch, batch.jobs[1:], on=other)
+                case "split":
+                    await split(stage, batch, batch.jobs[1], on=other)
+
+
+async def test_declaring_and_beating_lock_the_workers_row_and_nothing_else(stage: Stage) -> None:
+    batch, other = await stage.held(1), await stage.held(1)
+    session = await stage.connect()
+
+    queries: list[Query[Any]] = [
+        workers.beat(batch.worker, None),
+        workers.declare([await seen(stage, batch.worker)]),
+    ]
+    for query in queries:
+        async with session.transaction(force_rollback=True):
+            assert len(await stage.run(query, session)) == 1
+            assert await is_free(stage, batch.id)
+            async with asyncio.timeout(1):
+                assert await stage.complete(other, []) == []
+                assert len(await stage.run(workers.beat(other.worker, None))) == 1
+
+
+@pytest.mark.parametrize("given", [[0, 1, 2], [2, 0, 1]])
+async def test_workers_are_declared_from_the_lowest_id_up_and_none_is_waited_for(
+    stage: Stage, given: list[int]
+) -> None:
+    ids = [await stage.worker() for _ in range(3)]
+    looked = [await seen(stage, ids[number]) for number in given]
+    holder = await stage.connect()
+
+    async with holder.transaction():
+        await stage.sql(
+            "select from rota.workers where id = %s for no key update", ids[1], on=holder
+        )
+        async with asyncio.timeout(1):
+            declared = await stage.run(workers.declare(looked))
+
+    assert sorted(each.worker for each in declared) == [ids[0], ids[2]]

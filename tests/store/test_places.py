@@ -93,7 +93,7 @@ async def test_places_are_counted(stage: Stage) -> None:
     await stage.start_several(2)
     await stage.start(delay=timedelta(hours=1))
 
-    assert await stage.run(views.places()) == [views.Places(ready=2, asleep=1, running=3)]
+    assert await stage.run(views.places()) == [views.Places(2, asleep=1, quarantined=0, running=3)]
 
 
 async def test_a_run_is_told_in_full(stage: Stage) -> None:

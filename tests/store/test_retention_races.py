@@ -214,7 +214,7 @@ async def test_it_is_the_turn_of_the_worker_that_has_been_there_longest(
         ]
 
     assert await whose() == [first]
-    await stage.sql("update rota.workers set beat = beat - %s where id = %s", SILENT, first)
+    await stage.sql("update rota.workers set state = 'dead' where id = %s", first)
     assert await whose() == [second]
     await stage.sql("delete from rota.workers where id = %s", second)
     assert await whose() == [third]

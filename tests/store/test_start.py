@@ -247,7 +247,8 @@ async def test_a_busy_key_leaves_the_callers_own_transaction_to_the_caller(stage
         async with await psycopg.AsyncConnection.connect(stage.dsn) as mine:
             await mine.execute("set lock_timeout = '7s'")
             await mine.execute(
-                "insert into rota.workers values (default, 'mine', 1, '', '{}', '{}', 1)"
+                "insert into rota.workers (host, pid, version, queues, tasks, capacity)"
+                " values ('mine', 1, '', '{}', '{}', 1)"
             )
             began = time.monotonic()
             with pytest.raises(KeyBusy):

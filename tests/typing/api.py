@@ -7,11 +7,22 @@ complains when such an ignore is not needed.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any, assert_type
+from typing import Any, Literal, assert_type
 
 from psycopg import AsyncConnection, Connection
 
-from rota import Call, Context, Retry, RetryLater, Rota, Run
+from rota import (
+    Call,
+    Context,
+    HandBack,
+    Loss,
+    Retry,
+    RetryLater,
+    Rota,
+    Run,
+    TaskTimeout,
+    WorkerLost,
+)
 from rota.app.blocking import BlockingRun
 from rota.model.events import JobFinished
 from rota.testing import Harness, run_until_idle
@@ -45,6 +56,32 @@ def plain_with_context(ctx: Context, number: int) -> float | None:
 
 @app.task
 async def nothing() -> None: ...
+
+
+def decide(loss: Loss) -> Literal["revive", "fail"]:
+    return "revive" if loss.crashes < 2 else "fail"
+
+
+async def decide_later(loss: Loss) -> Literal["cancel"]:
+    return "cancel"
+
+
+@app.task(isolation="process", timeout=5, retry=Retry(never=(WorkerLost, TaskTimeout)))
+def in_a_process(number: int) -> int:
+    return number
+
+
+@app.task(on_dead=decide, crashes=1, hold=timedelta(minutes=1))
+async def held(ctx: Context) -> int:
+    if ctx.draining:
+        raise HandBack
+    return 1
+
+
+app.task(on_dead=decide_later)(nothing.fn)
+app.task(on_dead="cancel")(nothing.fn)
+app.task(on_dead="ignore")(nothing.fn)  # type: ignore[call-overload]
+app.task(isolation="thread")(nothing.fn)  # type: ignore[call-overload]
 
 
 async def starting() -> None:

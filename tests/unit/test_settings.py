@@ -18,7 +18,7 @@ def test_nothing_set_is_the_defaults() -> None:
 
 
 def test_every_setting_can_be_set_by_a_variable() -> None:
-    others = {"schema": "other", "notify": "off", "prepare": "no", "keep": "7d"}
+    others = {"schema": "other", "notify": "off", "pooler": "no", "keep": "7d", "dead_after": "21"}
     environment = {
         f"ROTA_{each.name.upper()}": others.get(each.name, "7") for each in fields(Settings)
     }
@@ -57,7 +57,7 @@ def test_yes_in_many_words(word: str) -> None:
         ("ROTA_CONCURRENCY", "1.5", "a whole number"),
         ("ROTA_POLL", "often", "a number of seconds"),
         ("ROTA_NOTIFY", "perhaps", "on or off"),
-        ("ROTA_PREPARE", "", "on or off"),
+        ("ROTA_NOTIFY", "", "on or off"),
     ],
 )
 def test_a_variable_that_cannot_be_read_is_named(variable: str, text: str, expected: str) -> None:

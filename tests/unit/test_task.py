@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import decimal
 import json
-from typing import Any
+from datetime import timedelta
+from typing import Any, Literal
 
 import pytest
 from pydantic import BaseModel
@@ -227,3 +228,66 @@ def test_plain_functions_and_coroutines_are_told_apart() -> None:
 
     assert define(resize).is_async
     assert not define(plain).is_async
+
+
+# What becomes of a job whose worker is lost, and where code runs
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"on_dead": "ignore"}, 'on_dead is "revive", "fail", "cancel" or a function'),
+        ({"on_dead": None}, "on_dead is"),
+        ({"crashes": 0}, "at least 1"),
+        ({"crashes": 1.5}, "whole number"),
+        ({"crashes": True}, "whole number"),
+        ({"hold": 0}, "hold must be above 0"),
+        ({"hold": float("nan")}, "hold must be above 0"),
+        ({"hold": float("inf")}, "hold must be above 0"),
+        ({"hold": 5, "timeout": 6}, "make hold the longer one"),
+        ({"isolation": "thread"}, 'isolation is "process", or None'),
+    ],
+)
+def test_a_policy_says_what_is_wrong_with_it(wrong: dict[str, Any], why: str) -> None:
+    with pytest.raises(DefinitionError, match=why):
+        Policy(**wrong)
+
+
+def test_a_policy_as_a_task_is_given_it() -> None:
+    def decide(loss: rota.Loss) -> Literal["fail"]:
+        return "fail"
+
+    app = rota.Rota("postgresql://nowhere")
+    app.task(name="a", on_dead=decide, crashes=5, hold=timedelta(minutes=1), timeout=60)(print_it)
+    policy = app.registry.tasks["a"].policy
+    assert policy == Policy(on_dead=decide, crashes=5, hold=60.0, timeout=60.0)
+    flow = app.flow("f")
+    flow.task(name="a", on_dead="cancel", crashes=1, hold=2, isolation="process")(print_it)
+    flow.on_failure(name="b", on_dead="fail")(print_it)
+    assert app.registry.tasks["f.a"].policy == Policy(
+        on_dead="cancel", crashes=1, hold=2.0, isolation="process"
+    )
+    assert app.registry.tasks["f.b"].policy == Policy(on_dead="fail")
+
+
+def print_it() -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("policy", "patient"),
+    [
+        (Policy(), True),
+        (Policy(timeout=5, crashes=1, retry=Retry(never=(ValueError,))), True),
+        (Policy(retry=Retry(attempts=1)), False),
+        (Policy(on_dead="fail"), False),
+        (Policy(on_dead=lambda loss: "revive"), False),
+        (Policy(retry=Retry(never=(rota.WorkerLost,))), False),
+        (Policy(retry=Retry(never=(rota.RotaError,))), False),
+        (Policy(hold=5), False),
+        (Policy(isolation="process"), False),
+    ],
+)
+def test_jobs_are_held_ahead_only_where_losing_them_is_of_no_consequence(
+    policy: Policy, patient: bool
+) -> None:
+    assert policy.patient is patient

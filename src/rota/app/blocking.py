@@ -87,6 +87,7 @@ class BlockingRun(Generic[R]):
     status = blocks(Run.status)
     cancel = blocks(Run.cancel)
     retry = blocks(Run.retry)
+    release = blocks(Run.release)
 
     def __repr__(self) -> str:
         return repr(self._run)

@@ -15,8 +15,9 @@ from rota.engine.waiting import Waiting
 from rota.engine.wakeups import Wakeups
 from rota.model.settings import Settings
 from rota.store import flows, jobs
-from rota.store.database import Database, exchange, run
+from rota.store.database import Database, run
 from rota.store.jobs import Start, Started
+from rota.store.plain import Plain
 
 CHUNK = 2000
 """Jobs in one chunk of a copy."""
@@ -30,11 +31,12 @@ JOBS_AT_ONCE = 20_000
 
 
 class Client:
-    def __init__(self, dsn: str, settings: Settings) -> None:
-        self.database = Database(dsn, settings)
+    def __init__(self, dsn: str, settings: Settings, direct: str | None = None) -> None:
+        self.database = Database(dsn, settings, direct)
         self.news = News(self.database)
         self.wakeups = Wakeups(self.database)
         self.waiting = Waiting(self.database, self.wakeups)
+        self.plain = Plain(self.database)
         self._listening: asyncio.Task[None] | None = None
 
     def listen(self) -> Wakeups:
@@ -42,10 +44,16 @@ class Client:
             self._listening = asyncio.create_task(self.wakeups.run(), name="rota wakeups")
         return self.wakeups
 
+    @property
+    def _patience(self) -> float:
+        """How long a start waits for a database that is away. Once sent it is not sent again: without a
+        key, two would be started."""
+        return self.database.settings.patience
+
     async def start(self, job: Start) -> Started:
         at_once = job.at is None and job.delay is None
         rides = at_once and self.news.ride()
-        [started] = await self.database.run(jobs.start(job, notify=rides))
+        [started] = await self.database.run(jobs.start(job, notify=rides), self._patience)
         if at_once and not rides and started.created:
             self.news.tell([job.queue])
         return started
@@ -73,9 +81,8 @@ class Client:
                 segment.append([])
                 size = 0
             segment[-1].append(calls[at].run)
-        async with self.database.connection() as connection:
-            queries = [flows.start(some, notify=rides) for some in segment]
-            [answers] = await exchange(connection, [queries], self.database.schema)
+        queries = [flows.start(some, notify=rides) for some in segment]
+        [answers] = await self.database.exchange([queries], self._patience)
         if now and not rides:
             self.news.tell({queue for call in calls for queue in call.plan.queues})
         started = dict(zip(order, (each for some in answers for each in some), strict=True))
@@ -83,7 +90,7 @@ class Client:
 
     async def _copy(self, starts: Sequence[Start]) -> list[int]:
         database = self.database
-        async with database.connection() as connection, connection.transaction():
+        async with database.transaction(self._patience) as connection:
             [text] = await run(connection, jobs.reserve(len(starts)), database.schema)
             ids = text.split(",")
             chunks = [
@@ -107,8 +114,7 @@ class Client:
         )
         segment = [jobs.start(starts[index], notify=False) for index in keyed]
         many = [jobs.start_many([starts[index] for index in free])] if free else []
-        async with self.database.connection() as connection:
-            [answers] = await exchange(connection, [[*segment, *many]], self.database.schema)
+        [answers] = await self.database.exchange([[*segment, *many]], self._patience)
         answer: dict[int, Started] = {}
         for index, [started] in zip(keyed, answers, strict=False):
             answer[index] = started
@@ -122,4 +128,5 @@ class Client:
             self.wakeups.stop()
             await self._listening
             await self.wakeups.close()
+        await self.plain.close()
         await self.database.close()

@@ -13,8 +13,8 @@ from rota.engine.call import FlowCall
 from rota.errors import ArgumentError, DefinitionError
 from rota.model.flow import FlowDefinition, Node, Plan, When, named
 from rota.model.retry import Retry
-from rota.model.settings import Duration, seconds
-from rota.model.task import Definition, Policy
+from rota.model.settings import Duration
+from rota.model.task import Definition, Isolation, OnDead, Policy
 from rota.store import flows
 from rota.store.arrays import inside
 from rota.store.flows import Columns, StartRun
@@ -67,6 +67,10 @@ class Flow:
         priority: int = 0,
         retry: Retry | None = None,
         timeout: Duration | None = None,
+        on_dead: OnDead = "revive",
+        crashes: int = 3,
+        hold: Duration | None = None,
+        isolation: Isolation = None,
     ) -> Callable[[Callable[..., Any]], FlowTask]: ...
     @overload
     def task(
@@ -82,6 +86,10 @@ class Flow:
         priority: int = 0,
         retry: Retry | None = None,
         timeout: Duration | None = None,
+        on_dead: OnDead = "revive",
+        crashes: int = 3,
+        hold: Duration | None = None,
+        isolation: Isolation = None,
     ) -> FlowTask: ...
     def task(
         self,
@@ -95,6 +103,10 @@ class Flow:
         priority: int = 0,
         retry: Retry | None = None,
         timeout: Duration | None = None,
+        on_dead: OnDead = "revive",
+        crashes: int = 3,
+        hold: Duration | None = None,
+        isolation: Isolation = None,
     ) -> Any:
         """Add a function as a task: `@flow.task`, or `@flow.task(after=[extract], …)`.
 
@@ -108,8 +120,15 @@ class Flow:
         """
 
         def add(fn: Callable[..., Any]) -> FlowTask:
-            policy = Policy(
-                queue, priority, retry or Retry(), None if timeout is None else seconds(timeout)
+            policy = Policy.of(
+                queue=queue,
+                priority=priority,
+                retry=retry,
+                timeout=timeout,
+                on_dead=on_dead,
+                crashes=crashes,
+                hold=hold,
+                isolation=isolation,
             )
             return self._add(fn, name, policy, tuple(named(after)), when, skip_if)
 
@@ -126,6 +145,10 @@ class Flow:
         priority: int = 0,
         retry: Retry | None = None,
         timeout: Duration | None = None,
+        on_dead: OnDead = "revive",
+        crashes: int = 3,
+        hold: Duration | None = None,
+        isolation: Isolation = None,
     ) -> FlowTask: ...
     @overload
     def on_failure(
@@ -136,6 +159,10 @@ class Flow:
         priority: int = 0,
         retry: Retry | None = None,
         timeout: Duration | None = None,
+        on_dead: OnDead = "revive",
+        crashes: int = 3,
+        hold: Duration | None = None,
+        isolation: Isolation = None,
     ) -> Callable[[Callable[..., Any]], FlowTask]: ...
     def on_failure(
         self,
@@ -146,13 +173,24 @@ class Flow:
         priority: int = 0,
         retry: Retry | None = None,
         timeout: Duration | None = None,
+        on_dead: OnDead = "revive",
+        crashes: int = 3,
+        hold: Duration | None = None,
+        isolation: Isolation = None,
     ) -> Any:
         """Add the task that runs when a run is over and something in it has failed. The run has failed all
         the same; `await ctx.failures()` says what."""
 
         def add(fn: Callable[..., Any]) -> FlowTask:
-            policy = Policy(
-                queue, priority, retry or Retry(), None if timeout is None else seconds(timeout)
+            policy = Policy.of(
+                queue=queue,
+                priority=priority,
+                retry=retry,
+                timeout=timeout,
+                on_dead=on_dead,
+                crashes=crashes,
+                hold=hold,
+                isolation=isolation,
             )
             return self._add(fn, name, policy, (), "any_failed", None, last=True)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 from weakref import WeakKeyDictionary
@@ -20,13 +20,13 @@ from rota.app.run import Run
 from rota.app.task import Task
 from rota.engine.announce import Announcer, Subscriber
 from rota.engine.call import Call, FlowCall
-from rota.errors import ArgumentError, RotaError, RunNotFound
+from rota.errors import ArgumentError, RotaError, RunNotFound, WorkerNotFound
 from rota.model.context import Context
 from rota.model.flow import FlowDefinition
 from rota.model.registry import Registry
 from rota.model.retry import Retry
-from rota.model.settings import Duration, Settings, database_url, seconds
-from rota.model.task import Definition, Policy
+from rota.model.settings import Duration, Settings, database_url, direct_url
+from rota.model.task import Definition, Isolation, OnDead, Policy
 from rota.store.query import check_schema
 
 if TYPE_CHECKING:
@@ -62,17 +62,25 @@ class Rota:
 
     `Rota()` takes the database from ROTA_DATABASE_URL, DATABASE_URL or PG*; `Rota(dsn)` from a URL;
     `Rota("local")` starts the embedded PostgreSQL, on purpose. Connections open on first use.
+
+    Where that is a pooler, `direct` (or ROTA_DIRECT_URL) is a way past it: to hear of work at once.
     """
 
     def __init__(
-        self, dsn: str | None = None, *, settings: Settings | None = None, **given: Any
+        self,
+        dsn: str | None = None,
+        *,
+        direct: str | None = None,
+        settings: Settings | None = None,
+        **given: Any,
     ) -> None:
         self.settings = settings or Settings.read(**given)
         check_schema(self.settings.schema)
         self.registry = Registry()
         self.announcer = Announcer()
         self.portal = Portal()
-        self._dsn = dsn
+        self._dsn = self._home = dsn
+        self._direct = direct
         self._finding = threading.Lock()
         self._local: LocalPostgres | None = None
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = WeakKeyDictionary()
@@ -90,7 +98,8 @@ class Rota:
             from rota.app.client import Client
             from rota.store.migrate import migrate
 
-            client = Client(await asyncio.to_thread(self._find_database), self.settings)
+            dsn, direct = await asyncio.to_thread(self._find_database)
+            client = Client(dsn, self.settings, direct)
             if self._local is not None:
                 # Nobody else looks after the embedded database.
                 await migrate(client.database)
@@ -104,16 +113,18 @@ class Rota:
         dsn, self._dsn = self._dsn, dsn
         return dsn
 
-    def _find_database(self) -> str:
+    def _find_database(self) -> tuple[str, str | None]:
         with self._finding:
             if self._dsn is None:
-                self._dsn = database_url()
+                self._dsn = self._home = database_url()
             if self._dsn == LOCAL:
                 from rota.localpg import LocalPostgres
 
                 self._local = LocalPostgres()
                 self._dsn = self._local.start()
-            return self._dsn
+            # The way past the pooler leads to the database the app was made for, and to no other.
+            direct = (self._direct or direct_url()) if self._dsn == self._home else None
+            return self._dsn, direct
 
     async def migrate(self) -> list[str]:
         """Bring the schema up to date; answers the names of the migrations that had to be applied."""
@@ -163,6 +174,10 @@ class Rota:
         priority: int = 0,
         retry: Retry | None = None,
         timeout: Duration | None = None,
+        on_dead: OnDead = "revive",
+        crashes: int = 3,
+        hold: Duration | None = None,
+        isolation: Isolation = None,
     ) -> Register: ...
     def task(
         self,
@@ -173,10 +188,21 @@ class Rota:
         priority: int = 0,
         retry: Retry | None = None,
         timeout: Duration | None = None,
+        on_dead: OnDead = "revive",
+        crashes: int = 3,
+        hold: Duration | None = None,
+        isolation: Isolation = None,
     ) -> Any:
         """Register a function as a task: `@app.task`, or `@app.task(queue="images", …)`."""
-        policy = Policy(
-            queue, priority, retry or Retry(), None if timeout is None else seconds(timeout)
+        policy = Policy.of(
+            queue=queue,
+            priority=priority,
+            retry=retry,
+            timeout=timeout,
+            on_dead=on_dead,
+            crashes=crashes,
+            hold=hold,
+            isolation=isolation,
         )
 
         def register(fn: Callable[..., Any]) -> Task[Any, Any]:
@@ -252,13 +278,35 @@ class Rota:
         """Be told what workers in this program do, as events; call the answer to stop."""
         return self.announcer.subscribe(subscriber)
 
+    async def drain(self, worker: int) -> None:
+        """Ask a worker, wherever it runs, to finish what it has and leave. Raises WorkerNotFound if there
+        is none with this number, or it has left or died."""
+        from rota.store import workers
+
+        database = (await self.open()).database
+        [state] = await database.insist(workers.drain(worker))
+        if state is None:
+            raise WorkerNotFound(
+                f"there is no worker {worker}; `rota workers --all` lists those that are known"
+            )
+        if state == "dead":
+            raise WorkerNotFound(f"worker {worker} is dead: there is nothing to drain")
+        if state == "stopped":
+            raise WorkerNotFound(f"worker {worker} has left already")
+
     # Work
 
     @asynccontextmanager
     async def worker(
-        self, *, queues: Sequence[str] | None = None, concurrency: int | None = None
+        self,
+        *,
+        queues: Sequence[str] | None = None,
+        concurrency: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
     ) -> AsyncIterator[Worker]:
-        """A worker inside this program, for as long as the block lasts."""
+        """A worker inside this program, for as long as the block lasts; then it drains. `metadata` is shown
+        with it, by `rota workers` and on its page."""
+        from rota.engine.life import Outfit
         from rota.engine.worker import Worker
         from rota.store.migrate import check
 
@@ -266,18 +314,22 @@ class Rota:
             flow.plan  # noqa: B018 - a flow that cannot work is found now, not in a run
         client = await self.open()
         await check(client.database)
-        worker = Worker(
+        tasks = self.registry.tasks
+        outfit = Outfit(
             client.database,
             client.listen(),
             client.news,
             client.waiting,
+            client.plain,
             self.announcer,
-            self.registry.tasks,
-            sorted({task.policy.queue for task in self.registry.tasks.values()})
+            tasks,
+            sorted({task.policy.queue for task in tasks.values()})
             if queues is None
             else list(queues),
             concurrency or self.settings.concurrency,
+            metadata or {},
         )
+        worker = Worker(outfit)
         await worker.start()
         try:
             yield worker
@@ -285,25 +337,44 @@ class Rota:
             await worker.stop()
 
     async def work(
-        self, *, queues: Sequence[str] | None = None, concurrency: int | None = None
-    ) -> None:
-        """Work until SIGTERM or SIGINT, then finish what runs. A second signal hurries."""
+        self,
+        *,
+        queues: Sequence[str] | None = None,
+        concurrency: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> bool:
+        """Work until SIGTERM or SIGINT, or until somebody has this worker drained, then finish what runs. A
+        second signal hurries. Answers whether it was drained: then nobody wants another in its place."""
         import asyncio
 
         loop = asyncio.get_running_loop()
         told = asyncio.Event()
-        async with self.worker(queues=queues, concurrency=concurrency) as worker:
+        asked = asyncio.Event()
+        workers: list[Worker] = []
 
-            def stop() -> None:
-                if told.is_set():
-                    log.info("hurrying: what runs is stopped and goes back")
-                    worker.desk.stop_all()
-                else:
-                    log.info("stopping: %s jobs run on for a while", worker.desk.running)
+        def stop() -> None:
+            if told.is_set():
+                for worker in workers:
+                    worker.hurry()
+            told.set()
+
+        def leave() -> None:
+            if not told.is_set():
+                asked.set()
                 told.set()
 
-            for name in (signal.SIGTERM, signal.SIGINT):
-                loop.add_signal_handler(name, stop)
-            await told.wait()
-        for name in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(name)
+        # Before it starts: a signal that comes meanwhile is obeyed when it has.
+        signals = (signal.SIGTERM, signal.SIGINT)
+        for name in signals:
+            loop.add_signal_handler(name, stop)
+        try:
+            async with self.worker(
+                queues=queues, concurrency=concurrency, metadata=metadata
+            ) as worker:
+                workers.append(worker)
+                worker.when_asked(leave)
+                await told.wait()
+        finally:
+            for name in signals:
+                loop.remove_signal_handler(name)
+        return asked.is_set()

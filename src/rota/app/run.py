@@ -10,7 +10,7 @@ from rota.engine.call import by_name, failed_by
 from rota.errors import RotaError, RunCancelled, RunExpired, RunFailed, RunNotFound
 from rota.model.settings import Duration, seconds
 from rota.model.task import Definition
-from rota.store import runs, views, waiters
+from rota.store import jobs, runs, views, waiters
 from rota.store.runs import Ending
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ class Run(Generic[R]):
         self.created = created
 
     async def status(self) -> str:
-        """Where it is: ready, asleep, running, succeeded, failed, cancelled or expired; a flow is running
-        until it has ended."""
+        """Where it is: ready, asleep, running, quarantined, succeeded, failed, cancelled or expired; a
+        flow is running until it has ended."""
         client = await self._app.open()
         state = await client.database.one(views.state(self.id))
         if state is None:
@@ -107,11 +107,23 @@ class Run(Generic[R]):
         client = await self._app.open()
         [queues] = await client.database.run(runs.retry(self.id))
         if queues is None:
+            state = await self.status()
+            if state == "quarantined":
+                raise RotaError(f"run {self.id} is quarantined; release it instead")
             raise RotaError(
-                f"run {self.id} is {await self.status()}; only one that failed, expired or was "
-                "cancelled can be tried again"
+                f"run {self.id} is {state}; only one that failed, expired or was cancelled can be "
+                "tried again"
             )
         client.news.tell(queues)
+
+    async def release(self) -> int:
+        """Let it out of quarantine, where a job is put that workers died of too often: it is tried again as
+        if nothing had been. Answers how many jobs that were: of a flow, several; 0 if there was none."""
+        client = await self._app.open()
+        [released] = await client.database.run(jobs.release(self.id))
+        if not released:
+            await self.status()  # says so if there is no such run
+        return released
 
     def __repr__(self) -> str:
         return f"<Run {self.id}{f' of {self._task.name}' if self._task else ''}>"

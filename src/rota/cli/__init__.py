@@ -8,7 +8,7 @@
 
     worker, crew, lifeline     one worker, or several processes of them
     loops                      the event loop they run in
-    start, runs, queues, db    the commands
+    start, runs, queues, workers, quarantine, db    the commands
     demo                       everything at once, on the embedded PostgreSQL
     pg                         the embedded PostgreSQL by hand
 

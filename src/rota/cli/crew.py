@@ -1,9 +1,10 @@
 """Several worker processes under one parent.
 
-The parent runs no job and opens no connection. It starts the processes, passes on SIGTERM and SIGINT,
-starts another in the place of one that dies, and gives up when that one dies again and again. Each child
-is a program of its own (no fork), in a process group of its own: Ctrl-C reaches the parent alone, which
-passes it on once, for a second signal is a wish to hurry.
+The parent runs no job and opens no connection. It starts the processes, passes on SIGTERM and SIGINT, and
+starts another in the place of one that dies, later each time it dies soon. It gives up when one does not
+even come up, again and again. One that somebody has drained leaves its place empty; when all have, so does
+the parent. Each child is a program of its own (no fork), in a process group of its own: Ctrl-C reaches the
+parent alone, which passes it on once, for a second signal is a wish to hurry.
 
 The first child goes first. If it cannot start, the others could not either, and its one line on stderr
 is enough.
@@ -21,7 +22,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from rota.cli.endings import FAILED, NO_DATABASE, OK
-from rota.cli.lifeline import UP
+from rota.cli.lifeline import DRAINED, UP
 
 log = logging.getLogger("rota")
 
@@ -32,7 +33,7 @@ STEADY = 10.0
 """Seconds after which a process counts as having worked."""
 
 TOO_OFTEN = 5
-"""Deaths in a row, none of them steady before, that end it all."""
+"""Processes in a row, one in the place of the other, that do not come up: then it all ends."""
 
 STOPPED = {OK, -signal.SIGTERM, -signal.SIGINT, 128 + signal.SIGINT}
 """How a child may end that was told to stop, be it before it could do so by itself."""
@@ -47,6 +48,7 @@ class Child:
         self._began = time.monotonic()
         self.pid = process.pid
         self.is_up = False
+        self.was_drained = False
 
     @classmethod
     async def start(cls, command: Sequence[str]) -> Child:
@@ -73,10 +75,11 @@ class Child:
 
     async def ended(self) -> int:
         """Its exit code; a signal that ended it is negative."""
-        try:
-            return await self._process.wait()
-        finally:
-            self._socket.close()
+        with self._socket:
+            code = await self._process.wait()
+            with suppress(OSError):
+                self.was_drained = code == OK and DRAINED in self._socket.recv(2)
+            return code
 
     @property
     def is_steady(self) -> bool:
@@ -126,7 +129,7 @@ class Crew:
 
     async def _keep(self, child: Child | None = None) -> None:
         """Keep one place filled."""
-        deaths = 0
+        deaths = unborn = 0
         while not self._stopping.is_set():
             child = child or await self._start()
             await child.settled()
@@ -134,23 +137,28 @@ class Crew:
             self._children.discard(child)
             if self._stopping.is_set():
                 break
+            if child.was_drained:
+                log.info("worker process %s was drained and has left its place", child.pid)
+                return
             if child.is_steady:
                 deaths = 0
             # Nothing is wrong with a process that could not reach the database: it comes back.
             waits = code == NO_DATABASE and not child.is_up
             deaths += not waits
-            if deaths >= TOO_OFTEN:
+            # One that came up may have died of its jobs, and those do not kill for ever.
+            unborn = 0 if child.is_up else unborn + (not waits)
+            if unborn >= TOO_OFTEN:
                 log.error(
-                    "worker process %s %s, the %sth in a row; giving up, see what it said above",
+                    "worker process %s %s before it was up, the %sth in a row; giving up, see what it "
+                    "said above",
                     child.pid,
                     _how(code),
-                    deaths,
+                    unborn,
                 )
                 self._code = FAILED
                 self.stop(signal.SIGTERM)
                 return
-            backoff = min(FIRST_REST * 2.0 ** (deaths - 1), LONGEST_REST)
-            rest = REST_WITHOUT_DATABASE if waits else backoff
+            rest = REST_WITHOUT_DATABASE if waits else rest_after(deaths)
             log.warning(
                 "worker process %s %s unexpectedly; another starts in %.1f s",
                 child.pid,
@@ -170,6 +178,11 @@ class Crew:
         if code not in STOPPED:
             log.warning("worker process %s %s while stopping", child.pid, _how(code))
             self._code = FAILED
+
+
+def rest_after(deaths: int) -> float:
+    """Seconds until the next one starts, after so many that died soon."""
+    return min(FIRST_REST * 2.0 ** min(deaths - 1, 16), LONGEST_REST)
 
 
 def _how(code: int) -> str:

@@ -27,7 +27,7 @@ MEANINGS = {
     OK: "done",
     FAILED: "what was asked for failed: no result, not in time",
     MISTAKE: "a mistake on the command line, in a setting, in an argument",
-    NOT_THERE: "no such run, or not running (any more)",
+    NOT_THERE: "no such run or worker, or not in a state for that (any more)",
     NO_DATABASE: "no database, or not the schema this Rota works with",
 }
 
@@ -36,6 +36,7 @@ _CODES: tuple[tuple[type[errors.RotaError], int], ...] = (
     (errors.DefinitionError, MISTAKE),
     (errors.ArgumentError, MISTAKE),
     (errors.RunNotFound, NOT_THERE),
+    (errors.WorkerNotFound, NOT_THERE),
     (errors.DatabaseError, NO_DATABASE),
     (errors.LocalPostgresError, NO_DATABASE),
 )

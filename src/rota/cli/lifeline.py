@@ -1,7 +1,8 @@
 """Between a parent and a worker process of its own: one pair of sockets.
 
-The child says once that it is up. Nothing else is ever sent: the other end closing is the news. The
-kernel closes the parent's end however the parent dies, SIGKILL included, so no worker is left over.
+The child says once that it is up, and once, if that is why it leaves, that somebody has drained it. Nothing
+else is ever sent: the other end closing is the news. The kernel closes the parent's end however the parent
+dies, SIGKILL included, so no worker is left over.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 from contextlib import suppress
 
 UP = b"+"
+DRAINED = b"-"
 
 
 class Lifeline:
@@ -29,8 +31,14 @@ class Lifeline:
         threading.Thread(target=self._watch, name="rota lifeline", daemon=True).start()
 
     def say_up(self) -> None:
+        self._say(UP)
+
+    def say_drained(self) -> None:
+        self._say(DRAINED)
+
+    def _say(self, word: bytes) -> None:
         with suppress(OSError):
-            self._socket.send(UP)
+            self._socket.send(word)
 
     def _watch(self) -> None:
         with suppress(OSError):

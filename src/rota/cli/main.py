@@ -16,12 +16,14 @@ from rota.cli.demo import demo
 from rota.cli.flows import flows, graph
 from rota.cli.pg import pg
 from rota.cli.prune import prune
+from rota.cli.quarantine import quarantine, release
 from rota.cli.queues import queues
 from rota.cli.runs import cancel, fork, retry, runs
 from rota.cli.show import show
 from rota.cli.start import start
 from rota.cli.target import Target, app_option, database_options
 from rota.cli.worker import worker
+from rota.cli.workers import drain, workers
 from rota.errors import RotaError
 
 _LOOK = {
@@ -39,8 +41,10 @@ _CODES = "\n\n".join(f"{code}  {meaning}" for code, meaning in endings.MEANINGS.
 )
 @click.rich_config(help_config=_LOOK)
 @click.command_panel("Work", commands=["worker", "start"])
-@click.command_panel("See", commands=["runs", "show", "queues", "flows", "graph"])
-@click.command_panel("Decide", commands=["cancel", "retry", "fork", "prune"])
+@click.command_panel(
+    "See", commands=["runs", "show", "queues", "workers", "quarantine", "flows", "graph"]
+)
+@click.command_panel("Decide", commands=["cancel", "retry", "fork", "release", "drain", "prune"])
 @click.command_panel("Set up", commands=["db", "pg", "demo"])
 @click.option_panel("Options")
 @click.version_option(package_name="rota", message="rota %(version)s")
@@ -56,8 +60,8 @@ def cli(context: click.Context, app: str | None, dsn: str | None, schema: str | 
 
 for panel in (
     (worker, start),
-    (runs, show, queues, flows, graph),
-    (cancel, retry, fork, prune),
+    (runs, show, queues, workers, quarantine, flows, graph),
+    (cancel, retry, fork, release, drain, prune),
     (db, pg, demo),
 ):
     for command in panel:

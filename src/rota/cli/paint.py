@@ -28,6 +28,7 @@ STATES = {
     "running": "cyan",
     "succeeded": "green",
     "failed": "red",
+    "quarantined": "magenta",
     "cancelled": "yellow",
     "expired": "yellow",
     "skipped": "dim",
@@ -35,6 +36,9 @@ STATES = {
 
 UNCLIPPED = 10_000
 """Columns where nobody looks at a terminal: a pipe must get every character."""
+
+_LOST = re.compile(r"worker (\d+)(?: \((.+), process \d+\))? was lost")
+"""How the database tells of it, with more than fits a table."""
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -195,11 +199,21 @@ def pretty(document: bytes) -> str:
 
 
 def summary(error: bytes | None) -> str:
-    """A stored error on one line."""
+    """A stored error on one line; of a loss, what it was lost with."""
     if error is None:
         return ""
     document: dict[str, Any] = json.loads(error)
-    return line(f"{document.get('type')}: {document.get('message')}")
+    if not is_loss(error):
+        return line(f"{document.get('type')}: {document.get('message')}")
+    message = line(f"{document.get('message')}")
+    if found := _LOST.match(message):
+        return f"lost with worker {found[1]}{f' ({found[2]})' if found[2] else ''}"
+    return message
+
+
+def is_loss(error: bytes | None) -> bool:
+    """Whether an attempt was lost with its worker, rather than failed."""
+    return error is not None and json.loads(error).get("type") == "rota.errors.WorkerLost"
 
 
 def traceback(error: bytes) -> str:

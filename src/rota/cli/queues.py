@@ -10,6 +10,8 @@ from rota.cli import paint
 from rota.cli.target import Target, with_target
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from rota import Rota
     from rota.store.views import Places, QueueLine
 
@@ -31,7 +33,7 @@ def queues(target: Target, as_json: bool) -> None:
     if as_json:
         paint.say_json([paint.fields(each) for each in lines])
         return
-    if lines:
+    if any(each.ready for each in lines):
         _print_queues(lines)
         click.echo()
     else:
@@ -39,8 +41,14 @@ def queues(target: Target, as_json: bool) -> None:
     paint.say(
         f"{paint.number(places.running)} running, {paint.number(places.asleep)} asleep", "dim"
     )
+    if places.quarantined:
+        paint.say(
+            f"{paint.number(places.quarantined)} in quarantine, tried no more until somebody "
+            "decides; see `rota quarantine`",
+            "magenta",
+        )
     for each in lines:
-        if not each.workers:
+        if each.ready and not each.workers:
             paint.say(
                 f"no worker is there that serves queue {each.queue!r} and knows task "
                 f"{each.task!r}: {_jobs(each.ready)} until one is started",
@@ -49,13 +57,15 @@ def queues(target: Target, as_json: bool) -> None:
 
 
 def _print_queues(lines: list[QueueLine]) -> None:
+    quarantined = any(each.quarantined for each in lines)
     table = paint.table(
         "queue",
         "task",
         "ready",
         "oldest",
         "workers",
-        right=("ready", "oldest", "workers"),
+        *(["quarantined"] if quarantined else []),
+        right=("ready", "oldest", "workers", "quarantined"),
         free=("queue", "task"),
     )
     for each in lines:
@@ -64,9 +74,14 @@ def _print_queues(lines: list[QueueLine]) -> None:
             paint.text(each.task),
             paint.text(paint.number(each.ready)),
             paint.text(paint.span(each.oldest)),
-            paint.text(each.workers or "none", "" if each.workers else "yellow"),
+            paint.text(each.workers or "none", "yellow" if each.ready and not each.workers else ""),
+            *([_aside(each.quarantined)] if quarantined else []),
         )
     paint.show(table)
+
+
+def _aside(quarantined: int) -> Text:
+    return paint.text(paint.number(quarantined) if quarantined else "", "magenta")
 
 
 def _jobs(count: int) -> str:

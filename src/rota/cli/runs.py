@@ -63,13 +63,16 @@ def runs(
     found, now = target.ask(asking)
     if as_json:
         paint.say_json([paint.fields(each) for each in found])
-    elif not found:
+        return
+    if not found:
         filtered = any((name, queue, state, before))
         click.echo("no run fits" if filtered else "no runs yet; start one with `rota start TASK`")
     else:
         _print_runs(found, now)
         if len(found) == limit:
             paint.hint(f"older ones: rota runs --before {found[-1].run}")
+    if state == "quarantined":
+        paint.hint("jobs of flows are listed by `rota quarantine`")
 
 
 def _print_runs(found: list[RunLine], now: datetime) -> None:
@@ -113,19 +116,19 @@ def cancel(target: Target, runs: tuple[int, ...]) -> None:
     """
 
     async def cancelling(app: Rota, run: int) -> None:
-        what = await _what(app, run)
+        name = await what(app, run)
         answer = await app.run(run).cancel()
         match answer:
             case "cancelled":
-                click.echo(f"{what} is cancelled")
+                click.echo(f"{name} is cancelled")
             case "requested":
-                click.echo(f"{what} is running; its worker has been asked to stop it")
+                click.echo(f"{name} is running; its worker has been asked to stop it")
             case "skipped":
-                raise Told(f"{what} was skipped already", NOT_THERE)
+                raise Told(f"{name} was skipped already", NOT_THERE)
             case _:
-                raise Told(f"{what} has {answer} already", NOT_THERE)
+                raise Told(f"{name} has {answer} already", NOT_THERE)
 
-    _each(target, runs, cancelling)
+    each_of(target, runs, cancelling)
 
 
 @click.command()
@@ -141,7 +144,7 @@ def retry(target: Target, runs: tuple[int, ...]) -> None:
         await app.run(run).retry()
         click.echo(f"run {run} is ready to be tried again")
 
-    _each(target, runs, retrying)
+    each_of(target, runs, retrying)
 
 
 @click.command()
@@ -160,7 +163,7 @@ def fork(target: Target, run: int, task: str) -> None:
     click.echo(target.ask(forking))
 
 
-async def _what(app: Rota, id: int) -> str:
+async def what(app: Rota, id: int) -> str:
     """A run, or a job of one."""
     from rota.store import views
 
@@ -170,7 +173,7 @@ async def _what(app: Rota, id: int) -> str:
     return f"job {id} of run {found.run}"
 
 
-def _each(
+def each_of(
     target: Target, runs: tuple[int, ...], do: Callable[[Rota, int], Awaitable[None]]
 ) -> None:
     """Do it to every run; one that cannot does not spare the others, and decides the exit code."""

@@ -113,6 +113,7 @@ def _print(report: Report, kept: int | None) -> None:
     width, encoding = console.width, console.encoding
     paint.lines(trellis(graph, labels, width=width, encoding=encoding, kept=kept))
     _print_failures(report)
+    _print_quarantined(report)
     print_called(report.called)
 
 
@@ -254,7 +255,7 @@ def _detail(
 ) -> str:
     words: list[str] = []
     match job.state:
-        case "running" | "asleep":
+        case "running" | "asleep" | "quarantined":
             words.append(f"for {paint.age(job.since, report.now)}")
         case "ready":
             since = job.since if ready_since is None else max(job.since, ready_since)
@@ -303,3 +304,18 @@ def _print_failures(report: Report) -> None:
         many = "1 more has" if len(others) == 1 else f"{paint.number(len(others))} more have"
         paint.console().print()
         paint.say(f"{many} failed: {named}{more}", "dim")
+
+
+def _print_quarantined(report: Report) -> None:
+    aside = [job for job in report.jobs if job.state == "quarantined"]
+    if not aside:
+        return
+    named = ", ".join(f"`rota cancel {job.job}`" for job in aside[:NAMED])
+    more = ", …" if len(aside) > NAMED else ""
+    are, them = ("1 job is", "it") if len(aside) == 1 else (f"{len(aside):,} jobs are", "them")
+    paint.console().print()
+    paint.say(
+        f"{are} in quarantine: `rota release {report.run.run}` tries {them} again, {named}{more} "
+        f"{'ends' if len(aside) == 1 else 'end'} {them}",
+        "magenta",
+    )

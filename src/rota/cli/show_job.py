@@ -79,7 +79,7 @@ def _print(report: Report) -> None:
     paint.block("arguments", paint.pretty(job.args))
     if job.result is not None:
         paint.block("result", paint.pretty(job.result))
-    if job.error is not None and job.state != "skipped":
+    if job.error is not None and job.state not in ("skipped", "quarantined"):
         paint.block("error", paint.traceback(job.error), "red")
     _print_attempts(report)
     print_called(report.called)
@@ -103,13 +103,19 @@ def _print_attempts(report: Report) -> None:
     for each in attempts:
         table.add_row(
             paint.text(each.attempt),
-            paint.state(each.state),
+            paint.text("lost", "magenta") if paint.is_loss(each.error) else paint.state(each.state),
             paint.text(each.worker),
             paint.text(paint.clock(each.at)),
             paint.text(paint.span(each.took)),
-            paint.text(paint.summary(each.error)),
+            paint.text(_error(each, report.worker)),
         )
     paint.show(table)
+
+
+def _error(attempt: AttemptLine, worker: WorkerLine | None) -> str:
+    if paint.is_loss(attempt.error) and worker is not None and worker.worker == attempt.worker:
+        return f"lost with worker {worker.worker} ({worker.host})"
+    return paint.summary(attempt.error)
 
 
 def _facts(report: Report) -> list[tuple[str, str]]:
@@ -137,6 +143,13 @@ def _facts(report: Report) -> list[tuple[str, str]]:
         facts.append(("worker", _worker(report)))
     if why := _why(report):
         facts.append(("why", why))
+    if job.state == "quarantined":
+        facts.append(
+            (
+                "next",
+                f"`rota release {report.id}` tries it again, `rota cancel {report.id}` ends it",
+            )
+        )
     return facts
 
 
@@ -144,8 +157,14 @@ def _worker(report: Report) -> str:
     worker = report.worker
     if worker is None:
         return f"{report.job.worker}, which has left"
-    heard = "" if worker.silent < 10 else f", not heard of for {paint.span(worker.silent)}"
-    return f"{worker.worker} on {worker.host}, process {worker.pid}{heard}"
+    news = ""
+    if worker.state == "stopped":
+        news = ", which has left"
+    elif worker.state == "dead":
+        news = ", which is dead"
+    elif worker.silent >= 10:
+        news = f", not heard of for {paint.span(worker.silent)}"
+    return f"{worker.worker} on {worker.host}, process {worker.pid}{news}"
 
 
 def _why(report: Report) -> str | None:
@@ -157,6 +176,8 @@ def _why(report: Report) -> str | None:
             return _ready(report)
         case "waiting":
             return _waiting(report)
+        case "quarantined":
+            return _quarantined(report)
         case "skipped" if report.job.error is not None:
             return msgspec.json.decode(report.job.error, type=Reason).message
         case "skipped":
@@ -186,6 +207,8 @@ def _ready(report: Report) -> str:
     job = report.job
     if report.takers:
         workers = "a worker" if report.takers == 1 else f"{report.takers} workers"
+        if job.suspect:
+            return f"it was lost with a worker, so it is taken by itself; {workers} can take it"
         return f"it waits its turn; {workers} can take it"
     return (
         f"no worker is there that serves queue {job.queue!r} and knows task {job.task!r}; "
@@ -193,8 +216,18 @@ def _ready(report: Report) -> str:
     )
 
 
+def _quarantined(report: Report) -> str:
+    """Why it is there: whom it was lost with."""
+    reason = "too many workers were lost while they ran it"
+    if report.job.error is not None:
+        reason = msgspec.json.decode(report.job.error, type=Reason).message
+    lost = [paint.summary(each.error) for each in report.attempts if paint.is_loss(each.error)]
+    named = ", ".join(each.removeprefix("lost with ") for each in lost[-NAMED:])
+    return f"{reason}: {named}" if named else reason
+
+
 NAMED = 5
-"""Jobs that are named where a job waits for many."""
+"""Jobs that are named where a job waits for many, and workers where it was lost with many."""
 
 
 def _waiting(report: Report) -> str:

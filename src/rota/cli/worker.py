@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
+import threading
 import time
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from rota.cli.endings import database_errors_told, leave
+from rota.cli.endings import OK, database_errors_told, leave
+from rota.cli.start import read_arguments
 from rota.cli.target import Target, with_database
 
 if TYPE_CHECKING:
@@ -51,6 +55,19 @@ AFTER_DRAINING = 15.0
     help="Worker processes.",
 )
 @click.option(
+    "--grace",
+    type=click.FloatRange(0),
+    metavar="SECONDS",
+    help="How long it may take over leaving; 30 unless ROTA_DRAIN_FOR says otherwise.",
+)
+@click.option(
+    "--meta",
+    "metadata",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Shown with it by `rota workers` (again for more).",
+)
+@click.option(
     "--log-level",
     type=click.Choice(LEVELS, case_sensitive=False),
     default="info",
@@ -65,23 +82,31 @@ def worker(
     queues: tuple[str, ...],
     concurrency: int | None,
     processes: int,
+    grace: float | None,
+    metadata: tuple[str, ...],
     log_level: str,
     lifeline: int | None,
 ) -> None:
-    """Run the jobs of MODULE:APP until SIGTERM or Ctrl-C.
+    """Run the jobs of MODULE:APP until SIGTERM or Ctrl-C, or until it is drained.
 
-    The first signal takes nothing new and lets what runs end (ROTA_DRAIN_FOR seconds at most), a second one
-    hurries. What did not end goes back to its queue, the attempt uncounted.
+    The first signal, or `rota drain`, takes nothing new and lets what runs end within the grace; another
+    signal hurries. What did not end goes back to its queue, the attempt uncounted. ROTA_VERSION says which
+    code it runs.
     """
     target = target.over(name, None, None)
     if target.app is None:
         raise click.UsageError("say which app: rota worker MODULE:APP, or set ROTA_APP")
+    described = _read_metadata(metadata)
     log_to_stderr(log_level)
     if processes == 1:
         with database_errors_told():
-            _work(target, queues, concurrency, lifeline)
+            _work(target, queues, concurrency, grace, described, lifeline)
     else:
         words = ["--log-level", log_level]
+        for pair in metadata:
+            words += ["--meta", pair]
+        if grace is not None:
+            words += ["--grace", str(grace)]
         for queue in queues:
             words += ["--queue", queue]
         if concurrency is not None:
@@ -89,8 +114,20 @@ def worker(
         _supervise(target, words, processes)
 
 
+def _read_metadata(pairs: tuple[str, ...]) -> dict[str, Any]:
+    for pair in pairs:
+        if not pair.partition("=")[0] or "=" not in pair:
+            raise click.UsageError(f"--meta {pair!r} is not KEY=VALUE")
+    return read_arguments(None, pairs)
+
+
 def _work(
-    target: Target, queues: tuple[str, ...], concurrency: int | None, descriptor: int | None
+    target: Target,
+    queues: tuple[str, ...],
+    concurrency: int | None,
+    grace: float | None,
+    metadata: dict[str, Any],
+    descriptor: int | None,
 ) -> None:
     from rota.cli import loops
     from rota.cli.lifeline import Lifeline
@@ -98,6 +135,8 @@ def _work(
     # Before the app is imported: that may take long, and the parent may die meanwhile.
     line = None if descriptor is None else Lifeline(descriptor)
     app = target.rota()
+    if grace is not None:
+        app.settings = replace(app.settings, drain_for=grace)
     if line is not None:
         line.patience = app.settings.drain_for + AFTER_DRAINING
         _say_when_up(app, line)
@@ -107,9 +146,24 @@ def _work(
 
     async def working() -> None:
         async with app:
-            await app.work(queues=queues or None, concurrency=concurrency)
+            drained = await app.work(
+                queues=queues or None, concurrency=concurrency, metadata=metadata
+            )
+        if drained and line is not None:
+            line.say_drained()
 
     loops.run(working())
+    _leave_threads_behind()
+
+
+def _leave_threads_behind() -> None:
+    """A thread whose job would not stop was given up on; Python would wait for it at its end, for ever."""
+    for thread in threading.enumerate():
+        if thread.name.startswith("rota_"):
+            thread.join(0.1)
+            if thread.is_alive():
+                logging.shutdown()
+                os._exit(OK)
 
 
 def _say_when_up(app: Rota, line: Lifeline) -> None:

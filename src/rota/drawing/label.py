@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 STATES = (
+    "quarantined",
     "failed",
     "expired",
     "cancelled",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
 
-from rota.model.events import Event
+if TYPE_CHECKING:
+    from rota.model.events import Event
 
 log = logging.getLogger("rota")
 
-Subscriber = Callable[[Event], None]
+Subscriber: TypeAlias = "Callable[[Event], None]"
 
 
 class Announcer:

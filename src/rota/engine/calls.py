@@ -6,11 +6,8 @@ again finds the calls it has made before, keeps what they came to, and has only 
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-import threading
 from collections.abc import Sequence
-from concurrent.futures import Future
 from typing import Any
 
 import msgspec
@@ -52,12 +49,14 @@ class Calls:
         made = _checked(calls, limit)
         if not made:
             return []
-        with self._desk.parked(job.job):
+        with self._desk.parked(job):
             run = await self._start(job, number, made, limit)
             ending = await self._waiting.outcome(run, or_failure=not collect)
         if ending.state is None:
             # What still runs is of no use any more. It is not waited for: it may take its time to stop.
-            await self._database.insist(runs.cancel(run))
+            await self._database.insist_on(
+                [claims.assert_held(job.claim, job.job), runs.cancel(run)]
+            )
         called = await self._database.insist(runs.called(run))
         return await self._results(made, called, collect)
 
@@ -69,7 +68,7 @@ class Calls:
         caller = Caller(job.job, job.claim, self._worker, number, job.attempt)
         _, started = await self._database.insist_on(
             [
-                claims.pin(self._worker, job.claim, job.job),
+                claims.hold(self._worker, [job.claim]),
                 flows.start(_run_of(calls, limit, digest), notify=False, caller=caller),
             ]
         )
@@ -94,7 +93,9 @@ class Calls:
         if failed and before.attempt < job.attempt:
             # It failed in an earlier attempt: what failed of it is part of this attempt.
             await self._waiting.outcome(before.run)
-            [again] = await self._database.insist(runs.retry(before.run, job.attempt))
+            _, [again] = await self._database.insist_on(
+                [claims.assert_held(job.claim, job.job), runs.retry(before.run, job.attempt)]
+            )
             self._news.tell(again or [])
         return before.run
 
@@ -143,43 +144,6 @@ class Calls:
             task = each.task.rpartition(".")[2]
             answer.append(Failure(each.job, task, error.type or each.state, error.message))
         return answer
-
-
-class CallPort:
-    """How one job's context reaches its worker."""
-
-    def __init__(self, calls: Calls, job: Claimed) -> None:
-        self._calls = calls
-        self._job = job
-        self._loop = asyncio.get_running_loop()
-        self._thread = threading.get_ident()
-        self._blocked: Future[Any] | None = None
-        self._interrupted = False
-
-    async def call(
-        self, number: int, calls: Sequence[CallOf[Any]], limit: int | None, collect: bool
-    ) -> list[Any]:
-        return await self._calls.make(self._job, number, calls, limit, collect)
-
-    async def failures(self) -> list[Failure]:
-        return await self._calls.failures(self._job)
-
-    def block(self, waiting: Any) -> Any:
-        if threading.get_ident() == self._thread:
-            waiting.close()
-            raise RuntimeError(
-                "ctx.blocking would stop the worker's own loop, which it waits for; async code awaits "
-                "ctx.map(…) and ctx.run(…)"
-            )
-        self._blocked = asyncio.run_coroutine_threadsafe(waiting, self._loop)
-        if self._interrupted:
-            self._blocked.cancel()
-        return self._blocked.result()
-
-    def interrupt(self) -> None:
-        self._interrupted = True
-        if self._blocked is not None:
-            self._blocked.cancel()
 
 
 def _checked(calls: Sequence[CallOf[Any]], limit: int | None) -> list[Call[Any] | FlowCall]:

@@ -11,24 +11,25 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from uuid import UUID
 
-from rota.engine.execute import (
-    Executor,
-    LoopExecutor,
-    Stop,
-    ThreadExecutor,
-    judge,
-    policy_of,
-)
+from rota.engine.execute import Stop, judge, policy_of
+from rota.engine.executors import Executors
+from rota.engine.lone import Lone, Mark
+from rota.engine.verdict import is_grave, verdict
 from rota.model.context import Port
-from rota.model.outcome import Again, Done, Ended, Outcome, Unstarted
+from rota.model.outcome import Again, Done, Ended, Judged, Lost, Outcome, Recorded, Unstarted
+from rota.model.retry import Retry
 from rota.model.task import Definition
 from rota.store.jobs import Claimed
 
 WAKE_EVERY = 50
+
+RECORDED = 0
+"""The claim of a job that has recorded its own end: none any more."""
 
 
 @dataclass(slots=True)
@@ -39,9 +40,12 @@ class Batch:
     ended: list[tuple[Claimed, Ended, float]] = field(default_factory=list)
     again: list[tuple[Claimed, Again, float]] = field(default_factory=list)
     unstarted: list[Claimed] = field(default_factory=list)
+    judged: list[tuple[Claimed, Judged]] = field(default_factory=list)
+    recorded: list[tuple[Claimed, float]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.done or self.ended or self.again or self.unstarted)
+        rare = self.ended or self.again or self.unstarted or self.judged or self.recorded
+        return bool(self.done or rare)
 
     def singly(self) -> Iterator[Batch]:
         """The same jobs, a batch each."""
@@ -49,6 +53,7 @@ class Batch:
         yield from (Batch(ended=[each]) for each in self.ended)
         yield from (Batch(again=[each]) for each in self.again)
         yield from (Batch(unstarted=[each]) for each in self.unstarted)
+        yield from (Batch(judged=[each]) for each in self.judged)
 
     @property
     def claims(self) -> set[int]:
@@ -57,7 +62,12 @@ class Batch:
             | {job.claim for job, _, _ in self.ended}
             | {job.claim for job, _, _ in self.again}
             | {job.claim for job in self.unstarted}
+            | {job.claim for job, _ in self.judged}
         )
+
+
+async def _unmarked(job: Claimed, alone: bool) -> bool:
+    return True
 
 
 class Desk:
@@ -67,18 +77,23 @@ class Desk:
         capacity: int,
         payload_limit: int,
         ports: Callable[[Claimed], Port] | None = None,
+        children: int = 0,
+        mark: Mark = _unmarked,
     ) -> None:
         self._tasks = tasks
         self.capacity = capacity
         self._backlog: deque[tuple[float, Claimed]] = deque()
         self._running: dict[int, Claimed] = {}
-        self._parked: set[int] = set()  # of those running: they only wait, and take no place
+        self._parked: set[Claimed] = set()  # of those running: they only wait, and take no place
         self._finished = Batch()
         self._on_finished: Callable[[], None] = lambda: None
         self._empty = asyncio.Event()
         self._empty.set()
-        self._loop = LoopExecutor(self._end, payload_limit, ports)
-        self._threads = ThreadExecutor(self._end, payload_limit, ports)
+        self.expected: set[UUID] = set()
+        """Nonces of claims that jobs here are about to have."""
+        self._lone = Lone(mark, self._beside_the_lone, self._resume)
+        self._judging: set[asyncio.Task[None]] = set()
+        self._executors = Executors(self._end, payload_limit, children, ports)
 
     def when_finished(self, callback: Callable[[], None]) -> None:
         self._on_finished = callback
@@ -111,6 +126,11 @@ class Desk:
     def finished(self) -> int:
         return len(self._finished.done)
 
+    @property
+    def reserved(self) -> bool:
+        """Whether one job is to run alone, so that nothing else may begin."""
+        return self._lone.reserved
+
     def claims(self) -> set[int]:
         """The claims of everything here."""
         return (
@@ -119,11 +139,19 @@ class Desk:
             | self._finished.claims
         )
 
+    def held(self) -> set[int]:
+        """The claims of what runs here or is about to."""
+        mine = {job.claim for job in self._running.values()}
+        return (mine | {job.claim for _, job in self._backlog}) - {RECORDED}
+
     # In, through, out
 
     def put(self, jobs: Sequence[Claimed]) -> None:
         now = time.monotonic()
         self._backlog.extend([(now, job) for job in jobs])
+        if jobs and jobs[0].lost < 0:
+            # Suspects come first: there is room for them, and they are not held ahead.
+            self._backlog.rotate(len(jobs))
         if self._backlog:
             self._empty.clear()
         self._fill()
@@ -131,29 +159,80 @@ class Desk:
     def _fill(self) -> None:
         running, backlog, parked = self._running, self._backlog, self._parked
         while backlog and len(running) - len(parked) < self.capacity:
+            if self._lone.reserved:
+                self.put_away(older_than=0)
+                self._on_finished()
+                break
             _, job = backlog.popleft()
             if job.expired:
                 self._finished.ended.append((job, Ended("expired", None), 0.0))
                 self._on_finished()
                 continue
             task = self._tasks[job.task]
+            if job.job in running:
+                self._give_up(running[job.job])
             running[job.job] = job
             try:
                 retry, timeout = policy_of(job, task)
-                executor: Executor = self._loop if task.is_async else self._threads
-                executor.start(job, task, retry, timeout)
+                if job.lost < 0:
+                    self._judge(job, task, retry, timeout)
+                else:
+                    self._executors.start(job, task, retry, timeout)
             except Exception as error:
                 # Options that no longer make sense fail this job, not the worker.
                 self._end(job, judge(error, job, task.policy.retry), 0.0)
         if not running and not backlog:
             self._empty.set()
 
+    def _give_up(self, old: Claimed) -> None:
+        """The job is here again, under another claim: what runs under the old one counts for nothing."""
+        self._parked.discard(old)
+        self._lone.end(old)
+        self._stop(old, Stop.LOST)
+
+    def _beside_the_lone(self) -> int:
+        """How many others do something that could do harm."""
+        return len(self._running) - len(self._parked) - 1
+
+    def _resume(self) -> None:
+        self._fill()
+        self._on_finished()
+
+    def _judge(self, job: Claimed, task: Definition, retry: Retry, timeout: float | None) -> None:
+        """Whether a job that was lost with a worker runs again is said first."""
+
+        grave = is_grave(job)
+        if grave:
+            self._lone.expect(job)
+
+        async def judging() -> None:
+            try:
+                judged: Judged | Lost | None = await verdict(job, task, retry)
+                if judged is None and grave and not await self._lone.begin(job):
+                    judged = Lost()
+                if judged is not None:
+                    self._end(job, judged, 0.0)
+                elif self._running.get(job.job) is job:
+                    self._executors.start(job, task, retry, timeout)
+            except Exception as error:
+                self._end(job, judge(error, job, retry), 0.0)
+
+        judging_it = asyncio.get_running_loop().create_task(judging())
+        self._judging.add(judging_it)
+        judging_it.add_done_callback(self._judging.discard)
+
     def _end(self, job: Claimed, outcome: Outcome, took: float) -> None:
-        if self._running.pop(job.job, None) is None:
-            return  # it was given up on before it ended
+        if self._running.get(job.job) is not job:
+            return  # it was given up on before it ended; perhaps it is here again
+        del self._running[job.job]
         if self._parked:
-            self._parked.discard(job.job)
+            self._parked.discard(job)
+        if self._lone.reserved:
+            self._lone.end(job)
+            self._lone.look()
         finished = self._finished
+        if job.claim == RECORDED:
+            outcome = Recorded()
         match outcome:
             case Done(result):
                 finished.done.append((job, result, took))
@@ -168,6 +247,14 @@ class Desk:
             case Unstarted():
                 finished.unstarted.append(job)
                 notable = True
+            case Judged():
+                finished.judged.append((job, outcome))
+                notable = True
+            case Recorded():
+                finished.recorded.append((job, took))
+                notable = True
+            case Lost():
+                notable = False
         self._fill()
         if notable:
             self._on_finished()
@@ -178,10 +265,11 @@ class Desk:
         return taken
 
     @contextmanager
-    def parked(self, job: int) -> Iterator[None]:
+    def parked(self, job: Claimed) -> Iterator[None]:
         """While a job only waits for others, its place is somebody else's: perhaps theirs."""
-        if job in self._running:
+        if self._running.get(job.job) is job:
             self._parked.add(job)
+            self._lone.waits(job)
             self._fill()
             self._on_finished()
         try:
@@ -222,22 +310,43 @@ class Desk:
     def stop_parked(self) -> None:
         """Let go of jobs that only wait for others: they can wait elsewhere."""
         for job in list(self._parked):
-            self._stop(self._running[job], Stop.DRAINED)
+            self._stop(job, Stop.DRAINED)
 
-    def abandon(self) -> None:
-        """Give back what would not stop. If it ends after all, nobody listens any more."""
+    def lose(self, claims: Collection[int] | None = None) -> int:
+        """These claims, or all, were taken away: stop what runs under them, and record nothing of it."""
+        kept = [entry for entry in self._backlog if not _is_of(entry[1], claims)]
+        lost = len(self._backlog) - len(kept)
+        self._backlog = deque(kept)
         for job in list(self._running.values()):
-            self._finished.unstarted.append(job)
+            if _is_of(job, claims):
+                self._stop(job, Stop.LOST)
+                lost += 1
+        if not self._running and not self._backlog:
+            self._empty.set()
+        return lost
+
+    def abandon(self, *, give_back: bool = True) -> None:
+        """Let go of what would not stop. If it ends after all, nobody listens any more."""
+        if give_back:
+            self._finished.unstarted += self._running.values()
         self._running.clear()
         self._parked.clear()
         self._empty.set()
 
     def _stop(self, job: Claimed, why: Stop) -> None:
-        executor: Executor = self._loop if self._tasks[job.task].is_async else self._threads
-        executor.stop(job.job, why)
+        self._executors.stop(job, self._tasks[job.task], why)
 
     async def until_empty(self) -> None:
         await self._empty.wait()
 
-    def close(self) -> None:
-        self._threads.close()
+    def drain(self) -> None:
+        """Let what runs know that it had better come to an end."""
+        self._executors.drain()
+
+    async def close(self) -> None:
+        self._executors.close()
+        await self._executors.closed()
+
+
+def _is_of(job: Claimed, claims: Collection[int] | None) -> bool:
+    return claims is None or job.claim in claims

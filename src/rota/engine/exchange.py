@@ -17,10 +17,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -29,28 +28,23 @@ from rota.engine.announce import Announcer
 from rota.engine.desk import Batch, Desk
 from rota.engine.hand import Hand
 from rota.engine.inputs import fill
+from rota.engine.intake import Claim, Intake
 from rota.engine.service import Service
+from rota.engine.transaction import own_claim
 from rota.model import codec, events
-from rota.model.floors import Floors, Look
 from rota.model.outcome import Ended
-from rota.model.pace import Pace
 from rota.model.task import Definition
-from rota.store import failures, jobs, runs, timers, waiters, workers
-from rota.store.arrays import of_texts
+from rota.store import failures, jobs, runs, waiters
 from rota.store.database import Database
 from rota.store.jobs import Claimed
-from rota.store.query import Query
 
 log = logging.getLogger("rota")
 
-PUT_AWAY_AFTER = 1.0
-"""Seconds a job may wait here for a place before it is given back."""
-
-WAKE_AT_ONCE = 1000
-"""Sleeping jobs woken in one statement."""
-
 SETTLE_AT_ONCE = 1000
 """Ends passed on late in one transaction."""
+
+ASIDE_FOR = 5.0
+"""Seconds after which an outcome is tried again that somebody was in the way of."""
 
 WORTH_A_SECOND = 100
 """Jobs that make a second round trip at the same time worth it."""
@@ -59,21 +53,12 @@ WORTH_TWO = 400
 """Jobs, out and in, from which on they travel apart."""
 
 
-@dataclass(slots=True)
-class _Claim:
-    look: Look
-    limit: int
-    timers: bool
-    patient: bool
-    nonce: UUID = field(default_factory=uuid4)
-
-
 @dataclass(slots=True, eq=False)
 class _Trade:
     """One round trip: outcomes out, jobs in."""
 
     batch: Batch
-    claim: _Claim | None
+    claim: Claim | None
 
 
 class Exchange(Service):
@@ -89,62 +74,54 @@ class Exchange(Service):
     ) -> None:
         super().__init__()
         self._database = database
-        self._settings = database.settings
         self._worker = worker
         self._desk = desk
-        patient = [name for name, task in tasks.items() if task.policy.retry.attempts > 1]
-        # As literals, since they go with every claim; many are not sent but listed, once.
-        few = len(tasks) <= workers.FEW
-        self._tasks = of_texts(tasks if few else ())
-        self._patient = of_texts(patient if few else ())
-        self._some_impatient = len(patient) < len(tasks)
-        self._none_patient = not patient
-        self._floors = Floors(queues)
-        self._pace = Pace(desk.capacity, self._settings.prefetch)
+        self._intake = Intake(database.settings, worker, desk, tasks, queues)
         self._news = news
         self._announcer = announcer
         self._definitions = tasks
-        self._claiming = True
+        self._some_hold = any(task.policy.hold for task in tasks.values())
         self._unsettled = False  # whether ends are left that could not be passed on
-        self._more = True  # whether a look from the floors on may find something
-        self._poll_at = 0.0
-        self._timers_at = 0.0
         self._free: list[Hand] = [Hand(database), Hand(database)]
         self._trades: dict[_Trade, asyncio.Task[None]] = {}
         self._unsure: list[Batch] = []  # sent, and not known to be recorded
+        self._aside: list[tuple[float, Batch]] = []  # somebody is in their way; when to try again
         self._error: BaseException | None = None
         desk.when_finished(self.wake)
 
     # What others say
 
-    def look_again(self) -> None:
-        """There is news: look for jobs, also below the floors."""
-        self._more = True
-        self._floors.suspect()
+    def look_again(self, *, suspects: bool = False) -> None:
+        """There is news: look for jobs, also below the floors, perhaps also for those that were lost."""
+        self._intake.look_again()
+        if suspects:
+            self._intake.look_for_suspects()
         # At once, without the detour through the loop: this is what an idle worker's latency is made of.
         if not self._trades and not self._unsure and self._error is None:
             self._launch(time.monotonic())
         self.wake()
 
     def stop_claiming(self) -> None:
-        self._claiming = False
+        self._intake.close()
         self.wake()
 
     def knows(self, claim: int, nonce: UUID) -> bool:
         """Whether a claim is accounted for: on the desk, being written, or being answered."""
-        if claim in self._desk.claims():
+        if claim in self._desk.claims() or nonce in self._desk.expected:
             return True
-        if any(claim in batch.claims for batch in self._unsure):
+        aside = (batch for _, batch in self._aside)
+        if any(claim in batch.claims for batch in (*self._unsure, *aside)):
             return True
         return any(
-            claim in trade.batch.claims or (trade.claim and trade.claim.nonce == nonce)
+            claim in trade.batch.claims
+            or (trade.claim and nonce in (trade.claim.nonce, trade.claim.other))
             for trade in self._trades
         )
 
     @property
     def is_clear(self) -> bool:
         """Whether every outcome has been recorded and passed on."""
-        busy = self._desk.has_finished or self._unsure or self._trades
+        busy = self._desk.has_finished or self._unsure or self._trades or self._aside
         return not (busy or self._unsettled)
 
     # The loop
@@ -153,6 +130,8 @@ class Exchange(Service):
         if self._error is not None:
             error, self._error = self._error, None
             raise error
+        if self._aside:
+            self._take_up(time.monotonic())
         if self._unsure:
             if not self._trades:
                 await self._send_again()
@@ -162,19 +141,28 @@ class Exchange(Service):
         if self._unsettled and self._free:
             await self._settle()
         now = time.monotonic()
-        if self._desk.backlog:
-            self._pace.waited(self._desk.waited)
-            self._desk.put_away(PUT_AWAY_AFTER)
+        self._intake.tidy()
         if not self._free:
             return None
         if self._launch(now):
             return 0
-        return None if self._trades else self._rest(now)
+        if self._trades:
+            return None
+        rest = self._intake.rest(now)
+        if self._aside:
+            again = max(self._aside[0][0] - now, 0.001)
+            rest = again if rest is None else min(rest, again)
+        return rest
+
+    def _take_up(self, now: float) -> None:
+        """Try once more what was put aside long enough ago."""
+        self._unsure += [batch for at, batch in self._aside if at <= now]
+        self._aside = [(at, batch) for at, batch in self._aside if at > now]
 
     def _launch(self, now: float) -> bool:
         """Send off a trade, if there is one worth it; under load one each way."""
         taking = self._desk.has_finished and not any(trade.batch for trade in self._trades)
-        claim = None if any(trade.claim for trade in self._trades) else self._plan_claim(now)
+        claim = None if any(trade.claim for trade in self._trades) else self._intake.plan(now)
         if not taking and claim is None:
             return False
         weight = (self._desk.finished if taking else 0) + (claim.limit if claim else 0)
@@ -196,43 +184,13 @@ class Exchange(Service):
         except BaseException as error:
             if trade.batch:
                 self._unsure.append(trade.batch)
-            self._more = True
+            self._intake.more()
             self._error = error
             await hand.let_go()
         finally:
             self._free.append(hand)
             del self._trades[trade]
             self.wake()
-
-    def _plan_claim(self, now: float) -> _Claim | None:
-        if not self._claiming:
-            return None
-        timers_due = now >= self._timers_at
-        full_at = self._floors.full_at
-        # Below the floors there may be more even when above them there is nothing left.
-        full_due = full_at is not None and now >= full_at
-        poll_due = now >= self._poll_at
-        if not (self._more or full_due or timers_due or poll_due):
-            return None
-        ahead = self._pace.ahead
-        if self._desk.backlog > ahead // 2:
-            return None
-        coming = sum(trade.claim.limit for trade in self._trades if trade.claim)
-        held = self._desk.running + self._desk.backlog + coming
-        places = self._desk.capacity - held
-        patient = False
-        if self._some_impatient and ahead:
-            # A job that is tried only once is claimed when it can start, not before: of one that waits
-            # here when the worker dies nobody could say whether it had begun.
-            if places > 0:
-                ahead = 0
-            else:
-                patient = True
-        limit = min(places + ahead, self._settings.batch)
-        if limit < 1 or (patient and self._none_patient):
-            return None
-        # A poll looks at the timers too: an idle worker asks once, not twice.
-        return _Claim(self._floors.look(now), limit, timers_due or poll_due, patient)
 
     async def _exchange(self, trade: _Trade, hand: Hand) -> None:
         batch, claim = trade.batch, trade.claim
@@ -241,11 +199,7 @@ class Exchange(Service):
         if concerned := record.concerned(batch):
             segments.append([waiters.tell(concerned)])
         if claim is not None:
-            # Timers first, in the claim's transaction: what has just become due is claimed with it.
-            wake = [timers.wake(WAKE_AT_ONCE)] if claim.timers else []
-            segments.append([*wake, self._claim_query(claim)])
-            if claim.timers:
-                self._timers_at = time.monotonic() + 2 * self._settings.poll
+            segments.append(self._intake.transaction(claim))
 
         began = time.perf_counter()
         answers = await hand.send(segments)
@@ -258,30 +212,50 @@ class Exchange(Service):
             # Runs that ended because a run in them did. Nothing is lost with it: who waits also looks.
             await hand.send([[waiters.tell(sorted(late))]])
         if claim is not None:
-            if claim.timers:
-                self._woken(answers[-1][0][0])
-            await fill(answers[-1][-1], self._definitions, hand)
-            self._receive(claim, answers[-1][-1], took)
+            await self._receive(claim, answers[-1], took, hand)
 
-    def _claim_query(self, claim: _Claim) -> Query[Claimed]:
-        look = claim.look
-        return jobs.claim(
-            self._worker,
-            claim.nonce,
-            self._patient if claim.patient else self._tasks,
-            look.queues,
-            look.lanes,
-            look.floors,
-            claim.limit,
-            patient=claim.patient,
-        )
+    async def _receive(
+        self, claim: Claim, answers: list[list[Any]], took: float, hand: Hand
+    ) -> None:
+        if woken := self._intake.woken(claim, answers):
+            self._news(woken)
+        found = self._intake.read(claim, answers, took)
+        if not found:
+            return
+        await fill(found, self._definitions, hand)
+        nonces: list[UUID] = []
+        try:
+            if self._some_hold:
+                found = await self._hold(found, hand, nonces)
+            if self._announcer:
+                for job in found:
+                    event = events.JobClaimed(self._worker, job.job, job.task, job.attempt)
+                    self._announcer.announce(event)
+            self._desk.put(found)
+        finally:
+            self._desk.expected.difference_update(nonces)
+
+    async def _hold(self, found: list[Claimed], hand: Hand, nonces: list[UUID]) -> list[Claimed]:
+        """Give jobs of tasks that are held for a time a claim of their own, which runs out by then."""
+        kept = []
+        for job in found:
+            seconds = self._definitions[job.task].policy.hold
+            if seconds is not None:
+                nonces.append(uuid4())
+                self._desk.expected.add(nonces[-1])
+                move = own_claim(self._worker, job, nonces[-1], seconds)
+                [[_, _, own]] = await hand.send([move])
+                if not own:
+                    continue
+                job.claim = own[0]
+            kept.append(job)
+        return kept
 
     def _accept(self, batch: Batch, answers: list[list[list[Any]]]) -> record.Answer:
         """Read what became of a batch."""
         answer = record.read(batch, answers)
         if batch.again:
-            soonest = min(each.delay for _, each, _ in batch.again)
-            self._timers_at = min(self._timers_at, time.monotonic() + soonest)
+            self._intake.due_in(min(each.delay for _, each, _ in batch.again))
         self._hear_of(answer.queues, answer.runs, answer.rest)
         return answer
 
@@ -289,47 +263,11 @@ class Exchange(Service):
         """Others were waiting for what ended."""
         self._unsettled |= rest
         if queues:
-            self._more = True
+            self._intake.more()
             self._news(list(queues))
         if self._announcer:
             for run in ended:
                 self._announcer.announce(events.RunFinished(self._worker, run))
-
-    def _woken(self, woken: timers.Woken) -> None:
-        now = time.monotonic()
-        # What others lay to sleep meanwhile is seen by the polls, which come about as often.
-        rest = 2 * self._settings.poll if woken.next is None else woken.next
-        rest = min(rest, 2 * self._settings.poll)
-        self._timers_at = now + (0 if woken.count == WAKE_AT_ONCE else rest)
-        if woken.count:
-            self._more = True
-            self._news(woken.queues)
-
-    def _receive(self, claim: _Claim, found: list[Claimed], took: float) -> None:
-        now = time.monotonic()
-        self._pace.answered(self._desk.idle, took, full=len(found) == claim.limit)
-        self._more = self._floors.learn(claim.look, found, claim.limit, took, now)
-        self._poll_at = now + self._settings.poll * random.uniform(0.8, 1.2)
-        if self._announcer:
-            for job in found:
-                event = events.JobClaimed(self._worker, job.job, job.task, job.attempt)
-                self._announcer.announce(event)
-        if found:
-            self._desk.put(found)
-
-    def _rest(self, now: float) -> float | None:
-        if not self._claiming:
-            return None
-        until = [self._poll_at, self._timers_at]
-        if self._floors.full_at is not None:
-            until.append(self._floors.full_at)
-        if self._desk.backlog:
-            until.append(now + PUT_AWAY_AFTER / 4)
-        room = self._desk.running + self._desk.backlog < self._desk.capacity
-        if not room:
-            # Nothing to do until a job ends, which wakes us; the backlog is looked after meanwhile.
-            return PUT_AWAY_AFTER / 4 if self._desk.backlog else None
-        return max(min(until) - now, 0.001)
 
     async def _settle(self) -> None:
         """Pass on ends that could not be passed on with the trade that recorded them."""
@@ -354,11 +292,13 @@ class Exchange(Service):
         batch, hand = self._unsure[0], self._free.pop()
         try:
             try:
-                refused = await self._send_one(batch, hand)
+                answers = await hand.send(record.transactions(self._worker, batch))
             except Exception as error:
-                if failures.is_passing(error):
+                if failures.is_passing(error) and not failures.is_contended(error):
                     raise
-                refused = await self._send_singly(batch, hand)
+                self._unsure[:1] = self._instead(batch, error)
+                return
+            refused = self._accept(batch, answers).refused
             known: set[int] = set()
             if refused:
                 query = jobs.recorded(refused, sorted(batch.claims))
@@ -373,25 +313,22 @@ class Exchange(Service):
         finally:
             self._free.append(hand)
 
-    async def _send_one(self, batch: Batch, hand: Hand) -> list[int]:
-        answers = await hand.send(record.transactions(self._worker, batch))
-        return self._accept(batch, answers).refused
-
-    async def _send_singly(self, batch: Batch, hand: Hand) -> list[int]:
-        """One outcome in the batch cannot be stored: record each by itself, and that one as failed."""
-        refused: list[int] = []
-        for part in batch.singly():
-            try:
-                refused += await self._send_one(part, hand)
-            except Exception as error:
-                if failures.is_passing(error):
-                    raise
-                for job, _, took in (*part.done, *part.ended, *part.again):
-                    log.error("the outcome of job %s could not be stored: %s", job.job, error)
-                    document = codec.error_document(error, job.attempt, "")
-                    end = Batch(ended=[(job, Ended("failed", document), took)])
-                    refused += await self._send_one(end, hand)
-        return refused
+    def _instead(self, batch: Batch, error: Exception) -> list[Batch]:
+        """What to send instead of a batch that was refused as a whole: each outcome by itself; one that
+        cannot be stored as failed; nothing, for now, of one that somebody is in the way of, lest all
+        others wait."""
+        parts = list(batch.singly())
+        if len(parts) > 1:
+            return parts
+        if failures.is_contended(error):
+            self._aside.append((time.monotonic() + ASIDE_FOR, batch))
+            return []
+        for job, what, took in (*batch.done, *batch.ended, *batch.again):
+            log.error("the outcome of job %s could not be stored: %s", job.job, error)
+            end = Ended("failed", codec.error_document(error, job.attempt, ""))
+            if what != end:
+                return [Batch(ended=[(job, end, took)])]
+        raise error
 
     async def close(self) -> None:
         if self._trades:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from rota.store.database import Database, exchange
@@ -20,8 +19,7 @@ class Hand:
     async def send(self, segments: list[list[Query[Any]]]) -> list[list[list[Any]]]:
         if self._connection is None or self._connection.closed:
             self._connection = await self._database.connect(engine=True)
-        async with asyncio.timeout(self._database.settings.statement_timeout + 5):
-            return await exchange(self._connection, segments, self._database.schema)
+        return await exchange(self._connection, segments, self._database.schema)
 
     async def let_go(self) -> None:
         connection, self._connection = self._connection, None

@@ -63,7 +63,7 @@ async def prune(
     most: int = retention.MOST,
 ) -> Pruned | None:
     """One batch, going up from an id, in a transaction of its own. None: it is not our turn."""
-    async with database.connection() as connection, connection.transaction():
+    async with database.transaction() as connection:
         [ours] = await run(connection, retention.turn(database.schema, worker), database.schema)
         if not ours:
             return None

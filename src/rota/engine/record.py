@@ -14,8 +14,9 @@ from typing import Any
 from rota.engine.announce import Announcer
 from rota.engine.desk import Batch
 from rota.model import codec, events
+from rota.model.outcome import Judged
 from rota.store import claims, jobs
-from rota.store.jobs import Moved
+from rota.store.jobs import Claimed, Moved
 from rota.store.query import Query
 
 log = logging.getLogger("rota")
@@ -86,6 +87,18 @@ def transactions(worker: int, batch: Batch) -> list[list[Query[Any]]]:
                 claims.release(worker, held, [job.job for job, _, _ in batch.again]),
             ]
         )
+    for judged in (_failed(batch), _quarantined(batch)):
+        if judged:
+            held = sorted({job.claim for job, _ in judged})
+            claimed = [job.claim for job, _ in judged]
+            given = [job.job for job, _ in judged]
+            errors = [end.error for _, end in judged]
+            if judged[0][1].state == "quarantined":
+                move = jobs.quarantine(worker, claimed, given, errors)
+            else:
+                move = jobs.judge(worker, claimed, given, [end.state for _, end in judged], errors)
+            release = claims.release(worker, held, given)
+            segments.append([claims.hold(worker, held), move, release])
     if batch.unstarted:
         segments.append(
             give_back(
@@ -105,11 +118,12 @@ def read(batch: Batch, answers: Sequence[list[list[Any]]]) -> Answer:
         [[moved]] = next(each)
         answer.refused += moved.jobs
         answer.take(moved)
-    for rare in (batch.ended, batch.again):
-        if rare:
+    rare = (batch.ended, batch.again, _failed(batch), _quarantined(batch))
+    for some in rare:
+        if some:
             _, [moved], _ = next(each)
             accepted = set(moved.jobs)
-            answer.refused += [job.job for job, _, _ in rare if job.job not in accepted]
+            answer.refused += [job.job for job, *_ in some if job.job not in accepted]
             answer.take(moved)
     if batch.unstarted:
         answer.take(next(each)[1][0])
@@ -119,8 +133,17 @@ def read(batch: Batch, answers: Sequence[list[list[Any]]]) -> Answer:
 def concerned(batch: Batch) -> list[int]:
     """Jobs and runs that may have ended with a batch: somebody may wait for them."""
     ended = [job for job, _, _ in batch.done] + [job for job, _, _ in (*batch.ended, *batch.again)]
+    ended += [job for job, _ in batch.judged]
     runs = {job.run for job in ended if job.run is not None}
     return [*(job.job for job in ended), *runs]
+
+
+def _failed(batch: Batch) -> list[tuple[Claimed, Judged]]:
+    return [each for each in batch.judged if each[1].state != "quarantined"]
+
+
+def _quarantined(batch: Batch) -> list[tuple[Claimed, Judged]]:
+    return [each for each in batch.judged if each[1].state == "quarantined"]
 
 
 def announce(worker: int, batch: Batch, lost: set[int], announcer: Announcer) -> None:
@@ -146,6 +169,15 @@ def announce(worker: int, batch: Batch, lost: set[int], announcer: Announcer) ->
                 codec.error_type(again.error),
                 again.delay,
             )
+    for job, judged in batch.judged:
+        if judged.state == "quarantined" and job.job not in lost:
+            log.error(
+                "job %s (%s) is in quarantine: %s; release it with `rota release %s`, or cancel it",
+                job.job,
+                job.task,
+                codec.read_error(judged.error.encode()).message,
+                job.job,
+            )
     if not announcer:
         return
     for id in lost:
@@ -153,6 +185,8 @@ def announce(worker: int, batch: Batch, lost: set[int], announcer: Announcer) ->
     ends = [
         *((job, "succeeded", took) for job, _, took in batch.done),
         *((job, end.state, took) for job, end, took in batch.ended),
+        *((job, end.state, 0.0) for job, end in _failed(batch)),
+        *((job, "succeeded", took) for job, took in batch.recorded),
     ]
     for job, state, took in ends:
         if job.job not in lost:
@@ -164,6 +198,9 @@ def announce(worker: int, batch: Batch, lost: set[int], announcer: Announcer) ->
             announcer.announce(
                 events.JobRetried(worker, job.job, job.task, job.attempt, again.delay)
             )
+    for job, _ in _quarantined(batch):
+        if job.job not in lost:
+            announcer.announce(events.JobQuarantined(worker, job.job, job.task))
     for job in batch.unstarted:
         announcer.announce(events.JobGivenBack(worker, job.job, job.task))
 

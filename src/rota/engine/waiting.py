@@ -94,7 +94,7 @@ class Waiting:
             return
 
     def _listen(self) -> bool:
-        if not self._database.settings.notify:
+        if not self._database.settings.notify or self._wakeups.deaf:
             return False
         if not self._subscribed:
             self._subscribed = True

@@ -3,19 +3,24 @@
 The connection is a convenience: everybody who can be woken also looks by himself. What must hold is
 that deafness is noticed: a half-open socket gives no error, so the connection is probed, and after a
 loss everybody is woken once, for what was missed.
+
+Through a pooler in transaction mode there is nothing to hear: nobody is woken, and it is said once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rota.engine.service import Service
 from rota.store.database import Database
 
 if TYPE_CHECKING:
-    from psycopg import AsyncConnection
+    from rota.store.session import Session
+
+log = logging.getLogger("rota")
 
 PROBE_EVERY = 10.0
 PROBE_WITHIN = 5.0
@@ -31,7 +36,8 @@ class Wakeups(Service):
         self._database = database
         self._subscribers: dict[str, list[Hear]] = {}
         self._listening: set[str] = set()
-        self._connection: AsyncConnection[Any] | None = None
+        self._connection: Session | None = None
+        self._deaf = False
         self._changed = False
         self._interrupt: asyncio.Future[None] | None = None
 
@@ -52,12 +58,20 @@ class Wakeups(Service):
         """Whether the server has been told that we listen."""
         return channel in self._listening
 
+    @property
+    def deaf(self) -> bool:
+        """Whether nothing can be heard here: a pooler is in between, and there is no way past it."""
+        return self._deaf
+
     async def tick(self) -> float | None:
-        if not self._subscribers:
+        if self._deaf or not self._subscribers:
             await self._disconnect()
             return None
         try:
             connection = await self._connected()
+            if connection.pooled:
+                self._give_up()
+                return 0
             await self._listen(connection)
             # Interrupted when the subscriptions change, else probed.
             self._changed = False
@@ -70,22 +84,30 @@ class Wakeups(Service):
             raise
         if self._connection is not None and not self._changed:
             try:
-                async with asyncio.timeout(PROBE_WITHIN):
-                    await self._connection.execute("select 1")
+                await self._connection.execute("select 1")
             except BaseException:
                 await self._disconnect()
                 raise
         return 0
 
-    async def _connected(self) -> AsyncConnection[Any]:
+    async def _connected(self) -> Session:
         if self._connection is None or self._connection.closed:
-            self._connection = await self._database.connect()
+            self._connection = await self._database.connect(direct=True)
+            self._connection.deadline = PROBE_WITHIN
             # What arrives while a statement of ours runs is handed over here.
             self._connection.add_notify_handler(lambda n: self._pass_on(n.channel, n.payload))
             self._listening.clear()
         return self._connection
 
-    async def _listen(self, connection: AsyncConnection[Any]) -> None:
+    def _give_up(self) -> None:
+        self._deaf = True
+        log.info(
+            "a pooler is in between, so nothing can be heard: workers look for work every %g s; "
+            "set ROTA_DIRECT_URL to a way past it to be told at once",
+            self._database.settings.poll,
+        )
+
+    async def _listen(self, connection: Session) -> None:
         from psycopg import sql
 
         wanted = set(self._subscribers)
@@ -98,7 +120,7 @@ class Wakeups(Service):
             await connection.execute(sql.SQL("unlisten {}").format(sql.Identifier(channel)))
             self._listening.discard(channel)
 
-    async def _hear(self, connection: AsyncConnection[Any]) -> None:
+    async def _hear(self, connection: Session) -> None:
         """Hear until interrupted. Below psycopg's own generator, which cannot be interrupted without
         losing what it has read, and in the reader itself: each detour would be felt as latency."""
         loop = asyncio.get_running_loop()

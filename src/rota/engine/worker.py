@@ -1,167 +1,132 @@
-"""A worker: which services run, and how it leaves.
-
-      wakeups ─────────────┐ (NOTIFY; polling if it fails)
-                           ▼
-ready ──▶ exchange ──▶ desk: backlog ──▶ executors ──▶ finished ──▶ exchange ──▶ outcomes
-  ▲                                                                    │
-  │◀──────────────── timers (with the claim) ◀─── asleep ◀── failed ───┘
-
-`Exchange` trades finished jobs for new ones, `Presence` says the worker is there and hears wishes to
-cancel, `Wakeups` listens, `Prune` removes what is old. The desk holds what is in between.
-"""
+"""A worker: it lives, leaves, and if it was declared dead in between, lives again under another number."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import socket
-from collections.abc import Mapping, Sequence
-from importlib.metadata import version
+from collections.abc import Callable
 
-from rota.engine.announce import Announcer
-from rota.engine.calls import CallPort, Calls
-from rota.engine.desk import Desk
-from rota.engine.exchange import Exchange
-from rota.engine.news import News
-from rota.engine.presence import Presence
-from rota.engine.prune import Prune
-from rota.engine.waiting import Waiting
-from rota.engine.wakeups import Wakeups
+from rota.engine.address import address_of
+from rota.engine.drain import Drain
+from rota.engine.heart import Pulse
+from rota.engine.life import Life, Outfit, soon
 from rota.errors import DefinitionError
-from rota.model.context import Port
-from rota.model.events import WorkerStarted, WorkerStopped
-from rota.model.task import Definition
-from rota.store import waiters, workers
-from rota.store.database import Database
-from rota.store.jobs import Claimed
-from rota.store.query import in_schema
+from rota.model import events
 
 log = logging.getLogger("rota")
 
+LAST_WORDS = 2.0
+"""Seconds in which a worker that was declared dead may still record what nobody has taken back yet."""
+
 
 class Worker:
-    def __init__(
-        self,
-        database: Database,
-        wakeups: Wakeups,
-        news: News,
-        waiting: Waiting,
-        announcer: Announcer,
-        tasks: Mapping[str, Definition],
-        queues: Sequence[str],
-        concurrency: int,
-    ) -> None:
-        if not tasks:
+    def __init__(self, outfit: Outfit) -> None:
+        if not outfit.tasks:
             raise DefinitionError(
                 "this worker knows no task: import the modules that define them before it starts"
             )
-        self._database = database
-        self._wakeups = wakeups
-        self._news = news
-        self._waiting = waiting
-        self._announcer = announcer
-        self._tasks = tasks
-        self._queues = list(queues)
-        self._concurrency = concurrency
-        self._loops: list[asyncio.Task[None]] = []
+        self._outfit = outfit
+        self._life: Life | None = None
+        self._changing: asyncio.Task[None] | None = None
+        self._drain: Drain | None = None
+        self._leaving = False
+        self._hurried = False
+        self._left = asyncio.Event()
+        self._on_asked: Callable[[], None] = self._leave
+        self._going: asyncio.Task[None] | None = None
+
+    @property
+    def life(self) -> Life:
+        assert self._life is not None, "the worker has not been started"
+        return self._life
+
+    @property
+    def id(self) -> int:
+        """Its number in the registry: a new one with each life."""
+        return self.life.id
+
+    def when_asked(self, leave: Callable[[], None]) -> None:
+        """What to do when somebody wants it to leave: `rota drain`, or the same from SQL."""
+        self._on_asked = leave
+
+    def _leave(self) -> None:
+        """Inside a program that goes on: drain, and be there no more."""
+        if self._going is None:
+            self._going = asyncio.create_task(self.stop(), name="rota drain")
 
     async def start(self) -> None:
-        settings = self._database.settings
-        for task in self._tasks.values():
-            task.arguments  # noqa: B018 - type hints that do not resolve are found now, not in a job
-        [self.id] = await self._database.insist(
-            workers.register(
-                socket.gethostname(),
-                os.getpid(),
-                version("rota"),
-                self._queues,
-                list(self._tasks),
-                self._concurrency,
-                [name for name, task in self._tasks.items() if task.policy.retry.attempts == 1],
-            )
-        )
-        self.desk = Desk(self._tasks, self._concurrency, settings.payload_limit, self._port)
-        self._calls = Calls(self._database, self._waiting, self._news, self.id, self.desk)
-        self.exchange = Exchange(
-            self._database,
-            self.id,
-            self.desk,
-            self._tasks,
-            self._queues,
-            self._news.tell,
-            self._announcer,
-        )
-        self.presence = Presence(self._database, self.id, self.desk, self.exchange, self._news)
-        self.prune = Prune(self._database, self.id)
-        if settings.notify:
-            self._unsubscribe = self._wakeups.subscribe(
-                in_schema(waiters.NEWS, self._database.schema), self._hear
-            )
-        self._loops = [
-            asyncio.create_task(self.exchange.run(), name="rota exchange"),
-            asyncio.create_task(self.presence.run(), name="rota presence"),
-            asyncio.create_task(self.prune.run(), name="rota prune"),
-        ]
-        self._announcer.announce(WorkerStarted(self.id))
+        for task in self._outfit.tasks.values():
+            # What is wrong with a task is found now, not in a job.
+            task.arguments  # noqa: B018
+            if task.policy.isolation is not None:
+                address_of(task)
+        self._life = await Life.begin(self._outfit, self._hear)
+        self._outfit.announcer.announce(events.WorkerStarted(self.id))
         log.info(
             "worker %s: up to %s jobs at once from %s",
             self.id,
-            self._concurrency,
-            ", ".join(self._queues),
+            self._outfit.concurrency,
+            ", ".join(self._outfit.queues),
         )
 
-    def _port(self, job: Claimed) -> Port:
-        """What a job's context reaches the rest by."""
-        return CallPort(self._calls, job)
+    def _hear(self, pulse: Pulse) -> None:
+        if pulse.told is not None and pulse.told.asked:
+            self._on_asked()
+        if pulse.died and not self._leaving and self._changing is None:
+            self._changing = asyncio.create_task(self._live_again(), name="rota rebirth")
 
-    def _hear(self, word: str) -> None:
-        if word == waiters.CANCEL:
-            self.presence.wake()
-        elif word in self._queues or word.startswith("!"):
-            self.exchange.look_again()
-
-    async def stop(self, patience: float | None = None) -> None:
-        """Leave without losing work: what cannot finish in time goes back, the attempt uncounted."""
-        patience = self._database.settings.drain_for if patience is None else patience
-        if not self._loops:
+    async def _live_again(self) -> None:
+        """What the old number holds is being taken away: stop it, and begin anew."""
+        old = self.life
+        lost = old.desk.lose()
+        log.warning(
+            "worker %s was declared dead: its %s job(s) are stopped, what they did counts for nothing",
+            old.id,
+            lost,
+        )
+        old.exchange.stop_claiming()
+        if not await soon(old.desk.until_empty(), LAST_WORDS):
+            old.desk.abandon(give_back=False)
+        await soon(old.until_recorded(), LAST_WORDS)
+        await old.stop(within=LAST_WORDS)
+        await old.end_heart()
+        rest = 1.0
+        while not self._leaving:
+            try:
+                self._life = await Life.begin(self._outfit, self._hear)
+                break
+            except Exception as error:
+                log.error("worker %s cannot begin anew, trying on: %s", old.id, error)
+                await asyncio.sleep(rest)
+                rest = min(rest * 2, 30.0)
+        self._changing = None
+        if self._leaving:
             return
-        self.prune.stop()
-        self.exchange.stop_claiming()
-        self.desk.put_away(older_than=0)
-        self.desk.stop_parked()
-        self.exchange.wake()
-        if not await self._within(patience, self.desk.until_empty()):
-            self.desk.stop_all()
-            if not await self._within(2.0, self.desk.until_empty()):
-                self.desk.abandon()
-        self.exchange.wake()
-        await self._within(max(patience, 5.0), self._until_recorded())
-        if self._database.settings.notify:
-            self._unsubscribe()
-        self.exchange.stop()
-        self.presence.stop()
-        await asyncio.gather(*self._loops)
-        self._loops = []
-        await self.exchange.close()
-        self.desk.close()
-        await self._news.close()
-        try:
-            await self._database.insist(workers.leave(self.id), patience=2.0)
-        except Exception as error:
-            log.warning("worker %s could not sign off: %s", self.id, error)
-        self._announcer.announce(WorkerStopped(self.id))
+        log.warning("worker %s lives on as worker %s", old.id, self.id)
+        self._outfit.announcer.announce(events.WorkerReborn(self.id, old.id))
 
-    async def _until_recorded(self) -> None:
-        while not self.exchange.is_clear:
-            self.exchange.wake()
-            await asyncio.sleep(0.01)
+    def hurry(self) -> None:
+        """Do not wait for what runs, now or when it drains."""
+        self._hurried = True
+        if self._drain is not None:
+            self._drain.hurry()
 
-    @staticmethod
-    async def _within(patience: float, waiting: object) -> bool:
-        try:
-            async with asyncio.timeout(patience):
-                await waiting  # type: ignore[misc]
-        except TimeoutError:
-            return False
-        return True
+    async def stop(self, grace: float | None = None) -> None:
+        """Leave without losing work: what cannot finish in time goes back, the attempt uncounted."""
+        if self._life is None:
+            return
+        if self._leaving:
+            await self._left.wait()
+            return
+        self._leaving = True
+        if self._changing is not None:
+            await asyncio.wait([self._changing], timeout=LAST_WORDS * 4)
+        settings = self._outfit.database.settings
+        grace = settings.drain_for if grace is None else grace
+        self._drain = Drain(self.life, grace, self._outfit.announcer)
+        if self._hurried:
+            self._drain.hurry()
+        await self._drain.run()
+        await self._outfit.news.close()
+        self._outfit.announcer.announce(events.WorkerStopped(self.id))
+        self._left.set()

@@ -16,6 +16,9 @@ import msgspec
 
 from rota.errors import ArgumentError, PayloadTooLarge
 
+LARGEST = 1024 * 1024
+"""Bytes of JSON, at the very most."""
+
 DEEPEST = 900
 """Levels of nesting we look into; msgspec gives up at about a thousand, long before PostgreSQL."""
 

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, overload
+
+import msgspec
 
 from rota.errors import RunFailed
+from rota.model import codec
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection, Connection
 
 R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
@@ -40,6 +47,19 @@ class Port(Protocol):
 
     async def failures(self) -> list[Failure]: ...
 
+    @property
+    def draining(self) -> bool: ...
+
+    async def checkpoint(self, state: str) -> None: ...
+
+    async def fence(self) -> int: ...
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]: ...
+
+    def blocking_transaction(self) -> AbstractContextManager[Any]: ...
+
+    def complete(self, result: Any) -> None: ...
+
     def block(self, waiting: Any) -> Any:
         """Wait for a coroutine, in a thread."""
 
@@ -50,7 +70,17 @@ class Port(Protocol):
 class Context:
     """One attempt at one job."""
 
-    __slots__ = ("_cancelled", "_made", "_port", "attempt", "job_id", "queue", "run_id", "task")
+    __slots__ = (
+        "_cancelled",
+        "_checkpoint",
+        "_made",
+        "_port",
+        "attempt",
+        "job_id",
+        "queue",
+        "run_id",
+        "task",
+    )
 
     def __init__(
         self,
@@ -60,6 +90,7 @@ class Context:
         queue: str,
         attempt: int,
         port: Port | None = None,
+        checkpoint: str | None = None,
     ) -> None:
         self.job_id = job_id
         self.run_id = run_id
@@ -69,6 +100,7 @@ class Context:
         self._cancelled = False
         self._made = 0
         self._port = port
+        self._checkpoint = checkpoint
 
     @property
     def cancelled(self) -> bool:
@@ -117,6 +149,41 @@ class Context:
         """The jobs of this run that failed, the first first: for a flow's on_failure."""
         return await self._reach().failures()
 
+    # A worker that leaves, or dies
+
+    @property
+    def draining(self) -> bool:
+        """Whether the worker is about to leave. Code that takes long had better come to a point from which
+        it can go on elsewhere, keep it with `checkpoint`, and raise `HandBack`."""
+        return self._port is not None and self._port.draining
+
+    @property
+    def resumed_from(self) -> Any:
+        """What an earlier attempt at this job kept last with `checkpoint`; None: nothing."""
+        return None if self._checkpoint is None else msgspec.json.decode(self._checkpoint)
+
+    async def checkpoint(self, state: Any) -> None:
+        """Keep how far this job has come: the next attempt, here or elsewhere, has it as `resumed_from`.
+        Raises ClaimLost if the job is no longer this worker's."""
+        text = codec.encode(state, f"the checkpoint of task {self.task!r}", codec.LARGEST)
+        await self._reach().checkpoint(text)
+        self._checkpoint = text
+
+    async def fence(self) -> int:
+        """The number under which this worker holds this job, and nothing else: for `rota.assert_claim(job,
+        claim)` in a transaction on a connection of your own. Raises ClaimLost."""
+        return await self._reach().fence()
+
+    def transaction(self) -> AbstractAsyncContextManager[AsyncConnection[Any]]:
+        """A transaction that is refused, with ClaimLost, once the job is no longer this worker's: `async
+        with ctx.transaction() as connection`, a psycopg connection to Rota's own database. Until it ends
+        nobody takes the job away."""
+        return self._reach().transaction()
+
+    def complete(self, result: Any = None) -> None:
+        """Inside `transaction()`: the job has succeeded with this result if that commits."""
+        self._reach().complete(result)
+
     @property
     def blocking(self) -> BlockingContext:
         """The same for a plain function: `ctx.blocking.map(…)`."""
@@ -143,6 +210,19 @@ class BlockingContext:
         """As `ctx.run(…)`."""
         result: R = self._wait(self._context.run(call))
         return result
+
+    def checkpoint(self, state: Any) -> None:
+        """As `ctx.checkpoint(…)`."""
+        self._wait(self._context.checkpoint(state))
+
+    def fence(self) -> int:
+        """As `ctx.fence()`."""
+        claim: int = self._wait(self._context.fence())
+        return claim
+
+    def transaction(self) -> AbstractContextManager[Connection[Any]]:
+        """As `ctx.transaction()`: `with ctx.blocking.transaction() as connection`."""
+        return self._context._reach().blocking_transaction()
 
     def failures(self) -> list[Failure]:
         """As `ctx.failures()`."""

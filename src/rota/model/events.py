@@ -21,6 +21,47 @@ class WorkerStopped(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerDied(Event):
+    """Another worker was found dead. What it held goes back."""
+
+    worker: int
+    dead: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerReborn(Event):
+    """The worker had been declared dead, and goes on under another number."""
+
+    worker: int
+    before: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerDraining(Event):
+    """The worker takes nothing more and is about to leave."""
+
+    worker: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobsReaped(Event):
+    """Jobs that a dead worker held went back."""
+
+    worker: int
+    dead: int
+    jobs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JobQuarantined(Event):
+    """Workers died of the job too often: it waits for somebody to release it."""
+
+    worker: int
+    job: int
+    task: str
+
+
+@dataclass(frozen=True, slots=True)
 class JobClaimed(Event):
     worker: int
     job: int

@@ -34,4 +34,22 @@ class Unstarted:
     """Nothing was tried: the job goes back as it was, the attempt uncounted."""
 
 
-Outcome = Done | Again | Ended | Unstarted
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """The job was somebody else's before it ended here: nothing is recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """It was lost with its worker before, and is not to be tried again."""
+
+    state: Literal["failed", "cancelled", "quarantined"]
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """It is done, and recorded already, in a transaction of its own."""
+
+
+Outcome = Done | Again | Ended | Unstarted | Lost | Judged | Recorded

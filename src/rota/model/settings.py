@@ -38,12 +38,16 @@ class Settings:
     patience: float = 30.0  # how long a call goes on trying while the database is away
     statement_timeout: float = 30.0
     notify: bool = True  # off: nothing is sent or listened for, polling alone finds work
-    prepare: bool = True  # off: no prepared statements, for a pooler in transaction mode
+    pooler: str = "auto"  # whether there is one in between, in transaction mode: yes, no or auto
     poll: float = 1.0  # how often an idle worker looks without being told
     concurrency: int = 100
+    children: int = 0  # processes for isolated tasks, at most; 0: as many as there are cores
     prefetch: int = 2000  # at most so many held beyond what runs, while jobs are short
     batch: int = 1000  # at most so many in one claim
-    drain_for: float = 30.0  # how long running jobs may take to end when a worker stops
+    drain_for: float = 30.0  # how long a worker that stops may take over it, all in all
+    beat: float = 5.0  # how often a worker says it is there
+    dead_after: float = 20.0  # silent for so long, it is taken to be dead
+    version: str = ""  # what you call the code that is deployed, shown with each worker
     payload_limit: int = 256 * 1024  # bytes of JSON, arguments and results alike
     keep: str = DEFAULT_KEEP  # how long finished runs are kept, by outcome and queue
 
@@ -51,10 +55,10 @@ class Settings:
         for name in ("connections", "concurrency", "batch", "payload_limit"):
             if getattr(self, name) < 1:
                 raise SettingsError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("patience", "statement_timeout", "poll"):
+        for name in ("patience", "statement_timeout", "poll", "beat"):
             if not getattr(self, name) > 0:
                 raise SettingsError(f"{name} must be above 0 seconds, not {getattr(self, name)}")
-        for name in ("prefetch", "drain_for"):
+        for name in ("children", "prefetch", "drain_for"):
             if getattr(self, name) < 0:
                 raise SettingsError(f"{name} cannot be negative, it is {getattr(self, name)}")
         if self.payload_limit > 1024 * 1024:
@@ -62,6 +66,13 @@ class Settings:
                 f"payload_limit is {self.payload_limit}, more than 1 MiB (1048576); keep big things "
                 "elsewhere and pass a reference to them"
             )
+        if self.dead_after < 3 * self.beat:
+            raise SettingsError(
+                f"dead_after is {self.dead_after:g} s, less than three beats of {self.beat:g} s: one late "
+                "beat, and a worker would be taken for dead; raise it, or lower beat"
+            )
+        if self.pooler not in ("auto", "yes", "no"):
+            raise SettingsError(f"pooler must be auto, yes or no, not {self.pooler!r}")
         Keep.parse(self.keep)
 
     @classmethod
@@ -89,18 +100,29 @@ def database_url(environment: Mapping[str, str] | None = None) -> str:
     """The DSN the environment names, the most specific first; no name, no guess."""
     environment = os.environ if environment is None else environment
     for name in ("ROTA_DATABASE_URL", "DATABASE_URL"):
-        if environment.get(name):
-            return environment[name]
-        if file := environment.get(f"{name}_FILE"):
-            try:
-                return Path(file).read_text("utf-8").strip()
-            except OSError as error:
-                raise SettingsError(
-                    f"{name}_FILE names {file}, which cannot be read: {error.strerror}"
-                ) from None
+        if found := _url(name, environment):
+            return found
     if any(environment.get(name) for name in ("PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE")):
         return ""  # libpq reads them itself
     raise SettingsError(NO_DATABASE)
+
+
+def direct_url(environment: Mapping[str, str] | None = None) -> str | None:
+    """The way past the pooler that the environment names, to the same database; None: there is none."""
+    return _url("ROTA_DIRECT_URL", os.environ if environment is None else environment)
+
+
+def _url(name: str, environment: Mapping[str, str]) -> str | None:
+    if environment.get(name):
+        return environment[name]
+    if file := environment.get(f"{name}_FILE"):
+        try:
+            return Path(file).read_text("utf-8").strip()
+        except OSError as error:
+            raise SettingsError(
+                f"{name}_FILE names {file}, which cannot be read: {error.strerror}"
+            ) from None
+    return None
 
 
 _WORDS = {"1": True, "true": True, "yes": True, "on": True}

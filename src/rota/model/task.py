@@ -3,24 +3,48 @@
 from __future__ import annotations
 
 import inspect
+import math
 import re
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, get_args
 
 import msgspec
 
-from rota.errors import ArgumentError, DefinitionError, ResultError
+from rota.errors import ArgumentError, DefinitionError, ResultError, WorkerLost
 from rota.model import codec
 from rota.model.context import Context
 from rota.model.retry import Retry
+from rota.model.settings import Duration, seconds
 
 _NAME = re.compile(r"[A-Za-z_][\w.:/-]{0,199}")
 _KINDS = inspect.Parameter
 _EMPTY = inspect.Parameter.empty
+
+
+Fate = Literal["revive", "fail", "cancel"]
+"""What becomes of a job whose worker was lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A job whose worker was lost while it ran, as a task's `on_dead` is told."""
+
+    job_id: int
+    run_id: int
+    task: str
+    attempt: int
+    """The one that was lost."""
+    crashes: int
+    """How many workers died of it, as far as one can tell: 0 if others were there when it was lost."""
+
+
+OnDead = Fate | Callable[[Loss], Fate | Awaitable[Fate]]
+
+Isolation = Literal["process"] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +55,75 @@ class Policy:
     priority: int = 0
     retry: Retry = field(default_factory=Retry)
     timeout: float | None = None
+    on_dead: OnDead = "revive"
+    crashes: int = 3
+    """So many workers in a row may be lost with a job before it is put aside."""
+    hold: float | None = None
+    """Seconds a worker may hold a job, be it alive or not."""
+    isolation: Isolation = None
+    """Where the code runs: in the worker itself, or in a process of its own."""
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        queue: str,
+        priority: int,
+        retry: Retry | None,
+        timeout: Duration | None,
+        on_dead: OnDead,
+        crashes: int,
+        hold: Duration | None,
+        isolation: Isolation,
+    ) -> Policy:
+        """What a task was registered with."""
+        return cls(
+            queue,
+            priority,
+            retry or Retry(),
+            None if timeout is None else seconds(timeout),
+            on_dead,
+            crashes,
+            None if hold is None else seconds(hold),
+            isolation,
+        )
 
     def __post_init__(self) -> None:
         check_name("queue", self.queue)
         check_priority(self.priority)
         if self.timeout is not None and not self.timeout > 0:
             raise DefinitionError(f"timeout must be above 0 seconds, not {self.timeout:g}")
+        if not callable(self.on_dead) and self.on_dead not in get_args(Fate):
+            raise DefinitionError(
+                'on_dead is "revive", "fail", "cancel" or a function that answers one of them, '
+                f"not {self.on_dead!r}"
+            )
+        if type(self.crashes) is not int or self.crashes < 1:
+            raise DefinitionError(f"crashes is a whole number, at least 1, not {self.crashes!r}")
+        if self.hold is not None:
+            if not (self.hold > 0 and math.isfinite(self.hold)):
+                raise DefinitionError(f"hold must be above 0 seconds, not {self.hold:g}")
+            if self.timeout is not None and self.hold < self.timeout:
+                raise DefinitionError(
+                    f"hold={self.hold:g} is shorter than timeout={self.timeout:g}: the job would be "
+                    "somebody else's before its time is up; make hold the longer one"
+                )
+        if self.isolation not in (None, "process"):
+            raise DefinitionError(
+                f'isolation is "process", or None for in the worker itself, not {self.isolation!r}'
+            )
+
+    @property
+    def patient(self) -> bool:
+        """Whether a worker may hold its jobs ahead of their turn: a job that never began and is lost with
+        its worker just runs elsewhere, and nothing else is to be decided or timed."""
+        return (
+            self.retry.attempts > 1
+            and self.on_dead == "revive"
+            and not issubclass(WorkerLost, self.retry.never)
+            and self.hold is None
+            and self.isolation is None
+        )
 
 
 class Definition:
@@ -50,6 +137,8 @@ class Definition:
         self.takes_context = False
         self.skip_if: Definition | None = None
         """Of a flow's task: the condition under which it is skipped."""
+        if policy.isolation == "process":
+            _check_findable(fn, name)
         self._parameters: dict[str, inspect.Parameter] = {}
         for index, (word, parameter) in enumerate(inspect.signature(fn).parameters.items()):
             if parameter.kind in (_KINDS.VAR_POSITIONAL, _KINDS.VAR_KEYWORD):
@@ -189,6 +278,17 @@ def check_priority(priority: int) -> int:
     if type(priority) is not int or not 0 <= priority <= 9:
         raise DefinitionError(f"priority is from 0 to 9, larger sooner, not {priority!r}")
     return priority
+
+
+def _check_findable(fn: Callable[..., Any], name: str) -> None:
+    """The process a task runs in looks for it as an import would."""
+    qualified = getattr(fn, "__qualname__", None)
+    if qualified is None or "<" in qualified or getattr(fn, "__module__", None) is None:
+        raise DefinitionError(
+            f'task {name!r} has isolation="process": that process finds the function by its name in its '
+            f"module, and {qualified or repr(fn)} cannot be found so; write it with def at the top of a "
+            "module"
+        )
 
 
 def _is_context(fn: Callable[..., Any], word: str, parameter: inspect.Parameter) -> bool:

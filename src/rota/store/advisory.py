@@ -13,6 +13,7 @@ _ROTA = 0x524F5441
 
 MIGRATION = _ROTA + 0
 RETENTION = _ROTA + 1
+WORKER = _ROTA + 2
 
 
 def key_of(name: str) -> int:

@@ -1,9 +1,10 @@
 """A few connections, lent to whoever needs one for a moment.
 
 A connection is opened when somebody needs it and none is idle, up to a limit; it comes back to the top
-of the pile, so that a quiet program keeps one and not ten. What comes back broken, or inside a
-transaction, is closed instead. Lending costs a list operation, not a round trip: on the way of every
-`start` that is what decides.
+of the pile, so that a quiet program keeps one and not ten. What comes back broken, inside a transaction,
+or from somebody who was interrupted, is closed instead; and when one finds that its server is leaving or
+has become a standby, the others go with it. Lending costs a list operation, not a round trip: on the way
+of every `start` that is what decides.
 """
 
 from __future__ import annotations
@@ -11,42 +12,31 @@ from __future__ import annotations
 import asyncio
 import select
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from rota.errors import DatabaseUnavailable
+from rota.store import failures
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
+C = TypeVar("C", bound="AsyncConnection[Any]")
+
 IDLE_AFTER = 60.0
 """Seconds after which a connection nobody needed is closed."""
 
-FRESH = 0.05
-"""Seconds after its last use in which a connection is taken to be alive without a look."""
 
-
-class Connections:
-    def __init__(
-        self, connect: Callable[[], Awaitable[AsyncConnection[Any]]], limit: int, patience: float
-    ) -> None:
+class Connections(Generic[C]):
+    def __init__(self, connect: Callable[[], Awaitable[C]], limit: int, patience: float) -> None:
         self._connect = connect
         self._limit = limit
         self._patience = patience
         self._places = asyncio.Semaphore(limit)
-        self._idle: list[tuple[AsyncConnection[Any], float]] = []
+        self._idle: list[tuple[C, float]] = []
         self._closed = False
 
-    @asynccontextmanager
-    async def lend(self) -> AsyncIterator[AsyncConnection[Any]]:
-        connection = await self.take()
-        try:
-            yield connection
-        finally:
-            await self.give_back(connection)
-
-    async def take(self) -> AsyncConnection[Any]:
+    async def take(self) -> C:
         """A connection, to be given back."""
         if self._places.locked():
             await self._wait_for_a_place()
@@ -54,8 +44,8 @@ class Connections:
             await self._places.acquire()
         try:
             while self._idle:
-                connection, since = self._idle.pop()
-                if time.monotonic() - since < FRESH or not _has_ended(connection):
+                connection, _ = self._idle.pop()
+                if not _has_ended(connection):
                     return connection
                 await connection.close()
             return await self._connect()
@@ -63,10 +53,16 @@ class Connections:
             self._places.release()
             raise
 
-    async def give_back(self, connection: AsyncConnection[Any]) -> None:
+    async def give_back(self, connection: C, error: BaseException | None = None) -> None:
+        """Have it back. `error`: how its use ended, if not well."""
         self._places.release()
+        if error is not None and failures.is_eviction(error):
+            await connection.close()
+            await self._close_idle()
+            return
+        interrupted = error is not None and not isinstance(error, Exception)
         # 0 is libpq's "idle": neither in a transaction nor broken.
-        if self._closed or connection.pgconn.transaction_status != 0:
+        if self._closed or interrupted or connection.pgconn.transaction_status != 0:
             await connection.close()
             return
         now = time.monotonic()
@@ -86,6 +82,9 @@ class Connections:
 
     async def close(self) -> None:
         self._closed = True
+        await self._close_idle()
+
+    async def _close_idle(self) -> None:
         while self._idle:
             await self._idle.pop()[0].close()
 

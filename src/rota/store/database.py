@@ -2,7 +2,8 @@
 
 Connections say explicitly what they rely on (READ COMMITTED, time-outs, no read-only default), so that
 settings of the role or the database change nothing. Everything about time and plans that the hot
-statements need is set once per connection, not once per statement.
+statements need is set once per connection, not once per statement; through a pooler, where there is no
+such thing, with every transaction. Who runs a query need not know which it is.
 """
 
 from __future__ import annotations
@@ -10,18 +11,22 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from rota.errors import DatabaseUnavailable
 from rota.model.settings import Settings
-from rota.store import failures
+from rota.store import address, failures
 from rota.store.connections import Connections
 from rota.store.query import Query, Row, encoded
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection, AsyncCursor
+
+    from rota.store.session import Session
+
+T = TypeVar("T")
 
 # What every connection of ours relies on, whatever the role's defaults are.
 _SESSION = {
@@ -50,66 +55,105 @@ _ENGINE = {
     "jit": "off",
 }
 
-CONNECT_TIMEOUT = 10
+ANSWER_WITHIN = 5.0
+"""Seconds after which the server would have ended a statement itself, if it were still there."""
 
 
 class Database:
-    """Runs queries. Opens nothing until the first one; belongs to one event loop."""
+    """Runs queries. Opens nothing until the first one; belongs to one event loop.
 
-    def __init__(self, dsn: str, settings: Settings) -> None:
+    `direct` is another way to the same database, past a pooler, for what needs a session of its own.
+    """
+
+    def __init__(self, dsn: str, settings: Settings, direct: str | None = None) -> None:
         self.dsn = dsn
+        self.direct = direct
         self.schema = settings.schema
         self.settings = settings
         self._connections = Connections(
             self.connect, settings.connections, patience=settings.patience
         )
 
-    async def connect(self, *, engine: bool = False) -> AsyncConnection[Any]:
-        """A connection of one's own. `engine`: for the loop that claims and completes."""
-        from psycopg import AsyncConnection
-        from psycopg.types.json import set_json_loads
+    async def connect(self, *, engine: bool = False, direct: bool = False) -> Session:
+        """A connection of one's own. `engine`: for the loop that claims and completes; `direct`: past
+        the pooler, if there is a way, which its `pooled` says."""
+        from rota.store.session import Session
 
-        try:
-            connection = await AsyncConnection.connect(
-                self.dsn,
-                autocommit=True,
-                prepare_threshold=0 if self.settings.prepare else None,
-                connect_timeout=CONNECT_TIMEOUT,
-                client_encoding="utf8",
-                fallback_application_name="rota",
-            )
-        except Exception as error:
-            raise failures.unconnected(error) from error
         settings = {
             **_SESSION,
             "statement_timeout": f"{int(self.settings.statement_timeout * 1000)}ms",
             **(_ENGINE if engine else {}),
         }
-        # JSON stays the bytes it is: the codec decodes it once, into the type that is wanted.
-        set_json_loads(_raw, connection)
-        cursor = connection.cursor()
-        await cursor.execute(
-            b"select set_config(name, value, false) from unnest(%s::text[], %s::text[]) s (name, value)",
-            (list(settings), list(settings.values())),
-            prepare=False,
-        )
-        return connection
+        try:
+            params = address.parameters((direct and self.direct) or self.dsn)
+            session = await Session.connect(autocommit=True, prepare_threshold=0, **params)
+        except Exception as error:
+            raise failures.unconnected(error) from error
+        try:
+            await session.set_up(settings, self.settings.pooler, float(params["connect_timeout"]))
+        except BaseException as error:
+            await session.close()
+            if isinstance(error, Exception) and failures.is_passing(error):
+                raise failures.unconnected(error) from error
+            raise
+        session.deadline = self.settings.statement_timeout + ANSWER_WITHIN
+        return session
 
     @asynccontextmanager
-    async def connection(self) -> AsyncIterator[AsyncConnection[Any]]:
-        """A connection for a moment; errors a user can act on are said in our words."""
-        with failures.in_our_words(self.schema):
-            async with self._connections.lend() as connection:
-                yield connection
-
-    async def run(self, query: Query[Row]) -> list[Row]:
-        """Run one query on a connection of ours."""
-        with failures.in_our_words(self.schema):
-            connection = await self._connections.take()
+    async def connection(self, patience: float = 0.0) -> AsyncIterator[Session]:
+        """A connection for a moment; errors a user can act on are said in our words. `patience`: how long
+        to wait for a database that is away, before anything is sent."""
+        with failures.in_our_words(self.schema, ours=True):
+            connection = await self._take(patience)
             try:
-                return await run(connection, query, self.schema)
-            finally:
-                await self._connections.give_back(connection)
+                yield connection
+            except BaseException as error:
+                await self._connections.give_back(connection, error)
+                raise
+            await self._connections.give_back(connection)
+
+    @asynccontextmanager
+    async def transaction(self, patience: float = 0.0) -> AsyncIterator[Session]:
+        """The same, in a transaction that has all our settings, also through a pooler."""
+        async with self.connection(patience) as connection, connection.transaction():
+            yield connection
+
+    async def run(self, query: Query[Row], patience: float = 0.0) -> list[Row]:
+        """Run one query on a connection of ours, once."""
+        return await self._once(lambda on: run(on, query, self.schema), patience)
+
+    async def exchange(
+        self, segments: Sequence[Sequence[Query[Any]]], patience: float = 0.0
+    ) -> list[list[list[Any]]]:
+        """Run several transactions on a connection of ours, once."""
+        return await self._once(lambda on: exchange(on, segments, self.schema), patience)
+
+    async def _once(self, do: Callable[[Session], Awaitable[T]], patience: float) -> T:
+        with failures.in_our_words(self.schema, ours=True):
+            try:
+                return await self._lent(do)
+            except Exception as error:
+                if not patience or not failures.is_unsent(error):
+                    raise
+            return await self._patiently(lambda: self._lent(do), patience, failures.is_unsent)
+
+    async def _lent(self, do: Callable[[Session], Awaitable[T]]) -> T:
+        connection = await self._connections.take()
+        try:
+            answer = await do(connection)
+        except BaseException as error:
+            await self._connections.give_back(connection, error)
+            raise
+        await self._connections.give_back(connection)
+        return answer
+
+    async def _take(self, patience: float) -> Session:
+        try:
+            return await self._connections.take()
+        except DatabaseUnavailable as error:
+            if not patience or not failures.is_unsent(error):
+                raise
+        return await self._patiently(self._connections.take, patience, failures.is_unsent)
 
     async def one(self, query: Query[Row]) -> Row | None:
         rows = await self.run(query)
@@ -124,16 +168,26 @@ class Database:
         self, queries: Sequence[Query[Any]], patience: float | None = None
     ) -> list[list[Any]]:
         """The same for several queries that are one transaction."""
-        deadline = time.monotonic() + (self.settings.patience if patience is None else patience)
+
+        async def once() -> list[list[Any]]:
+            return (await self.exchange([queries]))[0]
+
+        patience = self.settings.patience if patience is None else patience
+        return await self._patiently(once, patience, failures.is_passing)
+
+    async def _patiently(
+        self,
+        once: Callable[[], Awaitable[T]],
+        patience: float,
+        again: Callable[[BaseException], bool],
+    ) -> T:
+        deadline = time.monotonic() + patience
         pause = 0.05
         while True:
             try:
-                if len(queries) == 1:
-                    return [await self.run(queries[0])]
-                async with self.connection() as connection:
-                    return (await exchange(connection, [queries], self.schema))[0]
+                return await once()
             except Exception as error:
-                if not failures.is_passing(error):
+                if not again(error):
                     raise
                 if time.monotonic() + pause > deadline:
                     raise DatabaseUnavailable(
@@ -155,12 +209,11 @@ class Database:
         await self._connections.close()
 
 
-def _raw(data: str | bytes) -> bytes:
-    return data.encode() if isinstance(data, str) else bytes(data)
-
-
 async def run(connection: AsyncConnection[Any], query: Query[Row], schema: str) -> list[Row]:
     """Run one query on this connection."""
+    if _needs_settings(connection):
+        [[rows]] = await _with_settings(connection, [[query]], schema)
+        return rows
     cursor = connection.cursor(binary=True)
     await cursor.execute(encoded(query.statement, schema), query.params)
     return query.read(await cursor.fetchall()) if _has_rows(cursor) else []
@@ -174,6 +227,8 @@ async def exchange(
     Without the sync in between, all would be one transaction, and a failing claim would undo the
     completions sent with it.
     """
+    if _needs_settings(connection):
+        return await _with_settings(connection, segments, schema)
     if len(segments) == 1 and len(segments[0]) == 1:
         return [[await run(connection, segments[0][0], schema)]]
     cursors = []
@@ -190,6 +245,26 @@ async def exchange(
         rows = await cursor.fetchall() if _has_rows(cursor) else []
         answers[number].append(query.read(rows))
     return answers
+
+
+def _needs_settings(connection: AsyncConnection[Any]) -> bool:
+    """Whether a transaction has to bring its settings along: through a pooler, outside of one."""
+    # 0 is libpq's "idle". A test's own connection is not one of ours.
+    return getattr(connection, "pooled", False) and connection.pgconn.transaction_status == 0
+
+
+async def _with_settings(
+    connection: AsyncConnection[Any], segments: Sequence[Sequence[Query[Any]]], schema: str
+) -> list[list[list[Any]]]:
+    texts = [
+        [(encoded(query.statement, schema), query.params) for query in segment]
+        for segment in segments
+    ]
+    answers = await cast("Session", connection).transact(texts)
+    return [
+        [query.read(rows) for query, rows in zip(segment, answer, strict=True)]
+        for segment, answer in zip(segments, answers, strict=True)
+    ]
 
 
 def _has_rows(cursor: AsyncCursor[Any]) -> bool:

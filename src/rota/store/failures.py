@@ -9,6 +9,7 @@ import re
 
 from rota.errors import (
     ArgumentError,
+    ClaimLost,
     DatabaseError,
     DatabaseUnavailable,
     KeyBusy,
@@ -25,6 +26,11 @@ _PASSING_CLASSES = ("08", "57P0")
 # Trying again does not help when the server has understood and says no.
 _REFUSED = re.compile(
     r"authentication failed|does not exist|no pg_hba\.conf entry|no password supplied|not permitted"
+)
+
+# What PgBouncer says to whom it could not give a connection of its own.
+_POOLER_HAS_NONE = re.compile(
+    r"server login has been failing|query_wait_timeout|no more connections"
 )
 
 
@@ -55,13 +61,45 @@ def is_passing(error: BaseException) -> bool:
     return isinstance(error, OSError) or "OperationalError" in names or "InterfaceError" in names
 
 
+def is_eviction(error: BaseException) -> bool:
+    """Whether the server at the other end is of no more use, and likely to every connection to it: it is
+    being shut down, it can only be read since a failover, or nothing comes through any more."""
+    code = sqlstate(error)
+    silent = any(cls.__name__ == "NoAnswer" for cls in type(error).__mro__)
+    return silent or code == "25006" or code.startswith("57P0")
+
+
+def is_contended(error: BaseException) -> bool:
+    """Whether somebody else was in the way, and the connection is as good as before."""
+    return sqlstate(error) in {"40001", "40P01", "55P03", "57014"}
+
+
+def is_unsent(error: BaseException) -> bool:
+    """Whether nothing has reached the database yet, so that even what must not be done twice may be tried
+    again: no connection could be made, or the pooler had none to give."""
+    if isinstance(error, DatabaseUnavailable):
+        # One without a cause was refused by nobody: it has waited for its turn, and long enough.
+        return error.__cause__ is not None
+    return sqlstate(error) == "08P01" and _POOLER_HAS_NONE.search(str(error)) is not None
+
+
+def is_lost(error: BaseException) -> bool:
+    """Whether the connection went, and the answer with it: what was asked may have been done, or not."""
+    if isinstance(error, RotaError):
+        return False
+    code = sqlstate(error)
+    return is_passing(error) and (not code or code.startswith(("08", "57P0")))
+
+
 class in_our_words:
-    """Errors that leave the block and that a user can act on are said in our words."""
+    """Errors that leave the block and that a user can act on are said in our words. `ours`: the connection
+    is one of ours, so how its driver says that it broke is nobody else's business."""
 
-    __slots__ = ("_schema",)
+    __slots__ = ("_ours", "_schema")
 
-    def __init__(self, schema: str) -> None:
+    def __init__(self, schema: str, *, ours: bool = False) -> None:
         self._schema = schema
+        self._ours = ours
 
     def __enter__(self) -> None:
         pass
@@ -71,6 +109,11 @@ class in_our_words:
             explained = explain(error, self._schema)
             if explained is not None:
                 raise explained from error
+            if self._ours and is_lost(error):
+                raise DatabaseUnavailable(
+                    f"the connection was lost before the answer came: {first_line(error)}; "
+                    "it may have been done or not (a start with a key can be repeated)"
+                ) from error
 
 
 def explain(error: BaseException, schema: str) -> RotaError | None:
@@ -81,6 +124,8 @@ def explain(error: BaseException, schema: str) -> RotaError | None:
                 f"{first_line(error)}; try again when that transaction has ended, "
                 "or start the run inside it with using(on=…)"
             )
+        case "RT002":
+            return ClaimLost(f"{first_line(error)}: what this attempt does counts for nothing")
         case "RT003":
             return ArgumentError(first_line(error))
         case "42P01" | "3F000" | "42883" | "42703" | "42704":

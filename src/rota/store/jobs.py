@@ -62,6 +62,7 @@ class Claimed(msgspec.Struct, gc=False, eq=False):
     expired: bool | None
     run: int | None
     inputs: str | None
+    checkpoint: str | None = None
 
 
 class Moved(msgspec.Struct, frozen=True):
@@ -256,8 +257,60 @@ def recorded(jobs: Sequence[int], claims: Sequence[int]) -> Query[int]:
     return Query("job/recorded", {"jobs": of_ints(jobs), "claims": claims}, int)
 
 
-def unwanted(worker: int) -> Query[int]:
-    return Query("job/unwanted", {"worker": worker}, int)
+def claim_suspects(
+    worker: int,
+    nonce: UUID,
+    tasks: Sequence[str] | str,
+    queues: Sequence[str],
+    limit: int,
+    *,
+    grave: bool,
+) -> Query[Claimed]:
+    """Take jobs that were lost with a worker, each into a claim of its own. `grave`: it may be one
+    that has to run alone."""
+    return Query(
+        "job/claim_suspects",
+        {
+            "worker": worker,
+            "nonce": nonce,
+            "tasks": tasks if isinstance(tasks, str) else of_texts(tasks),
+            "queues": queues,
+            "limit": limit,
+            "grave": grave,
+        },
+        Claimed,
+    )
+
+
+def judge(
+    worker: int,
+    claims: Sequence[int],
+    jobs: Sequence[int],
+    states: Sequence[str],
+    errors: Sequence[str | None],
+) -> Query[Moved]:
+    """End jobs whose last attempt was lost with its worker. Answers the jobs accepted."""
+    params = {"claims": of_ints(claims), "jobs": of_ints(jobs), "states": states, "errors": errors}
+    return Query("job/judge", {"worker": worker, **params}, Moved)
+
+
+def quarantine(
+    worker: int, claims: Sequence[int], jobs: Sequence[int], errors: Sequence[str | None]
+) -> Query[Moved]:
+    """Put jobs where nobody claims them. Answers the jobs accepted."""
+    params = {"claims": of_ints(claims), "jobs": of_ints(jobs), "errors": errors}
+    return Query("job/quarantine", {"worker": worker, **params}, Moved)
+
+
+def checkpoint(worker: int, claim: int, job: int, state: str) -> Query[int]:
+    """Keep how far a job has come. No row: it is no longer this worker's."""
+    params = {"worker": worker, "claim": claim, "job": job, "state": state}
+    return Query("job/checkpoint", params, int)
+
+
+def release(run: int) -> Query[int]:
+    """Let jobs out of quarantine. Answers how many."""
+    return Query("job/release", {"run": run}, int)
 
 
 def in_seconds(value: timedelta | None) -> float | None:

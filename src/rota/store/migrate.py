@@ -54,6 +54,7 @@ async def migrate(database: Database) -> list[Migration]:
     try:
         async with connection.transaction():
             # Waiting for a colleague to finish is not a failure, however long it takes.
+            connection.deadline = None
             await connection.execute("set local lock_timeout = 0")
             await connection.execute("set local statement_timeout = 0")
             await connection.execute(

@@ -5,6 +5,8 @@ create sequence rota.ids as bigint start 1 increment 1 minvalue 1 maxvalue 92233
 
 create type rota.outcome as enum ('succeeded', 'failed', 'cancelled', 'expired', 'skipped');
 
+create type rota.presence as enum ('active', 'draining', 'stopped', 'dead');
+
 create type rota.rule as enum ('all_succeeded', 'none_failed', 'all_done', 'any_failed');
 
 create table rota.asleep (
@@ -39,11 +41,20 @@ create table rota.cancels (
     constraint cancels_pkey PRIMARY KEY (job)
 );
 
+create table rota.checkpoints (
+    job bigint not null,
+    at timestamp with time zone not null default rota.clock(),
+    state json not null,
+    constraint checkpoints_pkey PRIMARY KEY (job)
+);
+
 create table rota.claims (
     id bigint not null generated always as identity,
     worker bigint not null,
     nonce uuid not null,
     at timestamp with time zone not null default rota.clock(),
+    until timestamp with time zone,
+    alone boolean,
     jobs bigint[] not null storage external,
     attempts smallint[] not null storage external,
     lost smallint[] not null storage external,
@@ -104,6 +115,18 @@ create table rota.outcomes (
     constraint outcomes_pkey PRIMARY KEY (job)
 );
 
+create table rota.quarantine (
+    job bigint not null,
+    lane smallint not null,
+    attempt smallint not null,
+    lost smallint not null,
+    queue text collate "C" not null,
+    task text collate "C" not null,
+    at timestamp with time zone not null default rota.clock(),
+    error json,
+    constraint quarantine_pkey PRIMARY KEY (job)
+);
+
 create table rota.ready (
     seq bigint not null,
     job bigint not null,
@@ -114,6 +137,7 @@ create table rota.ready (
     task text collate "C" not null
 ) with (autovacuum_vacuum_scale_factor=0.0, autovacuum_vacuum_threshold=20000, autovacuum_vacuum_cost_delay=0, autovacuum_analyze_scale_factor=0.5);
 CREATE INDEX ready_order ON rota.ready USING btree (queue, lane, seq);
+CREATE INDEX ready_suspects ON rota.ready USING btree (lane DESC, seq) WHERE (lost < 0);
 
 create table rota.runs (
     id bigint not null default nextval('rota.ids'::regclass),
@@ -164,11 +188,22 @@ create table rota.workers (
     host text not null,
     pid integer not null,
     version text not null,
+    engine text not null default ''::text,
     queues text[] not null,
     tasks text[] not null,
     capacity integer not null,
+    metadata json not null default '{}'::json,
+    seat integer,
+    state rota.presence not null default 'active'::rota.presence,
+    running integer not null default 0,
+    lag real not null default 0,
     started timestamp with time zone not null default rota.clock(),
     beat timestamp with time zone not null default rota.clock(),
+    beats bigint not null default 0,
+    asked timestamp with time zone,
+    ended timestamp with time zone,
+    blamed bigint[],
+    doubted bigint[],
     constraint workers_pkey PRIMARY KEY (id)
 ) with (fillfactor=50);
 
@@ -191,19 +226,21 @@ SELECT job.id AS job,
             WHEN (held.job IS NOT NULL) THEN 'running'::text
             WHEN (asleep.job IS NOT NULL) THEN 'asleep'::text
             WHEN (waiting.job IS NOT NULL) THEN 'waiting'::text
+            WHEN (quarantine.job IS NOT NULL) THEN 'quarantined'::text
             ELSE 'ready'::text
         END) AS state,
-    (COALESCE((outcome.attempt)::integer, (held.attempt)::integer, (asleep.attempt)::integer, (waiting.attempt)::integer, ( SELECT (max(attempts.attempt) + 1)
+    (COALESCE((outcome.attempt)::integer, (held.attempt)::integer, (asleep.attempt)::integer, (waiting.attempt)::integer, (quarantine.attempt)::integer, ( SELECT (max(attempts.attempt) + 1)
            FROM rota.attempts
           WHERE (attempts.job = job.id)), 1))::smallint AS attempt,
     COALESCE(outcome.worker, held.worker) AS worker,
-    COALESCE(outcome.at, held.at, asleep.since, waiting.since, ( SELECT max(attempts.at) AS max
+    COALESCE(outcome.at, held.at, asleep.since, waiting.since, quarantine.at, ( SELECT max(attempts.at) AS max
            FROM rota.attempts
           WHERE (attempts.job = job.id)), job.created) AS since
-   FROM ((((rota.jobs job
+   FROM (((((rota.jobs job
      LEFT JOIN rota.outcomes outcome ON ((outcome.job = job.id)))
      LEFT JOIN rota.asleep ON ((asleep.job = job.id)))
      LEFT JOIN rota.waiting ON ((waiting.job = job.id)))
+     LEFT JOIN rota.quarantine ON ((quarantine.job = job.id)))
      LEFT JOIN ( SELECT member.job,
             member.attempt,
             claims.worker,
@@ -251,8 +288,29 @@ UNION ALL
      LEFT JOIN rota.outcomes outcome ON ((outcome.job = run.id)))
      LEFT JOIN rota.waiting ON ((waiting.job = run.id)));
 
+create function rota.assert_claim(job bigint,
+    claim bigint) returns void
+language plpgsql volatile parallel unsafe
+set search_path=pg_catalog, pg_temp
+as $$
+begin
+    perform from rota.claims
+      where claims.id = assert_claim.claim
+        and assert_claim.job = any(claims.jobs)
+        for key share;
+    if not found then
+        raise exception 'job % is no longer held under claim %', assert_claim.job, assert_claim.claim
+            using errcode = 'RT002';
+    end if;
+end
+$$;
+
 create function rota.cancel(run bigint) returns text
 language plpgsql volatile parallel unsafe
+set enable_bitmapscan=off
+set enable_mergejoin=off
+set enable_seqscan=off
+set jit=off
 set lock_timeout=2s
 set search_path=pg_catalog, pg_temp
 as $$
@@ -322,26 +380,36 @@ begin
             )
             select stopped || array(select ended.job from ended) into stopped;
         end if;
+        perform from rota.quarantine where quarantine.job = any(missing) order by quarantine.job for update;
         with gone as (
             delete from rota.asleep where asleep.job = any(missing) returning asleep.job, asleep.attempt
         ),
+        freed as (
+            delete from rota.quarantine
+             where quarantine.job = any(missing)
+            returning quarantine.job, quarantine.attempt
+        ),
         ended as (
             insert into rota.outcomes (job, state, attempt)
-            select gone.job, 'cancelled', gone.attempt from gone
+            select found.job, 'cancelled', found.attempt
+              from (select gone.job, gone.attempt from gone
+                     union all
+                    select freed.job, freed.attempt from freed) as found
             returning outcomes.job
         )
         select stopped || array(select ended.job from ended) into stopped;
 
-        -- Held by a worker. A claim is waited for only while nobody can be waiting for us.
+        -- Held by a worker. A claim is waited for only while nobody can be waiting for us. A transaction of the
+        -- job's own code, which pins it, is not waited for: it may take its time, and ends the job or does not.
         here := array(
             select distinct claims.id
               from rota.claims
              cross join lateral unnest(claims.jobs) as member (job)
               join unnest(missing) as wish (job) on wish.job = member.job);
         if waits then
-            perform from rota.claims where claims.id = any(here) order by claims.id for update;
+            perform from rota.claims where claims.id = any(here) order by claims.id for no key update;
         else
-            perform from rota.claims where claims.id = any(here) for update skip locked;
+            perform from rota.claims where claims.id = any(here) for no key update skip locked;
             get diagnostics locked = row_count;
             if locked < cardinality(here) then
                 raise exception 'run % is moving; try again', cancel.run using errcode = '40001';
@@ -412,6 +480,25 @@ $$;
 create function rota.clock() returns timestamp with time zone
 language sql stable parallel safe
 RETURN statement_timestamp();
+
+create function rota.drain(worker bigint) returns text
+language plpgsql volatile parallel unsafe
+set search_path=pg_catalog, pg_temp
+as $$
+declare
+    answer text;
+begin
+    update rota.workers
+       set asked = coalesce(workers.asked, rota.clock())
+     where workers.id = drain.worker
+       and workers.state in ('active', 'draining');
+    if found then
+        perform pg_notify('rota.wake', '!drain');
+    end if;
+    select workers.state::text into answer from rota.workers where workers.id = drain.worker;
+    return answer;
+end
+$$;
 
 create function rota.fork(run bigint,
     task text,
@@ -713,9 +800,163 @@ begin
 end
 $$;
 
+create function rota.reap(claim bigint,
+    which bigint[] DEFAULT NULL::bigint[],
+    OUT jobs bigint[],
+    OUT queues text[],
+    OUT runs bigint[],
+    OUT rest boolean)
+language plpgsql volatile parallel unsafe
+set enable_bitmapscan=off
+set enable_mergejoin=off
+set enable_seqscan=off
+set jit=off
+set search_path=pg_catalog, pg_temp
+as $$
+declare
+    held     record;
+    owner    record;
+    story    text;
+    unwanted bigint[];
+    news     text[];
+begin
+    jobs := '{}';
+    queues := '{}';
+    runs := '{}';
+    rest := false;
+    -- Not waited for: it is being completed, or pinned by a transaction of the user's.
+    select claims.* into held from rota.claims where claims.id = reap.claim for update skip locked;
+    if not found then
+        return;
+    end if;
+    select workers.* into owner from rota.workers where workers.id = held.worker;
+    if held.until is not null then
+        if held.until > rota.clock() then
+            return;
+        end if;
+        story := 'its hold ran out while worker ' || held.worker || ' had it';
+    elsif owner.state in ('active', 'draining') then
+        return;
+    else
+        story := 'worker ' || held.worker
+              || coalesce(' (' || owner.host || ', process ' || owner.pid || ')', '') || ' was lost while it ran';
+    end if;
+
+    with member as materialized (
+        select member.job, member.attempt, member.lost, member.seq,
+               held.until is not null or coalesce(member.job = any(owner.blamed), false) as blamed,
+               coalesce(member.job = any(owner.doubted), false) as doubted,
+               exists (select from rota.cancels where cancels.job = member.job) as unwanted
+          from unnest(held.jobs, held.attempts, held.lost, held.seqs) as member (job, attempt, lost, seq)
+         where reap.which is null or member.job = any(reap.which)
+    ),
+    ended as (
+        insert into rota.outcomes (job, worker, state, attempt)
+        select member.job, held.worker, 'cancelled', member.attempt
+          from member
+         where member.unwanted
+        on conflict (job) do nothing
+    ),
+    obeyed as (
+        delete from rota.cancels
+         where cancels.job = any(array(select member.job from member where member.unwanted))
+    ),
+    kept as (
+        insert into rota.attempts (job, worker, state, attempt, error)
+        select member.job, held.worker, 'failed', member.attempt,
+               json_build_object('type', 'rota.errors.WorkerLost', 'message', story, 'traceback', '',
+                                 'attempt', member.attempt)
+          from member
+         where (member.blamed or member.doubted) and not member.unwanted
+    ),
+    put as (
+        insert into rota.ready (seq, job, lane, attempt, lost, queue, task)
+        select member.seq, member.job, job.lane,
+               case when member.blamed or member.doubted then member.attempt + 1 else member.attempt end,
+               case when owner.state = 'stopped' and not member.blamed then member.lost
+                    when member.blamed and member.lost >= 0 then -member.lost - 3
+                    -- Lost in company before: that was its doing, too.
+                    when member.blamed and member.lost >= -2 then member.lost - 3
+                    when member.doubted and member.lost = -2 then -4
+                    when member.blamed or member.doubted then member.lost - 1
+                    when member.lost > 0 then -member.lost - 2
+                    when member.lost = -3 then -4
+                    else greatest(member.lost - 1, least(member.lost, -2)) end,
+               job.queue, job.task
+          from member
+         cross join lateral (
+               select jobs.lane, jobs.queue, jobs.task from rota.jobs where jobs.id = member.job offset 0
+               ) as job
+         where not member.unwanted
+        returning ready.queue
+    )
+    select array(select member.job from member), array(select member.job from member where member.unwanted),
+           array(select distinct put.queue from put)
+      into reap.jobs, unwanted, news;
+
+    if reap.which is null then
+        delete from rota.claims where claims.id = held.id;
+    else
+        with rest as (
+            select array_agg(member.job order by member.number) as jobs,
+                   array_agg(member.attempt order by member.number) as attempts,
+                   array_agg(member.lost order by member.number) as lost,
+                   array_agg(member.seq order by member.number) as seqs
+              from unnest(held.jobs, held.attempts, held.lost, held.seqs)
+                   with ordinality as member (job, attempt, lost, seq, number)
+             where member.job <> all(reap.jobs)
+        ),
+        emptied as (
+            delete from rota.claims using rest where claims.id = held.id and rest.jobs is null
+        )
+        update rota.claims
+           set jobs = rest.jobs, attempts = rest.attempts, lost = rest.lost, seqs = rest.seqs
+          from rest
+         where claims.id = held.id and rest.jobs is not null;
+    end if;
+
+    select news || passed.queues, passed.runs, passed.rest into queues, runs, rest
+      from rota.pass_on(unwanted, array_fill('cancelled'::rota.outcome, array[cardinality(unwanted)])) as passed;
+end
+$$;
+
+create function rota.release(run bigint) returns integer
+language plpgsql volatile parallel unsafe
+set search_path=pg_catalog, pg_temp
+as $$
+declare
+    members  bigint[] := array[release.run] || (select runs.jobs from rota.runs where runs.id = release.run);
+    released integer;
+begin
+    -- In the order of their ids, as whoever cancels them does.
+    perform from rota.quarantine where quarantine.job = any(members) order by quarantine.job for update;
+    with gone as (
+        delete from rota.quarantine
+         where quarantine.job = any(members)
+        returning quarantine.*
+    ),
+    put as (
+        insert into rota.ready (seq, job, lane, attempt, queue, task)
+        select nextval('rota.ids'), gone.job, gone.lane, gone.attempt, gone.queue, gone.task
+          from (select gone.* from gone order by gone.job) as gone
+        returning ready.queue
+    ),
+    told as (
+        select pg_notify('rota.wake', news.queue)
+          from (select distinct put.queue from put) as news
+    )
+    select (select count(*) from put) + 0 * (select count(*) from told) into released;
+    return released;
+end
+$$;
+
 create function rota.retry(run bigint,
     attempt smallint DEFAULT NULL::smallint) returns text[]
 language plpgsql volatile parallel unsafe
+set enable_bitmapscan=off
+set enable_mergejoin=off
+set enable_seqscan=off
+set jit=off
 set lock_timeout=2s
 set search_path=pg_catalog, pg_temp
 as $$
@@ -821,6 +1062,10 @@ create function rota.settle(most integer,
     OUT runs bigint[],
     OUT rest boolean)
 language plpgsql volatile parallel unsafe
+set enable_bitmapscan=off
+set enable_mergejoin=off
+set enable_seqscan=off
+set jit=off
 set search_path=pg_catalog, pg_temp
 as $$
 declare
@@ -945,6 +1190,6 @@ begin
 end
 $$;
 
-comment on view rota.job_state is 'Where each job is: waiting, ready, asleep, running, succeeded, failed, cancelled, expired or skipped. Public and stable.';
+comment on view rota.job_state is 'Where each job is: waiting, ready, asleep, running, quarantined, succeeded, failed, cancelled, expired or skipped. Public and stable.';
 
 comment on view rota.run_state is 'Every run: its flow''s or task''s name, and running, succeeded, failed or cancelled for a flow, the state of its job for a task. Public and stable.';

@@ -17,6 +17,7 @@ class QueueLine(msgspec.Struct, frozen=True):
     ready: int
     oldest: float | None
     workers: int
+    quarantined: int
 
 
 class RunLine(msgspec.Struct, frozen=True):
@@ -50,7 +51,12 @@ class RunDetail(msgspec.Struct, frozen=True):
     took: float | None
     result: bytes | None
     error: bytes | None
+    """Also why it is in quarantine."""
     wakes: datetime | None
+    crashes: int
+    """How many workers died of it, while it is a suspect or in quarantine."""
+    suspect: bool
+    """It is ready, was lost with a worker and is claimed by itself."""
 
 
 class FlowDetail(msgspec.Struct, frozen=True):
@@ -119,12 +125,50 @@ class WorkerLine(msgspec.Struct, frozen=True):
     worker: int
     host: str
     pid: int
+    state: str
     silent: float
+    held: int
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state in ("stopped", "dead")
+
+
+class WorkerDetail(msgspec.Struct, frozen=True):
+    worker: int
+    state: str
+    host: str
+    pid: int
+    version: str
+    engine: str
+    queues: list[str]
+    tasks: list[str]
+    capacity: int
+    running: int
+    lag: float
+    metadata: bytes
+    started: datetime
+    beat: datetime
+    asked: datetime | None
+    ended: datetime | None
+    blamed: list[int]
+
+
+class QuarantineLine(msgspec.Struct, frozen=True):
+    job: int
+    run: int
+    task: str
+    queue: str
+    attempt: int
+    crashes: int
+    since: datetime
+    error: bytes | None
 
 
 class Places(msgspec.Struct, frozen=True):
     ready: int
     asleep: int
+    quarantined: int
     running: int
 
 
@@ -184,6 +228,18 @@ def tally(queue: str) -> Query[tuple[str, int]]:
 
 def worker(worker: int) -> Query[WorkerLine]:
     return Query("view/worker", {"worker": worker}, WorkerLine)
+
+
+def workers(*, gone: bool = False) -> Query[WorkerDetail]:
+    """Those that are there; `gone`: also those that have left or died."""
+    return Query("view/workers", {"gone": gone}, WorkerDetail)
+
+
+def quarantine(
+    task: str | None = None, queue: str | None = None, after: int = 0, limit: int = 20
+) -> Query[QuarantineLine]:
+    params = {"task": task, "queue": queue, "after": after, "limit": limit}
+    return Query("view/quarantine", params, QuarantineLine)
 
 
 def takers(queue: str, task: str) -> Query[int]:

@@ -12,6 +12,16 @@ NEWS = "rota.wake"
 """The channel of news, in schema `rota`; its payload is a queue's name, or a word that starts with !."""
 
 CANCEL = "!cancel"
+"""Somebody wishes that a worker stops a job it holds."""
+
+DRAIN = "!drain"
+"""Somebody wishes that a worker leaves."""
+
+WORKER = "!worker"
+"""There is a new worker, to have an eye on."""
+
+LOST = "!lost"
+"""There are suspects: jobs that were lost with a worker."""
 
 
 def register(listener: str, jobs: Sequence[int]) -> Query[int]:

@@ -16,6 +16,7 @@ docs/testing.md the whole story.
 from rota.testing.clock import Clock, NotThrowaway
 from rota.testing.harness import Harness
 from rota.testing.idle import NotIdle, run_until_idle, until_idle
+from rota.testing.proxy import Proxy
 from rota.testing.witness import NotSeen, Witness
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "NotIdle",
     "NotSeen",
     "NotThrowaway",
+    "Proxy",
     "Witness",
     "run_until_idle",
     "until_idle",

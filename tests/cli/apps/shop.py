@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -42,3 +44,18 @@ async def tomorrow() -> None:
 @app.task
 async def which_process(ctx: Context) -> int:
     return os.getpid()
+
+
+@app.task(crashes=1)
+async def perilous(file: str) -> None:
+    """Kills its worker until the file is there."""
+    if not await asyncio.to_thread(Path(file).exists):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.task(isolation="process")
+def apart(file: str) -> None:
+    """Runs in a process of its own, whose number it writes down, and never ends."""
+    Path(file).write_text(str(os.getpid()))
+    while True:
+        time.sleep(0.05)

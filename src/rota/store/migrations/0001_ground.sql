@@ -8,6 +8,7 @@
 --   asleep     waits for a time: delay, retry              (waking moves it to ready)
 --   waiting    waits for other jobs of its run             (the last of them moves it on)
 --   claims     held by a worker, many to a row             (the array is the truth of who holds what)
+--   quarantine has killed its workers too often            (somebody releases or cancels it)
 --   outcomes   finished, one row a job, for good           (primary key: there is no second outcome)
 --
 -- Each move between places is one statement or one short transaction, so any snapshot finds a job in
@@ -25,16 +26,30 @@ return statement_timestamp();
 -- one that comes back takes the next number.
 create sequence rota.ids;
 
+create type rota.presence as enum ('active', 'draining', 'stopped', 'dead');
+
+-- Who works, or did lately. The row is updated with every beat, in place: nothing that changes is indexed.
 create table rota.workers (
     id       bigint generated always as identity primary key,
     host     text not null,
     pid      integer not null,
-    version  text not null,
+    version  text not null,                             -- what its owner calls the code it runs
+    engine   text not null default '',                  -- the version of Rota
     queues   text[] not null,
     tasks    text[] not null,
     capacity integer not null,
+    metadata json not null default '{}',
+    seat     integer,                                   -- the advisory lock its beat's connection holds, if any
+    state    rota.presence not null default 'active',
+    running  integer not null default 0,                -- as of the last beat
+    lag      real not null default 0,                   -- … by how many seconds its event loop was late
     started  timestamptz not null default rota.clock(),
-    beat     timestamptz not null default rota.clock()
+    beat     timestamptz not null default rota.clock(),
+    beats    bigint not null default 0,                 -- what others watch: it moves even if the clock stands
+    asked    timestamptz,                               -- somebody wants it to drain
+    ended    timestamptz,                               -- when it left or was declared dead
+    blamed   bigint[],                                  -- of what it held when it died, what killed it
+    doubted  bigint[]                                   -- … or may have
 ) with (fillfactor = 50);
 
 -- What a worker knows that knows too much to say it with every claim.
@@ -83,6 +98,10 @@ create table rota.runs (
 );
 create unique index runs_parent on rota.runs (parent, number) where parent is not null;
 
+-- `lost`, here and wherever a job goes: how many workers died of it, as far as one can tell. Below 0 it was lost
+-- just now and is a suspect, in a claim of its own and judged before it runs: -1, lost in company; -2, lost in
+-- company once more; -n - 2, n workers died of it. One that was lost once (-1, -3) runs like any other; the rest are
+-- grave, and run with nothing beside them that has not run for a while.
 create table rota.ready (
     seq     bigint not null,
     job     bigint not null,
@@ -96,6 +115,8 @@ create table rota.ready (
     autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.5
 );
 create index ready_order on rota.ready (queue, lane, seq);
+-- Suspects are claimed one by one, whatever their number.
+create index ready_suspects on rota.ready (lane desc, seq) where lost < 0;
 
 create table rota.asleep (
     job     bigint primary key,
@@ -140,6 +161,8 @@ create table rota.claims (
     worker   bigint not null,
     nonce    uuid not null,                             -- the client made it: a lost answer can be found again
     at       timestamptz not null default rota.clock(),
+    until    timestamptz,                               -- it runs out then, whatever becomes of the worker
+    alone    boolean,                                   -- of a suspect that runs: whether it does so alone
     jobs     bigint[] not null,
     attempts smallint[] not null,
     lost     smallint[] not null,
@@ -158,7 +181,7 @@ alter table rota.claims
 
 create table rota.outcomes (
     job     bigint primary key,
-    claim   bigint,                                     -- null: it never ran
+    claim   bigint,                                     -- under which it was recorded; null: it never ran, or was lost
     worker  bigint,
     at      timestamptz not null default rota.clock(),
     took    real,
@@ -166,6 +189,25 @@ create table rota.outcomes (
     attempt smallint not null,
     result  json,
     error   json
+);
+
+-- Jobs that were lost with their workers too often to be tried once more.
+create table rota.quarantine (
+    job     bigint primary key,
+    lane    smallint not null,
+    attempt smallint not null,
+    lost    smallint not null,
+    queue   text collate "C" not null,
+    task    text collate "C" not null,
+    at      timestamptz not null default rota.clock(),
+    error   json
+);
+
+-- How far a job has come, by its own account: where it goes on if it is tried or given back.
+create table rota.checkpoints (
+    job   bigint primary key,
+    at    timestamptz not null default rota.clock(),
+    state json not null
 );
 
 -- Attempts that were not the last one.
@@ -214,25 +256,28 @@ select job.id as job,
                 case when held.job is not null then 'running'
                      when asleep.job is not null then 'asleep'
                      when waiting.job is not null then 'waiting'
+                     when quarantine.job is not null then 'quarantined'
                      else 'ready' end) as state,
-       coalesce(outcome.attempt, held.attempt, asleep.attempt, waiting.attempt,
+       coalesce(outcome.attempt, held.attempt, asleep.attempt, waiting.attempt, quarantine.attempt,
                 (select max(attempts.attempt) + 1 from rota.attempts where attempts.job = job.id),
                 1)::smallint as attempt,
        coalesce(outcome.worker, held.worker) as worker,
-       coalesce(outcome.at, held.at, asleep.since, waiting.since,
+       coalesce(outcome.at, held.at, asleep.since, waiting.since, quarantine.at,
                 (select max(attempts.at) from rota.attempts where attempts.job = job.id),
                 job.created) as since
   from rota.jobs as job
   left join rota.outcomes as outcome on outcome.job = job.id
   left join rota.asleep on asleep.job = job.id
   left join rota.waiting on waiting.job = job.id
+  left join rota.quarantine on quarantine.job = job.id
   left join (select member.job, member.attempt, claims.worker, claims.at
                from rota.claims
               cross join lateral unnest(claims.jobs, claims.attempts) as member (job, attempt)) as held
          on held.job = job.id;
 
 comment on view rota.job_state is
-    'Where each job is: waiting, ready, asleep, running, succeeded, failed, cancelled, expired or skipped. '
+    'Where each job is: waiting, ready, asleep, running, quarantined, succeeded, failed, cancelled, expired or '
+    'skipped. '
     'Public and stable.';
 
 -- Public and stable: every run, of a flow or of a task started alone, in words.

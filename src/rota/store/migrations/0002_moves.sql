@@ -4,6 +4,8 @@
 -- They are functions because they go round by round, each round on a fresh snapshot under the locks of the
 -- one before, and because cancelling from any language needs them. Lock order: claims by id, then rows of
 -- `waiting` by id, whether they are jobs or runs.
+--
+-- Those that any connection may call say how they are planned: over indexes, whatever the statistics say.
 
 -- Pass on that these jobs and runs have ended, to those who wait for them.
 --
@@ -204,6 +206,10 @@ $$;
 create function rota.settle(most integer, out queues text[], out runs bigint[], out rest boolean)
 language plpgsql
 set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_mergejoin = off
+set jit = off
 as $$
 declare
     ended bigint[];
@@ -282,6 +288,10 @@ $$;
 create function rota.retry(run bigint, attempt smallint default null) returns text[]
 language plpgsql
 set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_mergejoin = off
+set jit = off
 set lock_timeout = '2s'
 as $$
 declare
@@ -463,6 +473,10 @@ $$;
 create function rota.cancel(run bigint) returns text
 language plpgsql
 set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_mergejoin = off
+set jit = off
 set lock_timeout = '2s'
 as $$
 declare
@@ -531,26 +545,36 @@ begin
             )
             select stopped || array(select ended.job from ended) into stopped;
         end if;
+        perform from rota.quarantine where quarantine.job = any(missing) order by quarantine.job for update;
         with gone as (
             delete from rota.asleep where asleep.job = any(missing) returning asleep.job, asleep.attempt
         ),
+        freed as (
+            delete from rota.quarantine
+             where quarantine.job = any(missing)
+            returning quarantine.job, quarantine.attempt
+        ),
         ended as (
             insert into rota.outcomes (job, state, attempt)
-            select gone.job, 'cancelled', gone.attempt from gone
+            select found.job, 'cancelled', found.attempt
+              from (select gone.job, gone.attempt from gone
+                     union all
+                    select freed.job, freed.attempt from freed) as found
             returning outcomes.job
         )
         select stopped || array(select ended.job from ended) into stopped;
 
-        -- Held by a worker. A claim is waited for only while nobody can be waiting for us.
+        -- Held by a worker. A claim is waited for only while nobody can be waiting for us. A transaction of the
+        -- job's own code, which pins it, is not waited for: it may take its time, and ends the job or does not.
         here := array(
             select distinct claims.id
               from rota.claims
              cross join lateral unnest(claims.jobs) as member (job)
               join unnest(missing) as wish (job) on wish.job = member.job);
         if waits then
-            perform from rota.claims where claims.id = any(here) order by claims.id for update;
+            perform from rota.claims where claims.id = any(here) order by claims.id for no key update;
         else
-            perform from rota.claims where claims.id = any(here) for update skip locked;
+            perform from rota.claims where claims.id = any(here) for no key update skip locked;
             get diagnostics locked = row_count;
             if locked < cardinality(here) then
                 raise exception 'run % is moving; try again', cancel.run using errcode = '40001';

@@ -2,7 +2,8 @@
 --
 -- Places (queue and lane) are read in the order given, each from its floor on, oldest first; rows that
 -- others are taking are skipped, never waited for. Only tasks the worker knows are taken: those named, or
--- those it has listed as its skills.
+-- those it has listed as its skills. Suspects are left to claim_suspects; a worker that drains or was declared dead
+-- gets nothing.
 -- The commit is not flushed to disk: a claim that a crash forgets leaves its jobs in ready, and
 -- completing under it is refused.
 with pick as materialized (
@@ -15,6 +16,7 @@ with pick as materialized (
             where ready.queue = place.queue
               and ready.lane = place.lane
               and ready.seq >= place.floor
+              and ready.lost >= 0
               and (ready.task = any(%(tasks)s::text[])
                    or (select skill.patient or not %(patient)b::boolean
                          from rota.skills as skill
@@ -24,6 +26,7 @@ with pick as materialized (
             limit %(limit)b::int
               for update skip locked
            ) as found
+     where (select workers.state = 'active' from rota.workers where workers.id = %(worker)b::bigint)
      limit %(limit)b::int
 ),
 gone as (
@@ -39,7 +42,9 @@ claimed as (
 )
 select claimed.id, pick.job, pick.attempt, pick.lost, pick.place::int, pick.seq,
        job.task, job.queue, job.args::text, job.options::text, job.expires <= rota.clock(),
-       job.run, job.inputs::text
+       job.run, job.inputs::text,
+       case when (select exists (select from rota.checkpoints)) then
+            (select checkpoints.state::text from rota.checkpoints where checkpoints.job = pick.job) end
   from claimed
  cross join pick
  -- One look-up a job, whatever the statistics say: `offset 0` leaves the planner no other way.

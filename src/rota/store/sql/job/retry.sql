@@ -36,7 +36,9 @@ obeyed as (
 laid as (
     insert into rota.asleep (job, wake, lane, attempt, lost, queue, task)
     select accepted.job, rota.clock() + make_interval(secs => accepted.delay), job.lane,
-           accepted.attempt + 1, accepted.lost, job.queue, job.task
+           accepted.attempt + 1,
+           -- Its code has run and come back: it is no suspect any more.
+           case when accepted.lost < 0 then greatest(-accepted.lost - 2, 0) else accepted.lost end, job.queue, job.task
       from accepted
      cross join lateral (
            select jobs.lane, jobs.queue, jobs.task from rota.jobs where jobs.id = accepted.job offset 0

@@ -93,6 +93,11 @@ gone_outcomes as (
 gone_attempts as (
     delete from rota.attempts where attempts.job = any(array(select gone.id from gone))
 ),
+gone_checkpoints as (
+    delete from rota.checkpoints
+     where exists (select from rota.checkpoints)
+       and checkpoints.job = any(array(select gone.id from gone))
+),
 gone_keys as (
     delete from rota.keys where keys.ctid = any(array(select held.spot from held))
 ),

@@ -8,7 +8,7 @@ select (%(worker)s::bigint is null
         or %(worker)s::bigint = (
            select min(workers.id)
              from rota.workers
-            where workers.beat > rota.clock() - interval '20 seconds'))
+            where workers.state = 'active'))
        and pg_try_advisory_xact_lock(%(space)s::int, %(key)s::int)
  where (select count(set_config(setting.name, 'off', true))
           from unnest(array['synchronous_commit', 'enable_seqscan', 'enable_bitmapscan', 'enable_mergejoin',

@@ -1,6 +1,6 @@
 -- How many workers that are there would take a job of this task from this queue.
 select count(*)
   from rota.workers
- where workers.beat > rota.clock() - interval '20 seconds'
+ where workers.state = 'active'
    and %(queue)s::text = any(workers.queues)
    and %(task)s::text = any(workers.tasks)

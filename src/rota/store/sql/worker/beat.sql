@@ -1,4 +1,25 @@
--- A worker says it is there.
-update rota.workers
-   set beat = rota.clock()
- where workers.id = %(worker)s::bigint
+-- A worker says it is there, and hears what is asked of it: to drain, to stop jobs that somebody wished to cancel.
+-- Answers also the claims it holds by the database's account, and whether ends are left to be passed on. No row: it
+-- has been declared dead, and nothing it does counts any more.
+--
+-- One row is updated, in place. Wishes are looked up a job at a time, and not at all where there are none.
+with told as (
+    update rota.workers
+       set beat = rota.clock(), beats = workers.beats + 1, seat = %(seat)s::int, running = %(running)s::int, lag = %(lag)s::real
+     where workers.id = %(worker)s::bigint
+       and workers.state in ('active', 'draining')
+    returning workers.asked
+),
+held as materialized (
+    select claims.id, claims.nonce, claims.jobs from rota.claims where claims.worker = %(worker)s::bigint
+)
+select told.asked is not null,
+       array(select member.job
+               from held
+              cross join lateral unnest(held.jobs) as member (job)
+              cross join lateral (select from rota.cancels where cancels.job = member.job offset 0) as wish
+              where (select exists (select from rota.cancels))),
+       array(select held.id from held order by held.id),
+       array(select held.nonce::text from held order by held.id),
+       exists (select from rota.echoes)
+  from told

@@ -1,5 +1,8 @@
--- A worker ends; it holds nothing any more.
+-- A worker ends. What it still holds, if it could not say so, goes back when somebody looks.
 with forgotten as (
     delete from rota.skills where skills.worker = %(worker)s::bigint
 )
-delete from rota.workers where workers.id = %(worker)s::bigint
+update rota.workers
+   set state = 'stopped', ended = rota.clock(), running = 0
+ where workers.id = %(worker)s::bigint
+   and workers.state in ('active', 'draining')

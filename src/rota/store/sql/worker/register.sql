@@ -1,8 +1,10 @@
 -- A worker begins: a fresh id per process start, never the host's name or the pid. What it knows is listed
--- where it is asked for with each claim, if it is too much to be sent with each.
+-- where it is asked for with each claim, if it is too much to be sent with each. The others hear of it, so that
+-- they have an eye on it.
 with born as (
-    insert into rota.workers (host, pid, version, queues, tasks, capacity)
-    values (%(host)s, %(pid)s, %(version)s, %(queues)s::text[], %(tasks)s::text[], %(capacity)s)
+    insert into rota.workers (host, pid, version, engine, queues, tasks, capacity, metadata)
+    values (%(host)s, %(pid)s, %(version)s, %(engine)s, %(queues)s::text[], %(tasks)s::text[], %(capacity)s,
+            %(metadata)s::json)
     returning id
 ),
 listed as (
@@ -11,4 +13,6 @@ listed as (
       from born
      cross join unnest(%(skills)s::text[]) as skill (task)
 )
-select born.id from born
+select born.id
+  from born
+ where case when %(notify)s::boolean then pg_notify('rota.wake', '!worker')::text is not null else true end

@@ -1,0 +1,196 @@
+"""Kill: from SIGKILL of a worker to its job's code running in another process.
+
+Three workers stay and have nothing else to do. Some more come, are there for as long as it takes to be
+seen, hold a job each that does not end, and are killed one by one at random moments. The job says when
+its code begins, wherever that is; there it ends at once. Everything is as it comes: a beat of 5 s, dead
+after 20 s of silence. Directly, the lock of the killed tells; through a pooler there is none, and only
+its silence does.
+
+Each job must have begun twice, once in the killed worker and once in one that stays, and nobody may have
+been taken for dead but the killed.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+
+from benchmarks.contender import Contender
+from benchmarks.findings import Bar, Findings, percentile
+from benchmarks.places import CHILDREN
+from benchmarks.pooler import installed, pooler
+from benchmarks.process import Child
+from benchmarks.stage import STEP, Ground, Stage, Wrong
+from rota.model.settings import Settings
+
+STAY = 3
+CONNECT = 1.0  # seconds for a new worker to register and go to rest
+SEEN = 3.0  # and for the others to see its lock: with seven about, each looks every 1.5 s
+FOR_EVER = "3600"
+DEFAULTS = Settings()
+DEAD = "select count(*) from rota.workers where state = 'dead'"
+
+
+@dataclass(frozen=True)
+class Way:
+    name: str
+    bar: float
+    beyond: float | None
+    victims: int  # there at a time
+    within: float  # seconds in which they are killed
+    patience: float  # seconds after that until the last job must have begun
+
+
+DIRECT = Way("", 4.0, 2.0, victims=4, within=4.0, patience=30.0)
+POOLED = Way(", through PgBouncer", 25.0, None, victims=6, within=10.0, patience=60.0)
+
+
+def run(stage: Stage) -> Findings:
+    findings = Findings(f"SIGKILL of a worker, {STAY} others there")
+    ground = stage.fresh(_contender(stage, 1))
+    _judge(stage, findings, DIRECT, _measure(ground, ground.dsn, DIRECT, stage.sizes.kills))
+    ground.drop()
+    if program := installed():
+        ground = stage.fresh(_contender(stage, 1))
+        with pooler(program, ground.dsn) as dsn:
+            taken = _measure(ground, dsn, POOLED, stage.sizes.pooled_kills)
+        _judge(stage, findings, POOLED, taken)
+        ground.drop()
+    else:
+        findings.notes.append("Through PgBouncer nothing was measured: there is none here.")
+        stage.say("kill: there is no PgBouncer here")
+    return findings
+
+
+def _judge(stage: Stage, findings: Findings, way: Way, taken: Sequence[float]) -> None:
+    what, name = f"SIGKILL → running elsewhere{way.name}", stage.rota.name
+    worst = percentile(taken, 0.99)
+    findings.add(f"{what}, p50", name, "s", [percentile(taken, 0.50)])
+    findings.add(f"{what}, p99 of {len(taken)}", name, "s", [worst])
+    findings.add(f"{what}, longest", name, "s", [max(taken)])
+    findings.judge(Bar(f"{what}, p99", way.bar, way.beyond, more=False, unit="s"), [worst])
+
+
+def _contender(stage: Stage, queues: int, only: int | None = None) -> Contender:
+    """Rota that takes from so many queues; or from only one of them, and holds on to what it takes."""
+    names = [f"q{number}" for number in range(queues)]
+    environment = {
+        "BENCH_QUEUES": ",".join(names if only is None else [names[only]]),
+        "BENCH_HOLD": "0" if only is None else FOR_EVER,
+        # Whatever is set here: the defaults, and no way around the pooler.
+        "ROTA_BEAT": str(DEFAULTS.beat),
+        "ROTA_DEAD_AFTER": str(DEFAULTS.dead_after),
+        "ROTA_DIRECT_URL": "",
+        "ROTA_DIRECT_URL_FILE": "",
+    }
+    return replace(
+        stage.rota,
+        command=(sys.executable, str(CHILDREN / "run_mortal.py")),
+        environment={**stage.rota.environment, **environment},
+    )
+
+
+def _measure(ground: Ground, dsn: str, way: Way, kills: int) -> list[float]:
+    """Seconds, each."""
+    stage = ground.stage
+    whole = _contender(stage, way.victims)
+    taken: dict[int, float] = {}
+    with ExitStack() as stack:
+        sender = stack.enter_context(whole.child(ground.dsn))
+        stay = [stack.enter_context(whole.child(dsn)) for _ in range(STAY)]
+        _begin(stay, whole.concurrency)
+        for first in range(0, kills, way.victims):
+            some = _kill_some(stage, dsn, way, sender, stay, first)
+            said = " ".join(f"{each:.2f}" for each in sorted(some.values()))
+            stage.say(f"kill {first + 1} to {first + len(some)}{way.name}: {said} s")
+            taken |= some
+        for child in stay:
+            child.tell("stop")
+        began = sum(child.until("done", STEP)["count"] for child in stay)
+    _check(ground, len(taken), began)
+    return list(taken.values())
+
+
+def _kill_some(
+    stage: Stage, dsn: str, way: Way, sender: Child, stay: Sequence[Child], first: int
+) -> dict[int, float]:
+    """Seconds from the kill to the job's next beginning, by the job's number."""
+    with ExitStack() as stack:
+        victims = {
+            first + place: stack.enter_context(_contender(stage, way.victims, place).child(dsn))
+            for place in range(way.victims)
+        }
+        _begin(victims.values(), stage.rota.concurrency)
+        time.sleep(CONNECT)
+        with _still(stay):
+            sender.ask("send", STEP, first=first, count=way.victims, shortest=0, longest=0)
+            for number, victim in victims.items():
+                if victim.until("started", STEP)["started"] != number:
+                    raise Wrong(f"job {number} did not begin where it was to")
+        time.sleep(SEEN)
+        killed = dict(_kill(victims, way.within, random.Random(first)))
+        began = _beginnings(stay, set(victims), way.patience)
+    return {number: (began[number] - killed[number]) / 1e9 for number in killed}
+
+
+def _begin(workers: Collection[Child], concurrency: int) -> None:
+    for child in workers:
+        child.tell("work", concurrency=concurrency, haste=False, marks=[], timed=False)
+    for child in workers:
+        child.until("working", STEP)
+
+
+@contextmanager
+def _still(stay: Sequence[Child]) -> Iterator[None]:
+    """Frozen for a moment, so that a new job begins in the worker it is meant for."""
+    try:
+        for child in stay:
+            child.freeze()
+        yield
+    finally:
+        for child in stay:
+            child.thaw()
+
+
+def _kill(
+    victims: dict[int, Child], within: float, chance: random.Random
+) -> Iterator[tuple[int, int]]:
+    """At random moments; answers which, and when."""
+    began = time.monotonic()
+    moments = sorted((chance.uniform(0, within), number) for number in victims)
+    for moment, number in moments:
+        time.sleep(max(0.0, began + moment - time.monotonic()))
+        yield number, victims[number].kill()
+
+
+def _beginnings(stay: Sequence[Child], numbers: set[int], within: float) -> dict[int, int]:
+    """When each of them began in a worker that stays. They may have said so long ago."""
+    began: dict[int, int] = {}
+    deadline = time.monotonic() + within
+    while numbers - began.keys():
+        for child in stay:
+            answer = child.poll(0.02)
+            if answer and "started" in answer:
+                began[answer["started"]] = answer["at"]
+        if time.monotonic() > deadline:
+            complaints = "".join(child.complaint() for child in stay)
+            lost = len(numbers - began.keys())
+            raise Wrong(f"{lost} jobs of killed workers did not begin elsewhere{complaints}")
+    return began
+
+
+def _check(ground: Ground, kills: int, began: int) -> None:
+    """Each began once more, and ended; the killed are dead, and nobody else."""
+    if began != kills:
+        raise Wrong(f"{kills} jobs began {began} times after the kill")
+    if left := ground.number(ground.contender.waiting):
+        raise Wrong(f"{left} jobs are left")
+    assert ground.contender.finished is not None
+    if (finished := ground.number(ground.contender.finished)) != kills:
+        raise Wrong(f"{finished} of {kills} jobs are recorded")
+    if (dead := ground.number(DEAD)) != kills:
+        raise Wrong(f"{dead} workers were taken for dead, and {kills} were killed")

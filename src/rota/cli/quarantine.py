@@ -1,0 +1,148 @@
+"""`rota quarantine` and `release`: jobs that workers died of too often, and what becomes of them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import rich_click as click
+
+from rota.cli import paint
+from rota.cli.endings import NOT_THERE, Told
+from rota.cli.runs import RUN, each_of, what
+from rota.cli.target import Target, with_target
+
+if TYPE_CHECKING:
+    from rota import Rota
+    from rota.store.views import QuarantineLine
+
+PAGE = 1000
+
+
+@click.command()
+@with_target
+@click.option("--task", metavar="NAME", help="Of this task only.")
+@click.option("--queue", metavar="NAME", help="Of this queue only.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 100_000),
+    default=20,
+    show_default=True,
+    help="At most so many.",
+)
+@click.option("--after", type=RUN, metavar="JOB", help="Only those behind this one.")
+@click.option("--json", "as_json", is_flag=True, help="A JSON list, for programs.")
+def quarantine(
+    target: Target,
+    task: str | None,
+    queue: str | None,
+    limit: int,
+    after: int | None,
+    as_json: bool,
+) -> None:
+    """List the jobs in quarantine: those that too many workers died of.
+
+    Nothing tries them again until somebody decides: `rota release` lets one out, `rota cancel` ends it. How
+    many workers that may be is the task's own: @app.task(crashes=3).
+    """
+    from rota.store import views
+
+    async def asking(app: Rota) -> tuple[list[QuarantineLine], datetime]:
+        database = (await app.open()).database
+        [now] = await database.run(views.clock())
+        return await database.run(views.quarantine(task, queue, after or 0, limit)), now
+
+    found, now = target.ask(asking)
+    if as_json:
+        paint.say_json([paint.fields(each, stored=("error",)) for each in found])
+    elif not found:
+        filtered = any((task, queue, after))
+        click.echo("no job in quarantine fits" if filtered else "no job is in quarantine")
+    else:
+        _print_jobs(found, now)
+        if len(found) == limit:
+            paint.hint(f"more: rota quarantine --after {found[-1].job}")
+        paint.hint("decide with `rota release JOB` or `rota cancel JOB`; `rota show JOB` says why")
+
+
+def _print_jobs(found: list[QuarantineLine], now: datetime) -> None:
+    in_runs = any(each.run != each.job for each in found)
+    table = paint.table(
+        "job",
+        *(["run"] if in_runs else []),
+        "task",
+        "queue",
+        "attempt",
+        "crashes",
+        "since",
+        "last error",
+        right=("job", "run", "attempt", "crashes", "since"),
+        free=("task", "queue", "last error"),
+    )
+    for each in found:
+        table.add_row(
+            paint.text(each.job),
+            *([paint.text(each.run, "" if each.run != each.job else "dim")] if in_runs else []),
+            paint.text(each.task),
+            paint.text(each.queue),
+            paint.text(each.attempt),
+            paint.text(each.crashes),
+            paint.text(paint.age(each.since, now)),
+            paint.text(paint.summary(each.error)),
+        )
+    paint.show(table)
+
+
+@click.command()
+@with_target
+@click.argument("ids", metavar="ID...", type=RUN, nargs=-1)
+@click.option("--all", "whole", is_flag=True, help="Every job in quarantine.")
+@click.option("--task", metavar="NAME", help="With --all: of this task only.")
+@click.option("--queue", metavar="NAME", help="With --all: of this queue only.")
+def release(
+    target: Target, ids: tuple[int, ...], whole: bool, task: str | None, queue: str | None
+) -> None:
+    """Let a job out of quarantine, or every job of a run: it is tried again.
+
+    Better repair first what its workers died of, or it kills more of them.
+    """
+    if whole == bool(ids):
+        raise click.UsageError("say which: rota release ID..., or rota release --all")
+    if (task or queue) and not whole:
+        raise click.UsageError("--task and --queue say which of --all; say that, too")
+    if not whole:
+        each_of(target, ids, _release)
+        return
+
+    async def releasing(app: Rota) -> int:
+        from rota.store import views
+
+        database = (await app.open()).database
+        released = after = 0
+        while page := await database.run(views.quarantine(task, queue, after, PAGE)):
+            for each in page:
+                released += await app.run(each.job).release()
+            after = page[-1].job
+        return released
+
+    released = target.ask(releasing)
+    if released:
+        click.echo(f"{_are(released)} ready to be tried again")
+    else:
+        click.echo("no job in quarantine fits" if task or queue else "no job is in quarantine")
+
+
+async def _release(app: Rota, id: int) -> None:
+    run = app.run(id)
+    released = await run.release()
+    if not released:
+        state = await run.status()
+        raise Told(f"{await what(app, id)} is not in quarantine: it is {state}", NOT_THERE)
+    if released == 1:
+        click.echo(f"{await what(app, id)} is ready to be tried again")
+    else:
+        click.echo(f"{released} jobs of run {id} are ready to be tried again")
+
+
+def _are(count: int) -> str:
+    return "1 job is" if count == 1 else f"{paint.number(count)} jobs are"

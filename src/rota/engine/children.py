@@ -1,0 +1,183 @@
+"""A process that runs isolated tasks, as the worker sees it.
+
+It is a program of its own, never a fork: the worker has threads. It is in a process group of its own, so
+what the terminal sends reaches the worker alone, and what a task has started ends with its process. All
+of it happens on the worker's loop: frames are heard and sent there, and the end of the process is an
+event like any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import cast
+
+from rota.engine.frames import FromProcess, FromWorker, Setup, Unpacker, pack
+
+PATIENCE = 2.0
+"""Seconds a process gets that was told to stop, or is not needed any more."""
+
+LAST_WORDS = 0.2
+LOOK_EVERY = 0.02
+
+
+class Child(asyncio.Protocol):
+    """One process. `heard` is called with what it says, `gone` once, when it is no more."""
+
+    def __init__(
+        self,
+        heard: Callable[[Child, FromProcess], None],
+        gone: Callable[[Child], None],
+    ) -> None:
+        self._heard = heard
+        self._gone = gone
+        self._loop = asyncio.get_running_loop()
+        self._frames: Unpacker[FromProcess] = Unpacker(FromProcess)
+        self._transport: asyncio.Transport | None = None
+        self._unsent = pack(Setup(sys.path, sys.argv))
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_silent = self._is_ending = self._is_reaped = False
+        self.is_killed = False
+        self.served = 0
+        self.over = self._loop.create_future()
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        with theirs:
+            # In this thread: the kernel ends it together with the one that started it (child.py).
+            try:
+                self._process = subprocess.Popen(
+                    [*_program(), str(theirs.fileno()), str(os.getpid())],
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=(theirs.fileno(),),
+                    process_group=0,
+                )
+            except BaseException:
+                ours.close()
+                raise
+        self.pid = self._process.pid
+        self._watched = self._watch()
+        self._connecting = self._loop.create_task(
+            self._loop.create_connection(lambda: self, sock=ours)
+        )
+
+    @property
+    def code(self) -> int | None:
+        """How it ended; a signal is negative."""
+        return self._process.returncode
+
+    @property
+    def is_fit(self) -> bool:
+        """Whether it can be given another job."""
+        return not (self._is_silent or self._is_ending or self._is_reaped or self.is_killed)
+
+    # Talking
+
+    def send(self, message: FromWorker) -> None:
+        if self._transport is None:
+            self._unsent += pack(message)
+        elif not self._transport.is_closing():
+            self._transport.write(pack(message))
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is not one by name
+        self._transport.write(self._unsent)
+        self._unsent = b""
+        if self._is_ending:
+            self._transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        frames = self._frames.feed(data)
+        while True:
+            try:
+                message = next(frames, None)
+            except ValueError:
+                self.kill()  # the code has written where it must not; its process is of no more use
+                return
+            if message is None:
+                return
+            self._heard(self, message)
+
+    def connection_lost(self, _: Exception | None) -> None:
+        self._is_silent = True
+        if self._is_reaped:
+            self._conclude()
+            return
+        if not self._is_ending:
+            self.kill()  # it is dead, or else it cannot be talked to any more
+        if self._watched is None:
+            self._look()
+
+    # Its end
+
+    def end(self) -> None:
+        """It is not needed any more. It gets a moment to clean up."""
+        self._is_ending = True
+        if self._transport is not None:
+            self._transport.close()
+        if self._timer is None and not self._is_reaped:
+            self._timer = self._loop.call_later(PATIENCE, self.kill)
+
+    def kill(self) -> None:
+        """End it now, with all it has started."""
+        self.is_killed = True
+        if not self._is_reaped:
+            # Its number is its own until it is reaped. It may have left its group.
+            for kill in (os.killpg, os.kill):
+                with suppress(ProcessLookupError, PermissionError):
+                    kill(self.pid, signal.SIGKILL)
+
+    def _watch(self) -> int | None:
+        """Be told of its end, where the system can: what it has started may hold its socket open."""
+        try:
+            descriptor = os.pidfd_open(self.pid)
+        except (AttributeError, OSError):
+            return None
+        self._loop.add_reader(descriptor, self._ended)
+        return descriptor
+
+    def _ended(self) -> None:
+        if self._watched is not None:
+            self._loop.remove_reader(self._watched)
+            os.close(self._watched)
+        self.kill()
+        self._process.wait()
+        self._is_reaped = True
+        if self._is_silent:
+            self._conclude()
+        else:
+            # What it said last is still on its way.
+            self._loop.call_later(LAST_WORDS, self._conclude)
+
+    def _look(self) -> None:
+        if self._process.poll() is None:
+            self._loop.call_later(LOOK_EVERY, self._look)
+        else:
+            self._is_reaped = True
+            self._conclude()
+
+    def _conclude(self) -> None:
+        if self.over.done():
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+        self.over.set_result(None)
+        self._gone(self)
+
+
+def _program() -> list[str]:
+    """Run by this interpreter, set up as it is here."""
+    options = ["-P"]  # the current directory is looked into only if the worker does
+    if sys.flags.optimize:
+        options.append("-" + "O" * sys.flags.optimize)
+    if sys.flags.dev_mode:
+        options += ["-X", "dev"]
+    options += [f"-W{each}" for each in sys.warnoptions]
+    return [sys.executable, *options, "-m", "rota.engine.child"]

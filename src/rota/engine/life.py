@@ -1,0 +1,220 @@
+"""One life of a worker: from its number in the registry until it leaves, or was declared dead.
+
+      wakeups ─────────────┐ (NOTIFY; polling if it fails)
+                           ▼
+ready ──▶ exchange ──▶ desk: backlog ──▶ executors ──▶ finished ──▶ exchange ──▶ outcomes
+  ▲                                                                    │
+  │◀──────────────── timers (with the claim) ◀─── asleep ◀── failed ───┘
+
+`Exchange` trades finished jobs for new ones. `Heart` says the worker lives, in a thread of its own, and
+hears what is asked of it; `Presence` does that, `Reaper` takes back what dead workers held, `Prune`
+removes what is old. The desk holds what is in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import Any
+
+from rota.engine.announce import Announcer
+from rota.engine.calls import Calls
+from rota.engine.desk import Desk
+from rota.engine.exchange import Exchange
+from rota.engine.heart import Heart, Pulse
+from rota.engine.news import News
+from rota.engine.port import JobPort
+from rota.engine.presence import Presence
+from rota.engine.prune import Prune
+from rota.engine.reaper import Reaper
+from rota.engine.service import Service
+from rota.engine.waiting import Waiting
+from rota.engine.wakeups import MISSED, Wakeups
+from rota.model.context import Port
+from rota.model.task import Definition
+from rota.store import claims, waiters, workers
+from rota.store.database import Database
+from rota.store.jobs import Claimed
+from rota.store.plain import Plain
+from rota.store.query import in_schema
+
+log = logging.getLogger("rota")
+
+
+@dataclass(frozen=True, slots=True)
+class Outfit:
+    """What a worker works with, in every life."""
+
+    database: Database
+    wakeups: Wakeups
+    news: News
+    waiting: Waiting
+    plain: Plain
+    announcer: Announcer
+    tasks: Mapping[str, Definition]
+    queues: Sequence[str]
+    concurrency: int
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Life:
+    def __init__(self, outfit: Outfit, id: int, hear: Callable[[Pulse], None]) -> None:
+        database, news = outfit.database, outfit.news
+        self.id = id
+        self.draining = False
+        self.database = database
+        self.news = news
+        self.plain = outfit.plain
+        self.tasks = outfit.tasks
+        self._outfit = outfit
+        self._on_pulse = hear
+        self.desk = Desk(
+            outfit.tasks,
+            outfit.concurrency,
+            database.settings.payload_limit,
+            self._port,
+            database.settings.children,
+            self._mark,
+        )
+        self.calls = Calls(database, outfit.waiting, news, id, self.desk)
+        self.exchange = Exchange(
+            database, id, self.desk, outfit.tasks, outfit.queues, news.tell, outfit.announcer
+        )
+        self.presence = Presence(database, id, self.desk, self.exchange, news)
+        self.reaper = Reaper(database, id, news, outfit.announcer)
+        self.prune = Prune(database, id)
+        self.heart = Heart(database, id, lambda: self.desk.running, self._hear)
+        self.presence.listen_to(self.heart)
+        self._services: list[Service] = [self.exchange, self.presence, self.reaper, self.prune]
+        self._loops: list[asyncio.Task[None]] = []
+        self._unsubscribe: Callable[[], None] = lambda: None
+
+    @classmethod
+    async def begin(cls, outfit: Outfit, hear: Callable[[Pulse], None]) -> Life:
+        settings = outfit.database.settings
+        [id] = await outfit.database.insist(
+            workers.register(
+                socket.gethostname(),
+                os.getpid(),
+                settings.version,
+                outfit.queues,
+                list(outfit.tasks),
+                outfit.concurrency,
+                [name for name, task in outfit.tasks.items() if not task.policy.patient],
+                engine=version("rota"),
+                metadata=outfit.metadata,
+                notify=settings.notify,
+            )
+        )
+        life = cls(outfit, id, hear)
+        if settings.notify:
+            channel = in_schema(waiters.NEWS, outfit.database.schema)
+            life._unsubscribe = outfit.wakeups.subscribe(channel, life._hear_word)
+        life.heart.start()
+        life._loops = [
+            asyncio.create_task(each.run(), name=f"rota {type(each).__name__.lower()}")
+            for each in life._services
+        ]
+        return life
+
+    def _port(self, job: Claimed) -> Port:
+        """What a job's context reaches the rest by."""
+        return JobPort(self, job)
+
+    async def _mark(self, job: Claimed, alone: bool) -> bool:
+        query = claims.mark(self.id, job.claim, job.job, alone=alone)
+        return bool(await self.database.insist(query))
+
+    def _hear(self, pulse: Pulse) -> None:
+        self.presence.hear(pulse)
+        self.reaper.hear(pulse)
+        self._on_pulse(pulse)
+
+    def _hear_word(self, word: str) -> None:
+        if word in (waiters.CANCEL, waiters.DRAIN):
+            self.heart.ask()
+        elif word == waiters.WORKER:
+            self.heart.look()
+        elif word in self._outfit.queues:
+            self.exchange.look_again()
+        elif word in (waiters.LOST, MISSED):
+            self.exchange.look_again(suspects=True)
+
+    # Ending it
+
+    def take_nothing_more(self) -> None:
+        """Stop claiming, and let what runs know."""
+        self.draining = True
+        self.prune.stop()
+        self.exchange.stop_claiming()
+        self.desk.drain()
+
+    async def retire(self) -> None:
+        """Say in the registry that nothing more is taken: from then on claiming refuses, too."""
+        await self.database.run(workers.retire(self.id))
+
+    async def until_recorded(self) -> None:
+        while not self.exchange.is_clear:
+            self.exchange.wake()
+            await asyncio.sleep(0.01)
+
+    async def stop(self, within: float) -> None:
+        """Stop every loop but the heart."""
+        self._unsubscribe()
+        self._unsubscribe = lambda: None
+        for service in self._services:
+            service.stop()
+        if not self._loops:
+            return
+        _, stuck = await asyncio.wait(self._loops, timeout=within)
+        for each in stuck:
+            each.cancel()
+        self._loops = []
+        await soon(self.exchange.close(), within)
+        await soon(self.desk.close(), within)
+
+    async def leave(self) -> None:
+        """Sign off; the heart stops last."""
+        try:
+            if await soon(self.database.insist(workers.leave(self.id), patience=1.0), 1.0):
+                return
+            error: object = "the database does not answer"
+        except Exception as trouble:
+            error = trouble
+        log.warning("worker %s could not sign off: %s", self.id, error)
+
+    async def end_heart(self) -> None:
+        self.heart.end()
+        await self.heart.ended()
+
+
+_left_alone: set[asyncio.Future[object]] = set()
+"""What is cancelled and not waited for: kept, lest it be collected on its way."""
+
+
+async def soon(doing: Coroutine[Any, Any, object], within: float) -> bool:
+    """Do something, for so many seconds at most. Was it done?
+
+    What was not is cancelled and left alone: a query on a connection that is dead takes seconds to be
+    cancelled.
+    """
+    task: asyncio.Future[object] = asyncio.ensure_future(doing)
+    await asyncio.wait([task], timeout=max(within, 0.0))
+    if task.done():
+        task.result()
+        return True
+    _left_alone.add(task)
+    task.add_done_callback(_let_go)
+    task.cancel()
+    return False
+
+
+def _let_go(task: asyncio.Future[object]) -> None:
+    _left_alone.discard(task)
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,203 @@
+-- breaking: yes
+-- What becomes of jobs whose worker is gone, and what a job's own code can hold on to.
+
+-- Take back what a claim holds, if its worker is gone or it has run out. Answers the jobs taken back, the queues
+-- that have news, the runs that ended and whether something is left to settle; no jobs: there was nothing to do, or
+-- somebody has the claim in hand and it is looked at again later.
+--
+-- Who holds what is read from the claim under its lock, never from outcomes: those may be newer than the
+-- statement. Jobs go back under their old numbers. A job that may have killed the worker is charged with it, an
+-- attempt and a crash; the others are suspects and charged with nothing. A job somebody wished to cancel is
+-- cancelled. None of it is recorded under the claim: its holder must not take it for his own doing.
+--
+-- With `which`, just these of its jobs: where one of them cannot be moved, the others need not wait for it.
+create function rota.reap(
+    claim      bigint,
+    which      bigint[] default null,
+    out jobs   bigint[],
+    out queues text[],
+    out runs   bigint[],
+    out rest   boolean
+)
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_mergejoin = off
+set jit = off
+as $$
+declare
+    held     record;
+    owner    record;
+    story    text;
+    unwanted bigint[];
+    news     text[];
+begin
+    jobs := '{}';
+    queues := '{}';
+    runs := '{}';
+    rest := false;
+    -- Not waited for: it is being completed, or pinned by a transaction of the user's.
+    select claims.* into held from rota.claims where claims.id = reap.claim for update skip locked;
+    if not found then
+        return;
+    end if;
+    select workers.* into owner from rota.workers where workers.id = held.worker;
+    if held.until is not null then
+        if held.until > rota.clock() then
+            return;
+        end if;
+        story := 'its hold ran out while worker ' || held.worker || ' had it';
+    elsif owner.state in ('active', 'draining') then
+        return;
+    else
+        story := 'worker ' || held.worker
+              || coalesce(' (' || owner.host || ', process ' || owner.pid || ')', '') || ' was lost while it ran';
+    end if;
+
+    with member as materialized (
+        select member.job, member.attempt, member.lost, member.seq,
+               held.until is not null or coalesce(member.job = any(owner.blamed), false) as blamed,
+               coalesce(member.job = any(owner.doubted), false) as doubted,
+               exists (select from rota.cancels where cancels.job = member.job) as unwanted
+          from unnest(held.jobs, held.attempts, held.lost, held.seqs) as member (job, attempt, lost, seq)
+         where reap.which is null or member.job = any(reap.which)
+    ),
+    ended as (
+        insert into rota.outcomes (job, worker, state, attempt)
+        select member.job, held.worker, 'cancelled', member.attempt
+          from member
+         where member.unwanted
+        on conflict (job) do nothing
+    ),
+    obeyed as (
+        delete from rota.cancels
+         where cancels.job = any(array(select member.job from member where member.unwanted))
+    ),
+    kept as (
+        insert into rota.attempts (job, worker, state, attempt, error)
+        select member.job, held.worker, 'failed', member.attempt,
+               json_build_object('type', 'rota.errors.WorkerLost', 'message', story, 'traceback', '',
+                                 'attempt', member.attempt)
+          from member
+         where (member.blamed or member.doubted) and not member.unwanted
+    ),
+    put as (
+        insert into rota.ready (seq, job, lane, attempt, lost, queue, task)
+        select member.seq, member.job, job.lane,
+               case when member.blamed or member.doubted then member.attempt + 1 else member.attempt end,
+               case when owner.state = 'stopped' and not member.blamed then member.lost
+                    when member.blamed and member.lost >= 0 then -member.lost - 3
+                    -- Lost in company before: that was its doing, too.
+                    when member.blamed and member.lost >= -2 then member.lost - 3
+                    when member.doubted and member.lost = -2 then -4
+                    when member.blamed or member.doubted then member.lost - 1
+                    when member.lost > 0 then -member.lost - 2
+                    when member.lost = -3 then -4
+                    else greatest(member.lost - 1, least(member.lost, -2)) end,
+               job.queue, job.task
+          from member
+         cross join lateral (
+               select jobs.lane, jobs.queue, jobs.task from rota.jobs where jobs.id = member.job offset 0
+               ) as job
+         where not member.unwanted
+        returning ready.queue
+    )
+    select array(select member.job from member), array(select member.job from member where member.unwanted),
+           array(select distinct put.queue from put)
+      into reap.jobs, unwanted, news;
+
+    if reap.which is null then
+        delete from rota.claims where claims.id = held.id;
+    else
+        with rest as (
+            select array_agg(member.job order by member.number) as jobs,
+                   array_agg(member.attempt order by member.number) as attempts,
+                   array_agg(member.lost order by member.number) as lost,
+                   array_agg(member.seq order by member.number) as seqs
+              from unnest(held.jobs, held.attempts, held.lost, held.seqs)
+                   with ordinality as member (job, attempt, lost, seq, number)
+             where member.job <> all(reap.jobs)
+        ),
+        emptied as (
+            delete from rota.claims using rest where claims.id = held.id and rest.jobs is null
+        )
+        update rota.claims
+           set jobs = rest.jobs, attempts = rest.attempts, lost = rest.lost, seqs = rest.seqs
+          from rest
+         where claims.id = held.id and rest.jobs is not null;
+    end if;
+
+    select news || passed.queues, passed.runs, passed.rest into queues, runs, rest
+      from rota.pass_on(unwanted, array_fill('cancelled'::rota.outcome, array[cardinality(unwanted)])) as passed;
+end
+$$;
+
+-- Let jobs of a run out of quarantine, or the one job: each is tried once more. Answers how many.
+create function rota.release(run bigint) returns integer
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    members  bigint[] := array[release.run] || (select runs.jobs from rota.runs where runs.id = release.run);
+    released integer;
+begin
+    -- In the order of their ids, as whoever cancels them does.
+    perform from rota.quarantine where quarantine.job = any(members) order by quarantine.job for update;
+    with gone as (
+        delete from rota.quarantine
+         where quarantine.job = any(members)
+        returning quarantine.*
+    ),
+    put as (
+        insert into rota.ready (seq, job, lane, attempt, queue, task)
+        select nextval('rota.ids'), gone.job, gone.lane, gone.attempt, gone.queue, gone.task
+          from (select gone.* from gone order by gone.job) as gone
+        returning ready.queue
+    ),
+    told as (
+        select pg_notify('rota.wake', news.queue)
+          from (select distinct put.queue from put) as news
+    )
+    select (select count(*) from put) + 0 * (select count(*) from told) into released;
+    return released;
+end
+$$;
+
+-- Called by a job's code in a transaction of its own: from here to its end nobody takes the job away. Raises RT002
+-- if it has been taken away already: what the transaction did is undone with it.
+create function rota.assert_claim(job bigint, claim bigint) returns void
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform from rota.claims
+      where claims.id = assert_claim.claim
+        and assert_claim.job = any(claims.jobs)
+        for key share;
+    if not found then
+        raise exception 'job % is no longer held under claim %', assert_claim.job, assert_claim.claim
+            using errcode = 'RT002';
+    end if;
+end
+$$;
+
+-- Ask a worker to finish what it has and leave. Answers its state; null: there is no such worker.
+create function rota.drain(worker bigint) returns text
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+    answer text;
+begin
+    update rota.workers
+       set asked = coalesce(workers.asked, rota.clock())
+     where workers.id = drain.worker
+       and workers.state in ('active', 'draining');
+    if found then
+        perform pg_notify('rota.wake', '!drain');
+    end if;
+    select workers.state::text into answer from rota.workers where workers.id = drain.worker;
+    return answer;
+end
+$$;

@@ -1,0 +1,9 @@
+-- Claims nobody looks after, going up from an id: their worker is gone, or their time has run out.
+select claims.id, claims.worker, claims.jobs
+  from rota.claims
+  left join rota.workers on workers.id = claims.worker
+ where claims.id > %(after)s::bigint
+   and case when claims.until is null then coalesce(workers.state not in ('active', 'draining'), true)
+            else claims.until <= rota.clock() end
+ order by claims.id
+ limit %(limit)s::int

@@ -1,0 +1,32 @@
+-- Give a job a claim of its own, for a time or for as long as its worker lives. One that it has already is kept.
+--
+-- The claim is held by an earlier statement of the transaction. Asked again after a lost answer, it finds the job
+-- gone from the old claim and changes nothing.
+with member as materialized (
+    select claims.id, cardinality(claims.jobs) as many, member.attempt, member.lost, member.seq, member.number
+      from rota.claims
+     cross join lateral unnest(claims.jobs, claims.attempts, claims.lost, claims.seqs)
+           with ordinality as member (job, attempt, lost, seq, number)
+     where claims.id = %(claim)s::bigint
+       and claims.worker = %(worker)s::bigint
+       and member.job = %(job)s::bigint
+),
+made as (
+    insert into rota.claims (worker, nonce, until, jobs, attempts, lost, seqs)
+    select %(worker)s::bigint, %(nonce)s::uuid, rota.clock() + make_interval(secs => %(seconds)s::float8),
+           array[%(job)s::bigint], array[member.attempt], array[member.lost], array[member.seq]
+      from member
+     where member.many > 1
+)
+update rota.claims
+   set jobs = case when member.many > 1 then array_remove(claims.jobs, %(job)s::bigint) else claims.jobs end,
+       attempts = case when member.many > 1 then claims.attempts[:member.number - 1]
+                       || claims.attempts[member.number + 1:] else claims.attempts end,
+       lost = case when member.many > 1 then claims.lost[:member.number - 1]
+                   || claims.lost[member.number + 1:] else claims.lost end,
+       seqs = case when member.many > 1 then claims.seqs[:member.number - 1]
+                   || claims.seqs[member.number + 1:] else claims.seqs end,
+       until = case when member.many > 1 then claims.until
+                    else coalesce(rota.clock() + make_interval(secs => %(seconds)s::float8), claims.until) end
+  from member
+ where claims.id = member.id

@@ -1,0 +1,68 @@
+-- Take jobs that were lost with a worker, each into a claim of its own. Otherwise as claim.
+--
+-- First those that were lost once, `limit` of them at most; where there is none, and it is wanted, one of those
+-- that have to run alone.
+--
+-- Read from the index of suspects: `is true` keeps the planner from the one of queues, which has everything.
+with mild as materialized (
+    select ready.ctid as spot, ready.seq, ready.job, ready.attempt, ready.lost
+      from rota.ready
+     where ready.lost < 0
+       and ready.lost in (-1, -3)
+       and (ready.queue = any(%(queues)b::text[])) is true
+       and (ready.task = any(%(tasks)s::text[])
+            or (select true
+                  from rota.skills as skill
+                 where skill.worker = %(worker)b::bigint
+                   and skill.task = ready.task))
+       and (select workers.state = 'active' from rota.workers where workers.id = %(worker)b::bigint)
+     order by ready.lane desc, ready.seq
+     limit %(limit)b::int
+       for update skip locked
+),
+grave as materialized (
+    select ready.ctid as spot, ready.seq, ready.job, ready.attempt, ready.lost
+      from rota.ready
+     where %(grave)b::boolean
+       and not exists (select from mild)
+       and ready.lost < 0
+       and ready.lost not in (-1, -3)
+       and (ready.queue = any(%(queues)b::text[])) is true
+       and (ready.task = any(%(tasks)s::text[])
+            or (select true
+                  from rota.skills as skill
+                 where skill.worker = %(worker)b::bigint
+                   and skill.task = ready.task))
+       and (select workers.state = 'active' from rota.workers where workers.id = %(worker)b::bigint)
+     order by ready.lane desc, ready.seq
+     limit 1
+       for update skip locked
+),
+pick as materialized (
+    select mild.* from mild
+     union all
+    select grave.* from grave
+),
+gone as (
+    delete from rota.ready where ready.ctid = any(array(select pick.spot from pick))
+),
+claimed as (
+    insert into rota.claims (worker, nonce, jobs, attempts, lost, seqs)
+    select %(worker)b::bigint, %(nonce)b::uuid,
+           array[pick.job], array[pick.attempt], array[pick.lost], array[pick.seq]
+      from pick
+    returning claims.id, claims.jobs[1] as job
+)
+select claimed.id, pick.job, pick.attempt, pick.lost, 0, pick.seq,
+       job.task, job.queue, job.args::text, job.options::text, job.expires <= rota.clock(),
+       job.run, job.inputs::text,
+       (select checkpoints.state::text from rota.checkpoints where checkpoints.job = pick.job)
+  from claimed
+  join pick on pick.job = claimed.job
+ cross join lateral (
+       select jobs.task, jobs.queue, jobs.args, jobs.options, jobs.expires, jobs.run, jobs.inputs
+         from rota.jobs
+        where jobs.id = pick.job
+       offset 0
+       ) as job
+ order by pick.lost desc, pick.seq

@@ -1,0 +1,38 @@
+-- Put jobs in quarantine that have killed their workers too often; one that somebody wished to cancel is cancelled
+-- instead. Answers as finish does.
+--
+-- The claims are held by an earlier statement of the transaction.
+with member as materialized (
+    select given.job, given.error::json as error, claims.id as claim,
+           claims.attempts[array_position(claims.jobs, given.job)] as attempt,
+           claims.lost[array_position(claims.jobs, given.job)] as lost,
+           exists (select from rota.cancels where cancels.job = given.job) as unwanted
+      from unnest(%(claims)s::bigint[], %(jobs)s::bigint[], %(errors)b::text[]) as given (claim, job, error)
+      join rota.claims on claims.id = given.claim
+                      and claims.worker = %(worker)b::bigint
+                      and given.job = any(claims.jobs)
+),
+ended as (
+    insert into rota.outcomes (job, claim, worker, state, attempt, error)
+    select member.job, member.claim, %(worker)b::bigint, 'cancelled', member.attempt, member.error
+      from member
+     where member.unwanted
+    on conflict (job) do nothing
+),
+obeyed as (
+    delete from rota.cancels
+     where cancels.job = any(array(select member.job from member where member.unwanted))
+),
+put as (
+    insert into rota.quarantine (job, lane, attempt, lost, queue, task, error)
+    select member.job, job.lane, member.attempt, member.lost, job.queue, job.task, member.error
+      from member
+     cross join lateral (
+           select jobs.lane, jobs.queue, jobs.task from rota.jobs where jobs.id = member.job offset 0
+           ) as job
+     where not member.unwanted
+)
+select array(select member.job from member), passed.queues, passed.runs, passed.rest
+  from rota.pass_on(
+       array(select member.job from member where member.unwanted),
+       array(select 'cancelled'::rota.outcome from member where member.unwanted)) as passed

@@ -1,0 +1,18 @@
+-- Jobs in quarantine after an id, by id; of one task or queue where asked. Each with the error of its last attempt.
+select quarantine.job, coalesce(job.run, job.id) as run, quarantine.task, quarantine.queue, quarantine.attempt,
+       case when quarantine.lost < 0 then greatest(-quarantine.lost - 2, 0) else quarantine.lost end as crashes,
+       quarantine.at,
+       coalesce(last.error, quarantine.error) as error
+  from rota.quarantine
+  join rota.jobs as job on job.id = quarantine.job
+  left join lateral (
+       select attempts.error
+         from rota.attempts
+        where attempts.job = quarantine.job
+        order by attempts.attempt desc, attempts.at desc
+        limit 1) as last on true
+ where quarantine.job > %(after)s::bigint
+   and (%(task)s::text is null or quarantine.task = %(task)s::text)
+   and (%(queue)s::text is null or quarantine.queue = %(queue)s::text)
+ order by quarantine.job
+ limit %(limit)s::int

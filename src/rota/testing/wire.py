@@ -1,0 +1,130 @@
+"""What PostgreSQL and its clients say to each other, as far as a proxy must know: where a message ends, and
+which one commits.
+
+Nothing here reads or writes a socket. Only the frames are read, and of what a client sends the texts of
+statements; encryption is not for this.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+SSL_REQUEST = 80877103
+GSS_REQUEST = 80877104
+CANCEL_REQUEST = 80877102
+
+_WRITES = re.compile(
+    rb"\b(?:insert|(?<!for )(?<!key )update|delete|merge|copy|call)\b", re.IGNORECASE
+)
+_BEGINS = re.compile(rb"\s*(?:begin|start\s+transaction)\b", re.IGNORECASE)
+_COMMITS = re.compile(rb"\s*(?:commit|end)\b", re.IGNORECASE)
+_ENDS = re.compile(rb"\s*(?:rollback(?!\s+to)|abort|prepare\s+transaction)\b", re.IGNORECASE)
+
+
+class Frames:
+    """Cuts a stream into messages. A client's first ones have no type; after its start-up, all have."""
+
+    def __init__(self, *, typed: bool) -> None:
+        self.typed = typed
+        self._rest = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        self._rest += data
+        while True:
+            head = 1 if self.typed else 0
+            if len(self._rest) < head + 4:
+                return
+            size: int = head + struct.unpack_from("!i", self._rest, head)[0]
+            if len(self._rest) < size:
+                return
+            whole = bytes(self._rest[:size])
+            del self._rest[:size]
+            yield whole
+
+
+def code_of(opening: bytes) -> int:
+    """What a message without a type asks for."""
+    code: int = struct.unpack_from("!i", opening, 4)[0]
+    return code
+
+
+def application_of(startup: bytes) -> str:
+    """The name a client gives itself when it starts up; "" if it gives none."""
+    words = startup[8:].split(b"\0")
+    named = dict(zip(words[::2], words[1::2], strict=False))
+    return named.get(b"application_name", b"").decode(errors="replace")
+
+
+@dataclass(slots=True)
+class Turn:
+    """What a client says until it asks the server to be done with it: statements, then Sync or Query."""
+
+    number: int
+    texts: list[bytes] = field(default_factory=list)
+    commits: bool = False
+
+    def mentions(self, pattern: re.Pattern[bytes] | None) -> bool:
+        return pattern is None or any(pattern.search(text) for text in self.texts)
+
+
+class Turns:
+    """Follows one client: which statement runs where, and whether the end of a turn is a commit.
+
+    A turn commits if it says COMMIT, or if it writes outside of a transaction block.
+    """
+
+    def __init__(self) -> None:
+        self._prepared: dict[bytes, bytes] = {}
+        self._portals: dict[bytes, bytes] = {}
+        self._in_block = False
+        self._turn = Turn(1)
+        self._writes = False
+        self._says_commit = False
+        self._block_wrote = False
+
+    def said(self, message: bytes) -> Turn | None:
+        """Follow a typed message of the client's; answers the turn that it ends."""
+        kind, body = message[:1], message[5:]
+        if kind == b"P":
+            name, text = body.split(b"\0", 2)[:2]
+            self._prepared[name] = text
+        elif kind == b"B":
+            portal, name = body.split(b"\0", 2)[:2]
+            self._portals[portal] = self._prepared.get(name, b"")
+        elif kind == b"E":
+            self._run(self._portals.get(body.split(b"\0", 1)[0], b""))
+        elif kind == b"Q":
+            for text in body.rstrip(b"\0").split(b";"):
+                self._run(text)
+            return self._end()
+        elif kind == b"S":
+            return self._end()
+        return None
+
+    def answered(self, status: bytes) -> None:
+        """The server is ready for the next turn; it knows best whether a block is open."""
+        if status == b"I" and not self._turn.texts:
+            self._in_block = self._block_wrote = False
+
+    def _run(self, text: bytes) -> None:
+        self._turn.texts.append(text)
+        if _BEGINS.match(text):
+            self._in_block, self._block_wrote = True, False
+        elif _COMMITS.match(text):
+            self._says_commit |= self._block_wrote
+            self._in_block = self._block_wrote = False
+        elif _ENDS.match(text):
+            self._in_block = self._block_wrote = False
+        elif _WRITES.search(text):
+            self._writes |= not self._in_block
+            self._block_wrote |= self._in_block
+
+    def _end(self) -> Turn:
+        turn = self._turn
+        turn.commits = self._says_commit or self._writes
+        self._turn = Turn(turn.number + 1)
+        self._writes = self._says_commit = False
+        return turn

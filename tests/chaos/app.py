@@ -1,0 +1,248 @@
+"""The tasks that workers run under chaos: one of each kind of thing a job can do.
+
+Each notes when it begins and how it ends. Effects go to a table in the same database, in the job's own
+transaction, and to the process's history, which is outside of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from rota import Context, Flow, Retry, Rota, Task
+from rota.errors import ClaimLost, HandBack
+
+from .evidence import Budget
+
+Note = Callable[..., None]
+
+OFTEN = 10_000
+"""A budget that chaos does not use up."""
+
+PATIENT = Retry(attempts=OFTEN, wait=0.05, backoff=1.0)
+LIMIT = 3
+WIDTH = 6
+FLAKY = 4
+
+BUDGETS = {
+    "noop": Budget(OFTEN, OFTEN),
+    "nap": Budget(OFTEN, OFTEN),
+    "block": Budget(OFTEN, OFTEN),
+    "external": Budget(OFTEN, OFTEN),
+    "long": Budget(OFTEN, OFTEN),
+    "effect": Budget(OFTEN, OFTEN, effect=True),
+    "walk": Budget(OFTEN, OFTEN),
+    "flaky": Budget(OFTEN, OFTEN),
+    "hopeless": Budget(2, OFTEN),
+    "mapper": Budget(OFTEN, OFTEN, limit=LIMIT),
+    "neighbour": Budget(3, 3),
+    "poison": Budget(OFTEN, 3, poison=True),
+    "hog": Budget(OFTEN, 3, poison=True),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    noop: Task[[int], int]
+    nap: Task[[float], None]
+    block: Task[[float], None]
+    external: Task[[int], int]
+    long: Task[[float], None]
+    effect: Task[[float], int]
+    walk: Task[[int], int]
+    flaky: Task[[int], int]
+    hopeless: Task[[], None]
+    mapper: Task[[int], int]
+    neighbour: Task[[float], None]
+    poison: Task[[], None]
+    hog: Task[[], None]
+    diamond: Flow
+    fan: Flow
+
+
+def define(app: Rota, note: Note = lambda *_, **__: None, who: str = "") -> Tasks:
+    """Register them all. Who only starts jobs notes nothing."""
+    task = app.task(retry=PATIENT, crashes=OFTEN)
+
+    @contextmanager
+    def noted(ctx: Context, **more: Any) -> Iterator[None]:
+        said = {"job": ctx.job_id, "attempt": ctx.attempt}
+        note("invoke", task=ctx.task, **said, **more)
+        try:
+            yield
+        except asyncio.CancelledError:
+            note("stopped", **said)
+            raise
+        except ClaimLost:
+            note("fail", **said)
+            note("stale", **said)
+            raise
+        except BaseException as error:
+            note("fail", error=type(error).__name__, **said)
+            raise
+        note("ok", **said)
+
+    @task
+    async def noop(ctx: Context, n: int) -> int:
+        with noted(ctx):
+            return n
+
+    @task
+    async def nap(ctx: Context, seconds: float) -> None:
+        with noted(ctx):
+            await asyncio.sleep(seconds)
+
+    @task
+    def block(ctx: Context, seconds: float) -> None:
+        with noted(ctx):
+            time.sleep(seconds)
+
+    @task
+    async def external(ctx: Context, n: int) -> int:
+        with noted(ctx):
+            await asyncio.sleep(random.uniform(0, 0.05))
+            note("effect", job=ctx.job_id, attempt=ctx.attempt, claim=await ctx.fence(), n=n)
+            return n
+
+    @task
+    async def long(ctx: Context, seconds: float) -> None:
+        """Longer than a lease, if need be, and seen to be running all the while."""
+        with noted(ctx):
+            until = time.monotonic() + seconds
+            while time.monotonic() < until:
+                await asyncio.sleep(0.05)
+                note("tick", job=ctx.job_id, attempt=ctx.attempt)
+
+    # A line that goes dead without a word is nobody's to notice but ours.
+    @app.task(retry=PATIENT, crashes=OFTEN, timeout=8.0)
+    async def effect(ctx: Context, seconds: float) -> int:
+        with noted(ctx):
+            async with ctx.transaction() as connection:
+                await connection.execute(
+                    "insert into chaos.effects (job, attempt, who) values (%s, %s, %s)",
+                    (ctx.job_id, ctx.attempt, who),
+                )
+                if seconds:
+                    await asyncio.sleep(seconds)
+                ctx.complete(ctx.attempt)
+            return 0
+
+    @task
+    async def walk(ctx: Context, steps: int) -> int:
+        """In steps, each kept; from where the last attempt came to."""
+        with noted(ctx):
+            first = ctx.resumed_from or 0
+            for step in range(first, steps):
+                note("step", job=ctx.job_id, attempt=ctx.attempt, step=step)
+                await asyncio.sleep(0.02)
+                await ctx.checkpoint(step + 1)
+                if ctx.draining:
+                    raise HandBack
+            return steps
+
+    @task
+    async def flaky(ctx: Context, n: int) -> int:
+        with noted(ctx):
+            if random.random() < 1 - 1 / FLAKY:
+                raise ValueError("not this time")
+            return n
+
+    @app.task(retry=Retry(attempts=2, wait=0.05), crashes=OFTEN)
+    async def hopeless(ctx: Context) -> None:
+        with noted(ctx):
+            raise ValueError("never")
+
+    @task
+    async def mapper(ctx: Context, width: int) -> int:
+        with noted(ctx, parks=True):
+            return sum(await ctx.map([noop.call(n) for n in range(width)], limit=LIMIT))
+
+    @app.task
+    async def neighbour(ctx: Context, seconds: float) -> None:
+        """With no more patience than anybody has, beside one that is the death of workers."""
+        with noted(ctx):
+            await asyncio.sleep(seconds)
+
+    @app.task(retry=PATIENT, crashes=3)
+    async def poison(ctx: Context) -> None:
+        with noted(ctx, deadly=True):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    @app.task(retry=PATIENT, crashes=3)
+    def hog(ctx: Context) -> None:
+        """Takes memory until somebody puts an end to it."""
+        with noted(ctx, deadly=True):
+            taken = []
+            while True:
+                taken.append(bytearray(os.urandom(1 << 20)))
+
+    return Tasks(
+        noop,
+        nap,
+        block,
+        external,
+        long,
+        effect,
+        walk,
+        flaky,
+        hopeless,
+        mapper,
+        neighbour,
+        poison,
+        hog,
+        _diamond(app, noted),
+        _fan(app, noted),
+    )
+
+
+def _diamond(app: Rota, noted: Any) -> Flow:
+    flow = app.flow("diamond")
+    part = flow.task(retry=PATIENT, crashes=OFTEN)
+
+    @part
+    async def top(ctx: Context, n: int) -> int:
+        with noted(ctx):
+            return n
+
+    @part
+    async def left(ctx: Context, top: int) -> int:
+        with noted(ctx):
+            return top + 1
+
+    @part
+    async def right(ctx: Context, top: int) -> int:
+        with noted(ctx):
+            return top + 2
+
+    @part
+    async def bottom(ctx: Context, left: int, right: int) -> int:
+        with noted(ctx):
+            return left + right
+
+    return flow
+
+
+def _fan(app: Rota, noted: Any) -> Flow:
+    """Many that end at about the same time, and one that waits for them all."""
+    flow = app.flow("fan")
+
+    async def one(ctx: Context, n: int) -> int:
+        with noted(ctx):
+            await asyncio.sleep(0.01)
+            return n
+
+    parts = [flow.task(one, name=f"part{n}", retry=PATIENT, crashes=OFTEN) for n in range(WIDTH)]
+
+    @flow.task(after=parts, retry=PATIENT, crashes=OFTEN)
+    async def merge(ctx: Context) -> int:
+        with noted(ctx):
+            return WIDTH
+
+    return flow

@@ -1,0 +1,148 @@
+-- For tests only: the database's own record of which job was where, and of what became of workers.
+--
+-- One row for each place a job enters or leaves, written by the transaction that moves it. Whoever moves a job
+-- holds the lock of the row it comes from, so the order of ids is the order of moves of any one job.
+create schema chaos;
+
+create table chaos.audit (
+    id      bigint generated always as identity primary key,
+    tx      bigint not null default pg_current_xact_id()::text::bigint,
+    at      timestamptz not null default clock_timestamp(),
+    began   timestamptz not null default statement_timestamp(),
+    place   text not null,
+    enters  boolean not null,
+    job     bigint not null,
+    claim   bigint,
+    worker  bigint,
+    attempt integer,
+    lost    integer,
+    state   text
+);
+
+create table chaos.presence (
+    id     bigint generated always as identity primary key,
+    at     timestamptz not null default clock_timestamp(),
+    worker bigint not null,
+    pid    integer not null,
+    state  text not null
+);
+
+-- What jobs do in their own transactions. No key: a second effect must be able to show.
+create table chaos.effects (
+    id      bigint generated always as identity primary key,
+    tx      bigint not null default pg_current_xact_id()::text::bigint,
+    at      timestamptz not null default clock_timestamp(),
+    job     bigint not null,
+    attempt integer not null,
+    who     text not null
+);
+
+create function chaos.claims_made() returns trigger language plpgsql as $$
+begin
+    insert into chaos.audit (place, enters, job, claim, worker, attempt, lost)
+    select 'claim', true, member.job, fresh.id, fresh.worker, member.attempt, member.lost
+      from fresh cross join lateral unnest(fresh.jobs, fresh.attempts, fresh.lost) as member (job, attempt, lost);
+    return null;
+end $$;
+
+create function chaos.claims_gone() returns trigger language plpgsql as $$
+begin
+    insert into chaos.audit (place, enters, job, claim, worker)
+    select 'claim', false, member.job, stale.id, stale.worker
+      from stale cross join lateral unnest(stale.jobs) as member (job);
+    return null;
+end $$;
+
+create function chaos.claims_changed() returns trigger language plpgsql as $$
+begin
+    insert into chaos.audit (place, enters, job, claim, worker)
+    select 'claim', false, member.job, stale.id, stale.worker
+      from stale
+      join fresh on fresh.id = stale.id
+     cross join lateral unnest(stale.jobs) as member (job)
+     where member.job <> all(fresh.jobs);
+    insert into chaos.audit (place, enters, job, claim, worker, attempt, lost)
+    select 'claim', true, member.job, fresh.id, fresh.worker, member.attempt, member.lost
+      from fresh
+      join stale on stale.id = fresh.id
+     cross join lateral unnest(fresh.jobs, fresh.attempts, fresh.lost) as member (job, attempt, lost)
+     where member.job <> all(stale.jobs);
+    return null;
+end $$;
+
+create trigger audit_made after insert on rota.claims
+    referencing new table as fresh for each statement execute function chaos.claims_made();
+create trigger audit_gone after delete on rota.claims
+    referencing old table as stale for each statement execute function chaos.claims_gone();
+create trigger audit_changed after update on rota.claims
+    referencing old table as stale new table as fresh for each statement
+    execute function chaos.claims_changed();
+
+create function chaos.outcomes_made() returns trigger language plpgsql as $$
+begin
+    insert into chaos.audit (place, enters, job, claim, worker, attempt, state)
+    select 'outcome', true, fresh.job, fresh.claim, fresh.worker, fresh.attempt, fresh.state from fresh;
+    return null;
+end $$;
+
+create function chaos.outcomes_gone() returns trigger language plpgsql as $$
+begin
+    insert into chaos.audit (place, enters, job, claim, worker, attempt, state)
+    select 'outcome', false, stale.job, stale.claim, stale.worker, stale.attempt, stale.state from stale;
+    return null;
+end $$;
+
+create trigger audit_made after insert on rota.outcomes
+    referencing new table as fresh for each statement execute function chaos.outcomes_made();
+create trigger audit_gone after delete on rota.outcomes
+    referencing old table as stale for each statement execute function chaos.outcomes_gone();
+create trigger audit_changed after update on rota.outcomes
+    referencing old table as stale for each statement execute function chaos.outcomes_gone();
+
+create function chaos.place_entered() returns trigger language plpgsql as $$
+begin
+    insert into chaos.audit (place, enters, job, attempt, lost)
+    select tg_argv[0], true, fresh.job, fresh.attempt, fresh.lost from fresh;
+    return null;
+end $$;
+
+create function chaos.wait_entered() returns trigger language plpgsql as $$
+begin
+    insert into chaos.audit (place, enters, job, attempt) select 'waiting', true, fresh.job, fresh.attempt from fresh;
+    return null;
+end $$;
+
+create function chaos.place_left() returns trigger language plpgsql as $$
+begin
+    insert into chaos.audit (place, enters, job) select tg_argv[0], false, stale.job from stale;
+    return null;
+end $$;
+
+create trigger audit_made after insert on rota.ready
+    referencing new table as fresh for each statement execute function chaos.place_entered('ready');
+create trigger audit_gone after delete on rota.ready
+    referencing old table as stale for each statement execute function chaos.place_left('ready');
+create trigger audit_made after insert on rota.asleep
+    referencing new table as fresh for each statement execute function chaos.place_entered('asleep');
+create trigger audit_gone after delete on rota.asleep
+    referencing old table as stale for each statement execute function chaos.place_left('asleep');
+create trigger audit_made after insert on rota.quarantine
+    referencing new table as fresh for each statement execute function chaos.place_entered('quarantine');
+create trigger audit_gone after delete on rota.quarantine
+    referencing old table as stale for each statement execute function chaos.place_left('quarantine');
+create trigger audit_made after insert on rota.waiting
+    referencing new table as fresh for each statement execute function chaos.wait_entered();
+create trigger audit_gone after delete on rota.waiting
+    referencing old table as stale for each statement execute function chaos.place_left('waiting');
+
+-- Rare, so row by row.
+create function chaos.presence_changed() returns trigger language plpgsql as $$
+begin
+    insert into chaos.presence (worker, pid, state) values (new.id, new.pid, new.state::text);
+    return null;
+end $$;
+
+create trigger audit_came after insert on rota.workers
+    for each row execute function chaos.presence_changed();
+create trigger audit_changed after update of state on rota.workers
+    for each row when (old.state is distinct from new.state) execute function chaos.presence_changed();

@@ -1,0 +1,202 @@
+"""Everything goes on in time, and nobody is taken for dead who lives: I14, I16, I17, I18."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from .evidence import Evidence, Presence, Violation
+
+DEADLY = ("kill", "freeze", "drop", "half_open", "oom", "exit")
+"""Faults after which a worker may be declared dead. A connection that is half open is known to one side."""
+
+BREAKS = ("cut", "reset", "terminate", "hold", "crash")
+
+SLACK = 1.5
+"""Seconds that a busy machine may add to what a process does."""
+
+IDLE_FOR = 2.0
+ENGINE_FOR = 1.0
+
+
+def drained(evidence: Evidence) -> Iterator[Violation]:
+    """I14: who was asked to leave took no job after it said so, left none behind, was not taken for dead
+    while it did, and went in peace."""
+    workers = {each.pid for each in evidence.presence}
+    for each in evidence.ended:
+        if each.drained and each.code != 0 and each.pid in workers:
+            yield Violation(
+                "I14", f"process {each.pid} was asked to leave and ended with {each.code}"
+            )
+    leaving = {each.worker: each.at for each in evidence.presence if each.state == "draining"}
+    left = {each.worker for each in evidence.presence if each.state == "stopped"}
+    held: dict[int, set[int]] = {}
+    for move in evidence.moves:
+        if move.place != "claim" or move.worker not in leaving:
+            continue
+        if move.enters:
+            late = move.began - leaving[move.worker]
+            if late > SLACK:
+                yield Violation(
+                    "I14", f"worker {move.worker} took job {move.job} {late:.1f} s after it drained"
+                )
+            held.setdefault(move.worker, set()).add(move.job)
+        else:
+            held.setdefault(move.worker, set()).discard(move.job)
+    for worker in sorted(left & held.keys()):
+        if held[worker]:
+            yield Violation("I14", f"worker {worker} left with {len(held[worker])} jobs in hand")
+
+
+def dead_for_a_reason(evidence: Evidence) -> Iterator[Violation]:
+    """I18: only a worker that was killed, frozen or cut off is declared dead; an outage of the database is
+    no reason, nor is a drain. A machine too busy to let it beat is one, and is told apart."""
+    for each in evidence.presence:
+        if each.state == "dead" and not reasons(evidence, each):
+            yield Violation(
+                "I18", f"worker {each.worker} (process {each.pid}) was declared dead, and it lived"
+            )
+
+
+def reasons(evidence: Evidence, death: Presence) -> set[str]:
+    """What may have made a worker silent."""
+    found = set()
+    broken = busy = False
+    silent_since = death.at - evidence.dead_after - SLACK
+    for fault in evidence.faults:
+        if fault.pid not in (death.pid, None) or fault.at > death.at:
+            continue
+        if fault.kind in DEADLY:
+            found.add(fault.kind)
+        if fault.until < silent_since:
+            continue
+        broken |= fault.kind in BREAKS
+        busy |= fault.kind == "busy"
+        if fault.kind == "starved" and fault.until - fault.at > evidence.dead_after / 4:
+            found.add("starved")
+    # A line that broke is made anew within a second, by a process that gets to run.
+    return found | ({"starved"} if broken and busy else set())
+
+
+def zombies_stop(evidence: Evidence) -> Iterator[Violation]:
+    """I5: what a worker still does for a job that was taken away ends within a beat of its waking."""
+    died: defaultdict[int, list[float]] = defaultdict(list)
+    for each in evidence.presence:
+        if each.state == "dead":
+            died[each.pid].append(each.at)
+    pids = {line.who: line.said["pid"] for line in evidence.lines if line.what == "up"}
+    begun: dict[tuple[str, int], float] = {}
+    for line in evidence.lines:
+        if line.what == "invoke":
+            begun[(line.who, line.job)] = line.at
+        elif line.what == "tick":
+            began, pid = begun[(line.who, line.job)], pids[line.who]
+            for at in died[pid]:
+                late = line.at - _awake(evidence, pid, at)
+                if began < at < line.at and late > 2 * evidence.beat + SLACK:
+                    yield Violation(
+                        "I5",
+                        f"{line.who} still ran job {line.job} {late:.1f} s after it could know that "
+                        "it had been taken away",
+                    )
+                    return
+
+
+def _awake(evidence: Evidence, pid: int, died: float) -> float:
+    """When a process that was declared dead had come to itself and could hear of it."""
+    ends = [
+        fault.until
+        for fault in evidence.faults
+        if fault.pid in (pid, None) and fault.at <= died <= fault.until
+    ]
+    return max(ends, default=died)
+
+
+def no_deadlocks(evidence: Evidence) -> Iterator[Violation]:
+    """I16: nothing deadlocks, and no transaction of ours that begins when nothing is broken stays open."""
+    if evidence.deadlocks:
+        yield Violation("I16", f"{evidence.deadlocks} deadlocks")
+    for sample in evidence.samples:
+        began = sample.at - sample.age
+        most = IDLE_FOR if sample.state.startswith("idle in transaction") else ENGINE_FOR
+        if sample.age > most and began > evidence.quiet_at and not _starved(evidence, began):
+            yield Violation(
+                "I16", f"a transaction {sample.state} for {sample.age:.1f} s: {sample.query[:80]!r}"
+            )
+
+
+def _starved(evidence: Evidence, since: float) -> bool:
+    """Whether the machine had no time for everybody."""
+    return any(fault.kind == "starved" and fault.until > since for fault in evidence.faults)
+
+
+def quiet_in_time(evidence: Evidence) -> Iterator[Violation]:
+    """I17: once nothing is broken any more everything finishes within its time, nothing is left anywhere,
+    and each process of the crew is a worker again."""
+    if evidence.quiet_took > evidence.quiet_within:
+        left = ", ".join(f"{count} {place}" for place, count in evidence.left.items() if count)
+        yield Violation("I17", f"not quiet within {evidence.quiet_within:g} s: {left}")
+    for place, count in evidence.left.items():
+        if count and evidence.quiet_took <= evidence.quiet_within:
+            yield Violation("I17", f"{count} left in {place}")
+    state: dict[int, str] = {}
+    for each in evidence.presence:
+        state[each.worker] = each.state
+    pids = {each.worker: each.pid for each in evidence.presence}
+    working = {pids[worker] for worker, now in state.items() if now in ("active", "draining")}
+    working |= {pids[worker] for worker, now in state.items() if now == "stopped"}
+    for slot, pid in evidence.crew.items():
+        if pid not in working:
+            yield Violation("I17", f"process {pid} (place {slot}) runs, and is no worker")
+
+
+def recoveries(evidence: Evidence) -> dict[int, list[float]]:
+    """Seconds from a kill until each job that died with it was taken by somebody else, by process."""
+    pids = {each.worker: each.pid for each in evidence.presence}
+    kills = {
+        fault.pid: fault.at
+        for fault in evidence.faults
+        if fault.kind == "kill" and fault.pid is not None
+    }
+    lost: dict[int, int] = {}
+    found: defaultdict[int, list[float]] = defaultdict(list)
+    for move in evidence.moves:
+        if move.place != "claim" or move.worker is None:
+            continue
+        if move.enters:
+            victim = lost.pop(move.job, None)
+            if victim is not None:
+                found[victim].append(move.at - kills[victim])
+        else:
+            pid = pids.get(move.worker)
+            if pid in kills and move.at > kills[pid]:
+                lost[move.job] = pid
+    return found
+
+
+def recovered_in_time(evidence: Evidence) -> Iterator[Violation]:
+    """I18: 99 of 100 times the work of a worker that was killed goes on elsewhere within the target. The
+    first of its jobs counts: the others are suspects, and taken one by one."""
+    if evidence.recovery_target is None:
+        return
+    found = [min(times) for times in recoveries(evidence).values()]
+    if found and (worst := percentile(found, 99)) > evidence.recovery_target:
+        yield Violation(
+            "I18",
+            f"p99 of {len(found)} recoveries is {worst:.1f} s, over {evidence.recovery_target:g} s",
+        )
+
+
+def percentile(values: Sequence[float], of_100: int) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, len(ordered) * of_100 // 100)]
+
+
+CHECKS = (
+    drained,
+    dead_for_a_reason,
+    zombies_stop,
+    no_deadlocks,
+    quiet_in_time,
+    recovered_in_time,
+)

@@ -1,0 +1,224 @@
+"""Known mistakes, as switches, in test code only. The checker must find every one of them.
+
+Each is made where the right thing is done: in the text of a statement as a process loads it, in a function
+of the database, or in a method. If what it changes is no longer there, it says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+
+from . import schedule
+from .phases import SLOW, Phase
+
+QUICK = {"beat": 0.25, "dead_after": 1.0}
+"""So that a death takes a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    name: str
+    what: str
+    phase: Phase
+    """Where it shows."""
+    found_by: frozenset[str]
+    """The invariants that are violated."""
+    seconds: float = 6.0
+    statements: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    """Statement → what is replaced by what in it."""
+    functions: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    """The same of functions in the database."""
+    database: str = ""
+    """Statements that make it likelier to show."""
+    patch: Callable[[], None] = lambda: None
+    settings: Mapping[str, Any] = field(default_factory=lambda: QUICK)
+
+
+def apply(name: str) -> None:
+    """Make the mistake in this process."""
+    from rota.store import query
+
+    mutant = MUTANTS[name]
+    mutant.patch()
+    right = query.load
+
+    def load(statement: str, schema: str) -> str:
+        text = right(statement, schema)
+        return _changed(statement, text, mutant.statements.get(statement, ()))
+
+    query.load = load  # type: ignore[assignment]
+    for statement in mutant.statements:
+        load(statement, "rota")
+
+
+async def prepare(name: str, dsn: str) -> None:
+    """Make the mistake in this database."""
+    mutant = MUTANTS[name]
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+        if mutant.database:
+            await connection.execute(mutant.database.encode())
+        for function, changes in mutant.functions.items():
+            asked = f"select pg_get_functiondef('rota.{function}'::regproc)"
+            row = await (await connection.execute(asked.encode())).fetchone()
+            assert row is not None
+            await connection.execute(_changed(function, row[0], changes).encode())
+
+
+def _changed(where: str, text: str, changes: tuple[tuple[str, str], ...]) -> str:
+    for old, new in changes:
+        if old not in text:
+            raise LookupError(f"{where} has changed: say anew what the mutant is ({old!r})")
+        text = text.replace(old, new)
+    return text
+
+
+# Outcomes that take a moment to commit, so that two of them meet.
+_SLOW_COMMIT = """
+create function chaos.linger() returns trigger language plpgsql as
+    $$ begin perform pg_sleep(0.002 + random() * 0.01); return null; end $$;
+create constraint trigger linger after insert on rota.outcomes
+    deferrable initially deferred for each row execute function chaos.linger()
+"""
+
+
+def _heart_first() -> None:
+    """A drain that begins with what should be its end."""
+    from rota.engine.drain import Drain
+
+    right = Drain.run
+
+    async def run(self: Drain) -> None:
+        await self._stop_the_heart()
+        await right(self)
+
+    Drain.run = run  # type: ignore[method-assign]
+
+
+def _no_amnesty() -> None:
+    """What was seen of the others before a break counts after it."""
+    from rota.model.watch import Watch
+
+    Watch.forget = lambda self: None  # type: ignore[method-assign]
+
+
+def _phase(faults: schedule.Make, **more: Any) -> Phase:
+    return Phase("mutant", 0.0, faults, saw={}, **{"workers": 4, "quiet_within": 5.0, **more})
+
+
+_ALL = (
+    Mutant(
+        "M1",
+        "a completion is recorded without its claim being asked",
+        _phase(schedule.freezes, mix=SLOW),
+        frozenset({"I4", "I5"}),
+        statements={
+            "job/complete": (
+                ("      from member\n     where member.finished\n)", "      from given\n)"),
+                (
+                    "select member.job, member.claim, %(worker)b::bigint, "
+                    "member.took::float8 / 1e6, 'succeeded', member.attempt,\n"
+                    "           member.result",
+                    "select given.job, given.claim, %(worker)b::bigint, given.took::float8 / 1e6, "
+                    "'succeeded', 1,\n           given.result",
+                ),
+            )
+        },
+    ),
+    Mutant(
+        "M2",
+        "the last of several parents looks without a lock whether it is the last",
+        _phase(schedule.nothing, mix={"fan": 1}, rate=60.0),
+        frozenset({"I1", "I15", "I17"}),
+        seconds=4.0,
+        functions={"pass_on": (("for update offset 0", "offset 0"),)},
+        database=_SLOW_COMMIT,
+    ),
+    Mutant(
+        "M3",
+        "the reaper puts back what it saw in a claim before, not what is in it now",
+        _phase(schedule.brinks, mix=SLOW, workers=6),
+        frozenset({"I3", "I4"}),
+        seconds=10.0,
+        functions={
+            "reap": (
+                (
+                    "where claims.id = reap.claim for update skip locked;",
+                    "where claims.id = reap.claim;\n    perform pg_sleep(0.4);",
+                ),
+            )
+        },
+    ),
+    Mutant(
+        "M4",
+        "claiming is deleting: nothing says who holds the job",
+        _phase(schedule.nothing, mix={"noop": 1}, workers=2, quiet_within=2.0),
+        frozenset({"I4", "I1"}),
+        seconds=1.5,
+        statements={
+            "job/claim": (
+                (
+                    "insert into rota.claims (worker, nonce, jobs, attempts, lost, seqs)\n"
+                    "    select %(worker)b::bigint, %(nonce)b::uuid,\n"
+                    "           array_agg(pick.job), array_agg(pick.attempt), "
+                    "array_agg(pick.lost), array_agg(pick.seq)\n"
+                    "      from pick\n"
+                    "    having count(*) > 0\n"
+                    "    returning id",
+                    "select nextval('rota.claims_id_seq') as id from pick\n"
+                    "     where %(worker)b::bigint > 0 and %(nonce)b::uuid is not null limit 1",
+                ),
+            )
+        },
+    ),
+    Mutant(
+        "M7",
+        "a worker goes on although its beat found it declared dead",
+        _phase(schedule.freezes, mix=SLOW, quiet_within=8.0),
+        frozenset({"I5", "I17"}),
+        statements={
+            "worker/beat": (("       and workers.state in ('active', 'draining')\n", ""),),
+        },
+    ),
+    Mutant(
+        "M10",
+        "the heart stops first in a drain",
+        _phase(schedule.drains, mix={"long": 1}, rate=8.0),
+        frozenset({"I18"}),
+        patch=_heart_first,
+    ),
+    Mutant(
+        "M11",
+        "after an outage whoever was not heard of meanwhile is dead",
+        _phase(schedule.blackouts, mix=SLOW, workers=6, quiet_within=5.0, proxied=True),
+        frozenset({"I18"}),
+        seconds=3.0,
+        patch=_no_amnesty,
+        settings={"beat": 0.5, "dead_after": 3.0},
+    ),
+    Mutant(
+        "M14",
+        "a job that is lost with its worker is not charged with it",
+        _phase(schedule.nothing, mix={"neighbour": 20, "poison": 1}, rate=30.0, quiet_within=4.0),
+        frozenset({"I9"}),
+        seconds=8.0,
+        functions={
+            "reap": (
+                (
+                    "case when member.blamed or member.doubted then member.attempt + 1 "
+                    "else member.attempt end",
+                    "member.attempt",
+                ),
+                (
+                    "case when owner.state = 'stopped' and not member.blamed then member.lost",
+                    "case when true then member.lost",
+                ),
+            )
+        },
+    ),
+)
+
+MUTANTS = {mutant.name: mutant for mutant in _ALL}

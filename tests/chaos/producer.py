@@ -1,0 +1,129 @@
+"""Starts jobs of all kinds, all the while, and remembers what was acknowledged.
+
+A start that was cut off is unknown, never failed. With a key it is tried again, and comes to the same run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any
+
+import psycopg
+
+from rota import Rota
+from rota.errors import DatabaseUnavailable
+
+from .app import Tasks, define
+from .history import History
+
+BATCH = 12
+ENOUGH = 400
+"""Jobs that wait; there is no need for more."""
+
+
+class Producer:
+    def __init__(
+        self,
+        dsn: str,
+        history: History,
+        mix: Mapping[str, int],
+        rate: float,
+        random: Random,
+        waiting: Callable[[], int],
+    ) -> None:
+        self._app = Rota(dsn, patience=2.0)
+        self._tasks = define(self._app)
+        self._note = history.note
+        self._kinds = list(mix)
+        self._weights = list(mix.values())
+        self._pause = BATCH / rate
+        self._random = random
+        self._waiting = waiting
+        self._number = 0
+        self.acknowledged: set[int] = set()
+        self.jobs = 0
+        self.unknown = 0
+        self.doubles: list[str] = []
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        try:
+            while True:
+                if self._waiting() < ENOUGH:
+                    await self._start_some()
+                await asyncio.sleep(self._pause * self._random.uniform(0.7, 1.3))
+        finally:
+            await self._app.close()
+
+    async def start(self, kind: str, many: int = 1) -> list[int]:
+        """So many of one kind, and wait until they are there."""
+        runs = await self._app.start_many([self._call(kind) for _ in range(many)])
+        self.acknowledged.update(run.id for run in runs)
+        self.jobs += many
+        return [run.id for run in runs]
+
+    async def _start_some(self) -> None:
+        kinds = self._random.choices(self._kinds, self._weights, k=BATCH)
+        flows = [kind for kind in kinds if kind in ("diamond", "fan")]
+        plain = [kind for kind in kinds if kind not in ("diamond", "fan")]
+        await self._attempt([self._call(kind) for kind in flows])
+        await self._attempt([self._call(kind) for kind in plain[1:]])
+        await self._keyed()
+
+    async def _attempt(self, calls: list[Any]) -> None:
+        if not calls:
+            return
+        try:
+            runs = await self._app.start_many(calls)
+        except (psycopg.OperationalError, DatabaseUnavailable, OSError):
+            self.unknown += 1
+            self._note("unknown", many=len(calls))
+            return
+        self.acknowledged.update(run.id for run in runs)
+        self.jobs += len(runs)
+        self._note("started", runs=[run.id for run in runs])
+
+    async def _keyed(self) -> None:
+        """One with a key, until its start is answered; and once more, which must find it."""
+        self._number += 1
+        key = f"key-{self._number}"
+        found: set[int] = set()
+        while len(found) == 0 or self._random.random() < 0.3:
+            try:
+                run = await self._tasks.noop.using(key=key).start(self._number)
+                found.add(run.id)
+            except (psycopg.OperationalError, DatabaseUnavailable, OSError):
+                self.unknown += 1
+                self._note("unknown", key=key)
+                await asyncio.sleep(0.1)
+        if len(found) > 1:
+            self.doubles.append(f"{key} came to runs {sorted(found)}")
+        self.acknowledged |= found
+        self.jobs += 1
+        self._note("started", runs=sorted(found), key=key)
+
+    def _call(self, kind: str) -> Any:
+        tasks: Tasks = self._tasks
+        random = self._random
+        match kind:
+            case "noop" | "external" | "flaky":
+                return getattr(tasks, kind).call(random.randrange(1000))
+            case "nap" | "neighbour":
+                return getattr(tasks, kind).call(random.uniform(0.0, 0.2))
+            case "block":
+                return tasks.block.call(random.uniform(0.0, 0.1))
+            case "long":
+                return tasks.long.call(random.uniform(0.5, 3.0))
+            case "effect":
+                return tasks.effect.call(random.choice((0.0, 0.0, 0.02, 0.1)))
+            case "walk":
+                return tasks.walk.call(random.randrange(2, 8))
+            case "mapper":
+                return tasks.mapper.call(random.randrange(2, 9))
+            case "diamond":
+                return tasks.diamond.call(n=random.randrange(1000))
+            case "fan":
+                return tasks.fan.call(n=random.randrange(1000))
+        return getattr(tasks, kind).call()

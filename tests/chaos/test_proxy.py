@@ -1,0 +1,296 @@
+"""The proxy passes everything on, except what it was told to break, and then breaks exactly that."""
+
+from __future__ import annotations
+
+import select
+import threading
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from rota.testing.proxy import Proxy
+from rota.testing.wire import Frames, Turns
+
+Connection = psycopg.Connection[tuple[object, ...]]
+
+
+@pytest.fixture
+def proxy(rota_dsn: str) -> Iterator[Proxy]:
+    with psycopg.connect(rota_dsn, autocommit=True) as connection:
+        connection.execute("create table public.kept (n int)")
+    with Proxy(rota_dsn) as proxy:
+        yield proxy
+
+
+OPENED: list[Connection] = []
+
+
+def connect(proxy: Proxy, name: str | None = None) -> Connection:
+    connection = psycopg.connect(proxy.dsn_for(name), autocommit=True, connect_timeout=2)
+    OPENED.append(connection)
+    return connection
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays_open() -> Iterator[None]:
+    yield
+    while OPENED:
+        OPENED.pop().close()
+
+
+def kept(dsn: str) -> list[int]:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        return [n for (n,) in connection.execute("select n from public.kept order by n")]
+
+
+def test_what_is_not_broken_passes_whatever_its_form(proxy: Proxy, rota_dsn: str) -> None:
+    with connect(proxy) as connection:
+        connection.execute("insert into public.kept values (%s)", (1,), prepare=True)
+        with connection.transaction():
+            connection.execute("insert into public.kept values (2)")
+        with connection.cursor().copy("copy public.kept from stdin") as copy:
+            copy.write_row((3,))
+        with connection.pipeline():
+            connection.execute("insert into public.kept values (4)")
+            found = connection.execute("select count(*) from public.kept")
+        assert found.fetchone() == (4,)
+        long = connection.execute("select repeat('x', 5000000)").fetchone()
+        assert long is not None
+        assert len(str(long[0])) == 5_000_000
+    assert kept(rota_dsn) == [1, 2, 3, 4]
+
+
+def test_a_cut_after_the_answer_hides_a_commit_that_happened(proxy: Proxy, rota_dsn: str) -> None:
+    proxy.cut("answered")
+    connection = connect(proxy)
+    with pytest.raises(psycopg.OperationalError):
+        connection.execute("insert into public.kept values (1)")
+
+    [cut] = proxy.until_cut()
+    assert cut.committed is True
+    assert kept(rota_dsn) == [1]
+
+
+def test_a_cut_before_the_commit_leaves_nothing(proxy: Proxy, rota_dsn: str) -> None:
+    proxy.cut("before")
+    connection = connect(proxy)
+    with pytest.raises(psycopg.OperationalError):
+        connection.execute("insert into public.kept values (1)")
+
+    assert proxy.until_cut()[0].committed is False
+    assert kept(rota_dsn) == []
+
+
+def test_a_late_commit_comes_after_its_client_was_cut_off(proxy: Proxy, rota_dsn: str) -> None:
+    proxy.cut("late", hold=1.0)
+    connection = connect(proxy)
+    with pytest.raises(psycopg.OperationalError):
+        connection.execute("insert into public.kept values (1)")
+    assert kept(rota_dsn) == []
+
+    assert proxy.until_cut()[0].committed is True
+    assert kept(rota_dsn) == [1]
+
+
+@pytest.mark.parametrize("pipelined", [False, True])
+def test_in_a_transaction_only_its_commit_is_cut(
+    proxy: Proxy, rota_dsn: str, *, pipelined: bool
+) -> None:
+    proxy.cut("sent")
+    connection = connect(proxy)
+    seen = []
+
+    def work() -> None:
+        with connection.transaction():
+            for n in (1, 2):
+                connection.execute("insert into public.kept values (%s)", (n,))
+                seen.append(connection.execute("select 1").fetchone())
+
+    def work_in_a_pipeline() -> None:
+        with connection.pipeline():
+            work()
+
+    with pytest.raises(psycopg.OperationalError):
+        work_in_a_pipeline() if pipelined else work()
+
+    assert proxy.until_cut()[0].committed is True
+    assert seen == [(1,), (1,)]
+    assert kept(rota_dsn) == [1, 2]
+
+
+def test_answers_before_the_cut_still_arrive(proxy: Proxy, rota_dsn: str) -> None:
+    """Two transactions in one pipeline: the second is cut off, what the first said is known."""
+    proxy.cut("answered", matching=r"values \(2\)")
+    connection = connect(proxy)
+    seen = []
+
+    def work() -> None:
+        with connection.pipeline() as pipeline:
+            first = connection.execute("insert into public.kept values (1) returning n")
+            pipeline.sync()
+            connection.execute("insert into public.kept values (2)")
+            seen.append(first.fetchone())
+
+    with pytest.raises(psycopg.OperationalError):
+        work()
+
+    assert seen == [(1,)]
+    assert proxy.until_cut()[0].committed is True
+    assert kept(rota_dsn) == [1, 2]
+
+
+def test_a_transaction_that_failed_does_not_count_as_committed(proxy: Proxy, rota_dsn: str) -> None:
+    connection = connect(proxy)
+    proxy.cut("answered")
+    connection.execute("begin")
+    connection.execute("insert into public.kept values (1)")
+    with pytest.raises(psycopg.DataError):
+        connection.execute("select 1 / 0")
+    with pytest.raises(psycopg.OperationalError):
+        connection.execute("commit")
+
+    assert proxy.until_cut()[0].committed is False
+    assert kept(rota_dsn) == []
+
+
+def test_a_cut_waits_for_a_commit_of_that_kind_by_that_client(proxy: Proxy, rota_dsn: str) -> None:
+    proxy.cut("answered", matching="public.kept", only="unlucky")
+    with connect(proxy, "lucky") as lucky:
+        lucky.execute("insert into public.kept values (1)")
+    unlucky = connect(proxy, "unlucky")
+    unlucky.execute("create temporary table other as select 1")
+    unlucky.execute("select n from public.kept for update")
+    with pytest.raises(psycopg.OperationalError):
+        unlucky.execute("insert into public.kept values (2)")
+
+    [cut] = proxy.until_cut()
+    assert (cut.application, b"".join(cut.texts).count(b"kept")) == ("unlucky", 1)
+    assert kept(rota_dsn) == [1, 2]
+
+
+def test_cuts_that_nobody_met_can_be_taken_back(proxy: Proxy) -> None:
+    proxy.cut("answered")
+    assert proxy.forget_cuts() == 1
+    with connect(proxy) as connection:
+        connection.execute("insert into public.kept values (1)")
+    assert proxy.cuts == []
+    with pytest.raises(TimeoutError, match="0 of 1"):
+        proxy.until_cut(within=0.1)
+
+
+def test_a_reset_is_felt_at_once(proxy: Proxy) -> None:
+    connection = connect(proxy)
+    assert proxy.reset() == 1
+    with pytest.raises(psycopg.OperationalError):
+        connection.execute("select 1")
+    with connect(proxy) as again:
+        assert again.execute("select 1").fetchone() == (1,)
+
+
+SESSIONS = "select count(*) from pg_stat_activity where application_name = 'lonely'"
+
+
+def sessions(dsn: str) -> int:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        row = connection.execute(SESSIONS).fetchone()
+        assert row is not None
+        return int(row[0])
+
+
+def test_dead_connections_say_nothing_and_keep_their_session(proxy: Proxy, rota_dsn: str) -> None:
+    lonely = connect(proxy, "lonely")
+    with connect(proxy, "other") as other:
+        assert proxy.drop(only="lonely") == 1
+        assert not answers(lonely)
+        with pytest.raises(psycopg.OperationalError):
+            connect(proxy, "lonely")
+        assert other.execute("select 1").fetchone() == (1,)
+        assert sessions(rota_dsn) == 1  # the server has not been told
+
+        proxy.heal()
+        with connect(proxy, "lonely") as again:
+            assert again.execute("select 1").fetchone() == (1,)
+        assert not answers(lonely, again=False)
+
+
+def test_a_half_open_connection_ends_on_the_side_that_is_gone(proxy: Proxy, rota_dsn: str) -> None:
+    lonely = connect(proxy, "lonely")
+    assert proxy.half_open("client", only="lonely") == 1
+    with pytest.raises(psycopg.OperationalError):
+        lonely.execute("select 1")
+    assert sessions(rota_dsn) == 1
+
+    believer = connect(proxy, "believer")
+    assert proxy.half_open("server", only="believer") == 1
+    assert not answers(believer)
+
+
+def test_what_is_held_arrives_later(proxy: Proxy) -> None:
+    with connect(proxy) as connection:
+        proxy.hold()
+        later = threading.Timer(0.3, proxy.heal)
+        later.start()
+        assert connection.execute("select 1").fetchone() == (1,)
+        assert not later.is_alive()
+
+
+def test_new_connections_can_be_refused(proxy: Proxy) -> None:
+    proxy.refuse()
+    with pytest.raises(psycopg.OperationalError):
+        connect(proxy)
+    proxy.heal()
+    connect(proxy).close()
+
+
+def answers(connection: Connection, *, again: bool = True) -> bool:
+    """Whether a connection says anything within a moment."""
+    if again:
+        connection.pgconn.send_query(b"select 1")
+        connection.pgconn.flush()
+    return bool(select.select([connection.pgconn.socket], [], [], 0.3)[0])
+
+
+def test_a_message_is_found_wherever_the_stream_is_cut() -> None:
+    stream = b"Q\x00\x00\x00\x0dselect 1\x00" + b"X\x00\x00\x00\x04"
+    for size in range(1, len(stream)):
+        frames = Frames(typed=True)
+        found = [
+            message
+            for at in range(0, len(stream), size)
+            for message in frames.feed(stream[at : at + size])
+        ]
+        assert found == [stream[:14], stream[14:]]
+
+
+@pytest.mark.parametrize(
+    ("said", "commits"),
+    [
+        (["select 1"], [False]),
+        (["select 1 from t for update"], [False]),
+        (["select 1 from t for no key update"], [False]),
+        (["with a as (update t set n = 1) select 1"], [True]),
+        (["begin", "insert into t values (1)", "commit"], [False, False, True]),
+        (["begin", "select 1", "commit"], [False, False, False]),
+        (["begin", "delete from t", "rollback", "select 1"], [False] * 4),
+        (["begin", "delete from t", "rollback to a", "commit"], [False, False, False, True]),
+        (["begin; insert into t values (1); commit"], [True]),
+    ],
+)
+def test_a_commit_is_told_from_what_is_none(said: list[str], commits: list[bool]) -> None:
+    turns = Turns()
+    found = []
+    for text in said:
+        body = text.encode() + b"\0"
+        turn = turns.said(b"Q" + (len(body) + 4).to_bytes(4, "big") + body)
+        assert turn is not None
+        found.append(turn.commits)
+    assert found == commits
+
+
+def test_the_proxy_ends_with_everything_that_was_open(rota_dsn: str) -> None:
+    with Proxy(rota_dsn) as proxy:
+        connection = connect(proxy, "lonely")
+        proxy.drop()
+    with pytest.raises(psycopg.OperationalError):
+        connection.execute("select 1")

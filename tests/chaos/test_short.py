@@ -1,0 +1,53 @@
+"""The short form: everything at once for a while, and every known mistake, which must be found.
+
+The long form is `make chaos`.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from .mutants import MUTANTS
+from .phases import PHASES
+from .report import table
+from .server import Server
+from .stage import Stage
+
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+
+SEED = "short"
+SECONDS = 30.0
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server() -> AsyncIterator[Server]:
+    server = Server()
+    await server.open()
+    yield server
+    await server.close()
+
+
+@pytest.mark.timeout(240)
+async def test_nothing_is_lost_or_done_twice_whatever_breaks(server: Server) -> None:
+    """`python -m tests.chaos --seconds 30 --faults mixed --seed short` is the same."""
+    histories = Path(tempfile.mkdtemp(prefix="rota-chaos-"))  # they outlive a failure
+    result = await Stage(server, PHASES["mixed"], f"{SEED}:mixed", histories).run(SECONDS)
+    assert result.passed, table([result])
+    shutil.rmtree(histories)
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+async def test_a_known_mistake_is_found(name: str, server: Server, tmp_path: Path) -> None:
+    mutant = MUTANTS[name]
+    stage = Stage(
+        server, mutant.phase, SEED, tmp_path / name, mutant=name, settings=mutant.settings
+    )
+    result = await stage.run(mutant.seconds)
+    found = {violation.invariant for violation in result.violations}
+    assert found & mutant.found_by, f"{name}: {mutant.what}: {table([result])}"

@@ -1,0 +1,153 @@
+"""A process that has everything imported and forks workers off on demand: one is up in some milliseconds.
+
+It has no loop and no thread, so that nothing is lost in a fork. Orders come on its standard input, a line
+of JSON each, and its answers go to its standard output: who was born, who is gone and how. It ends, and so
+does everybody it has made, when its input does.
+
+    {"slot": 0, "number": 3, "dsn": "…", "directory": "…", "settings": {…}, "mutant": "M7"}
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import json
+import logging
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import psycopg  # noqa: F401 - imported here, so that no worker has to
+
+from rota import Rota
+from rota.app import client  # noqa: F401
+from rota.engine import worker  # noqa: F401
+from rota.model import events
+from rota.store import migrate  # noqa: F401
+
+from . import mutants
+from .app import define
+from .history import History, path_of
+
+LOOK_EVERY = 0.02
+STARVED = 0.4
+DIE_WITH_PARENT = 1
+
+
+def main() -> None:
+    alive: set[int] = set()
+    rest = b""
+    while True:
+        ready, _, _ = select.select([0], [], [], LOOK_EVERY)
+        if ready:
+            data = os.read(0, 65536)
+            if not data:
+                break
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                alive.add(_bear(json.loads(line)))
+        _mourn(alive)
+    for pid in alive:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _say(**said: Any) -> None:
+    os.write(1, json.dumps(said).encode() + b"\n")
+
+
+def _bear(order: dict[str, Any]) -> int:
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            _live(order)
+            code = 0
+        except BaseException:
+            logging.exception("a worker failed")
+        finally:
+            logging.shutdown()
+            os._exit(code)
+    _say(born=pid, slot=order["slot"], number=order["number"])
+    return pid
+
+
+def _mourn(alive: set[int]) -> None:
+    while alive:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        alive.discard(pid)
+        _say(gone=pid, code=os.waitstatus_to_exitcode(status))
+
+
+def _live(order: dict[str, Any]) -> None:
+    """A worker's whole life."""
+    with suppress(OSError):  # elsewhere than on Linux it is the zygote that sees to it
+        ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL)
+    os.setpgid(0, 0)  # a Ctrl-C is for the runner
+    directory = Path(order["directory"])
+    who = f"{order['slot']}-{order['number']}"
+    log = os.open(directory / f"{who}.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(0)
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(name)s %(message)s", stream=sys.stderr
+    )
+    history = History(path_of(directory, who))
+    history.note("up", pid=os.getpid(), slot=order["slot"])
+    if order.get("group"):
+        Path(order["group"], "cgroup.procs").write_text(str(os.getpid()))
+    if order.get("mutant"):
+        mutants.apply(order["mutant"])
+    threading.Thread(target=_feel, args=[history], daemon=True).start()
+    asyncio.run(_work(order, history, who))
+
+
+def _feel(history: History) -> None:
+    """Note when this process got no time to run; a freeze looks the same from inside."""
+    while True:
+        before = time.monotonic()
+        time.sleep(0.1)
+        late = time.monotonic() - before - 0.1
+        if late > STARVED:
+            history.note("starved", seconds=late)
+
+
+async def _work(order: dict[str, Any], history: History, who: str) -> None:
+    app = Rota(order["dsn"], **order["settings"])
+    define(app, history.note, who)
+    app.subscribe(lambda event: _note(history, event))
+    try:
+        await app.work()
+    finally:
+        history.note("down")
+        await app.close()
+
+
+_NOTED = {
+    events.WorkerStarted: "registered",
+    events.WorkerStopped: "left",
+    events.JobFinished: "finished",
+    events.OutcomeRefused: "refused",
+}
+
+
+def _note(history: History, event: events.Event) -> None:
+    what = _NOTED.get(type(event), type(event).__name__)
+    history.note(what, **asdict(event))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,298 @@
+"""`rota workers` and `rota drain`."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from rota import Rota as App
+from rota.cli.endings import FAILED, MISTAKE, NOT_THERE
+from rota.errors import WorkerNotFound
+
+from .conftest import Rota
+from .terminal import Program, Terminal, eventually
+
+SHOP = ("-a", "shop:app")
+SLOWLY = {"ROTA_DRAIN_FOR": "60"}  # longer than any test waits
+
+
+@pytest.fixture
+def registry(empty_dsn: str) -> Iterator[psycopg.Connection[Any]]:
+    """Where workers can be made up that are in a state that takes long to come to."""
+    with psycopg.connect(empty_dsn, autocommit=True) as connection:
+        yield connection
+
+
+def make_up(registry: psycopg.Connection[Any], state: str = "active", **values: object) -> int:
+    """A worker in the registry, last heard of `beat` seconds ago. Answers its number."""
+    given = {"host": "web-1", "lag": 0.0, "metadata": "{}", "blamed": None, "version": "", **values}
+    row = registry.execute(
+        "insert into rota.workers (host, pid, version, queues, tasks, capacity, running, state, lag,"
+        " metadata, blamed, started, beat, ended)"
+        " values (%(host)s, 4242, %(version)s, '{default,images}', '{echo}', 50, 3, %(state)s, %(lag)s,"
+        " %(metadata)s, %(blamed)s, now() - interval '2 hours', now() - make_interval(secs => %(beat)s),"
+        " now() - make_interval(secs => %(ended)s)) returning id",
+        {"state": state, "beat": 1, "ended": None, **given},
+    ).fetchone()
+    assert row
+    return int(row[0])
+
+
+def cells(printed: str) -> list[list[str]]:
+    """The rows of a table below its heading, cell by cell."""
+    return [re.split(r"\s{2,}", line.strip()) for line in printed.splitlines()[1:]]
+
+
+def on_a_terminal(dsn: str, columns: int, *words: str, **more: str) -> str:
+    ours, theirs = pty.openpty()
+    environment = {**Terminal(dsn).environment, "COLUMNS": str(columns), "TERM": "xterm-256color"}
+    subprocess.run(
+        [sys.executable, "-m", "rota", *words], stdout=theirs, env=environment | more, check=True
+    )
+    os.close(theirs)
+    printed = os.read(ours, 20_000).decode()
+    os.close(ours)
+    return printed
+
+
+# Listing
+
+
+def test_without_workers_it_says_what_to_do(alone: Rota, registry: psycopg.Connection[Any]) -> None:
+    assert alone("workers").out == ("no worker is there; start one with `rota worker MODULE:APP`\n")
+    assert alone("workers", "--json").json() == []
+
+    make_up(registry, "stopped", ended=5)
+
+    assert alone("workers").out == (
+        "no worker is there (1 left or died within a day: --all lists them); "
+        "start one with `rota worker MODULE:APP`\n"
+    )
+
+
+def test_a_worker_at_work_is_listed_with_what_it_serves(rota: Rota, worker: Program) -> None:
+    line = next(each for each in cells(rota("workers").out) if str(worker.pid) in each)
+    document = next(each for each in rota("workers", "--json").json() if each["pid"] == worker.pid)
+
+    assert line[1] == "active"
+    assert "default, images" in line
+    assert f"{document['running']}/100" in line
+    assert document["queues"] == ["default", "images"]
+    assert "echo" in document["tasks"]
+    assert document["engine"]
+    assert (document["silent"], document["ended"], document["blamed"]) == (False, None, [])
+
+
+def test_only_those_that_are_there_are_listed_unless_all_are_asked_for(
+    alone: Rota, registry: psycopg.Connection[Any]
+) -> None:
+    here = make_up(registry)
+    draining = make_up(registry, "draining")
+    left = make_up(registry, "stopped", ended=3 * 3600)
+    dead = make_up(registry, "dead", ended=300, beat=320, blamed=[7, 8])
+
+    listed = cells(alone("workers").out)
+    whole = alone("workers", "--all").out
+
+    assert [each[:2] for each in listed] == [
+        [str(here), "active"],
+        [str(draining), "draining"],
+    ]
+    assert [each[:2] for each in cells(whole)[2:]] == [
+        [str(left), "stopped 3 h ago"],
+        [str(dead), "dead 5 min ago"],
+    ]
+    assert "blamed" in whole.splitlines()[0]
+    assert whole.splitlines()[4].endswith("2 jobs")
+    assert [each["blamed"] for each in alone("workers", "--all", "--json").json()] == [
+        [],
+        [],
+        [],
+        [7, 8],
+    ]
+
+
+def test_a_worker_that_is_asked_to_leave_is_shown_as_draining(
+    alone: Rota, registry: psycopg.Connection[Any]
+) -> None:
+    make_up(registry)
+    registry.execute("update rota.workers set asked = now()")
+
+    assert cells(alone("workers").out)[0][1] == "draining"
+
+
+def test_a_worker_not_heard_of_for_twenty_seconds_is_silent(
+    alone: Rota, registry: psycopg.Connection[Any]
+) -> None:
+    late = make_up(registry, beat=15)
+    silent = make_up(registry, beat=25)
+
+    done = alone("workers")
+
+    assert [each[:2] for each in cells(done.out)[:2]] == [
+        [str(late), "active"],
+        [str(silent), "silent"],
+    ]
+    told = rf"worker {silent} has not been heard of for \d\d s: if it stays so, another"
+    assert re.search(told, done.out)
+    assert [each["silent"] for each in alone("workers", "--json").json()] == [False, True]
+    registry.execute("delete from rota.workers where id = %s", [late])
+    assert "no other is there to take its jobs back; start one" in alone("workers").out
+
+
+def test_a_loop_that_is_late_gets_a_column(alone: Rota, registry: psycopg.Connection[Any]) -> None:
+    make_up(registry, lag=0.05)
+    assert "lag" not in alone("workers").out
+
+    make_up(registry, lag=0.7)
+
+    heading, quick, slow = alone("workers").out.splitlines()
+    assert "lag" in heading
+    assert "50 ms" not in quick
+    assert "700 ms" in slow
+
+
+def test_what_an_owner_says_of_a_worker_moves_no_cursor(
+    alone: Rota, registry: psycopg.Connection[Any]
+) -> None:
+    make_up(registry, metadata='{"zone": "[red]\\u001b[2J", "rank": 3}', version="v\x1b[1m")
+
+    printed = alone("workers").out
+
+    assert "zone=[red]\\x1b[2J rank=3" in printed
+    assert "\x1b" not in printed
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_the_list_fits_a_terminal(
+    registry: psycopg.Connection[Any], empty_dsn: str, columns: int
+) -> None:
+    host = "shop-worker-6d4b75cb6d-hwsz5"
+    number = make_up(registry, host=host, version="4f2c9e1", metadata='{"zone": "eu-1"}')
+    make_up(registry, "dead", host=host, ended=300, blamed=[1])
+
+    printed = on_a_terminal(empty_dsn, columns, "workers", "--all")
+
+    plain = re.sub(r"\x1b\[[\d;]*m", "", printed).splitlines()
+    assert plain != printed.splitlines()
+    assert max(map(len, plain)) <= columns
+    [row] = [line for line in plain if line.split()[:2] == [str(number), "active"]]
+    assert "shop-wor" in row
+    assert "3/50" in row
+    assert "2 h" in row
+    if columns == 80:
+        assert plain[-1] == "process and metadata: in a wider terminal, or with --json"
+    else:
+        assert "4242" in row
+        assert "zone=eu-1" in row
+    assert "\x1b[3" not in on_a_terminal(empty_dsn, columns, "workers", NO_COLOR="1")
+
+
+# Draining
+
+
+@pytest.fixture
+def busy(terminal: Terminal, tmp_path: Path) -> Iterator[tuple[Program, str]]:
+    """A worker with a job that ends when `go` is there, and its number."""
+    with terminal.program("worker", "shop:app", **SLOWLY) as worker:
+        worker.said("up to")
+        terminal.run("start", *SHOP, "wait_for", f"file={tmp_path / 'go'}")
+        eventually((tmp_path / "go.began").exists)
+        [listed] = terminal.run("workers", "--json").json()
+        yield worker, str(listed["worker"])
+
+
+def test_a_worker_is_asked_and_waited_for_until_it_has_left(
+    terminal: Terminal, tmp_path: Path, busy: tuple[Program, str]
+) -> None:
+    worker, number = busy
+    with terminal.program("drain", number, "--wait", "60") as drain:
+        drain.said(f"worker {number} is draining: 1 job left")
+        assert terminal.run("workers", "--json").json()[0]["state"] == "draining"
+
+        (tmp_path / "go").touch()
+
+        ended = drain.ended()
+    assert ended.code == 0
+    asked, left = ended.out.splitlines()
+    assert re.fullmatch(
+        rf"worker {number} \(.+, process {worker.pid}\) has been asked to finish 1 job and leave",
+        asked,
+    )
+    assert left == f"worker {number} has left"
+    assert worker.ended().code == 0
+    again = terminal.run("drain", number)
+    assert (again.code, again.complaint) == (NOT_THERE, f"worker {number} has left already")
+
+
+def test_a_worker_that_has_not_left_in_time_is_told_by_the_exit_code(
+    terminal: Terminal, tmp_path: Path, busy: tuple[Program, str]
+) -> None:
+    worker, number = busy
+
+    done = terminal.run("drain", number, "--wait", "0.5")
+
+    assert done.code == FAILED
+    assert f"worker {number} is still there after 0.5 s with 1 job" in done.err
+    (tmp_path / "go").touch()
+    assert worker.ended().code == 0
+
+
+def test_a_worker_that_dies_while_it_drains_has_not_left_in_order(
+    terminal: Terminal, registry: psycopg.Connection[Any]
+) -> None:
+    number = make_up(registry, "draining")
+    with terminal.program("drain", str(number), "--wait", "60") as drain:
+        drain.said("is draining")
+
+        registry.execute("update rota.workers set state = 'dead', ended = now()")
+
+        ended = drain.ended()
+    assert ended.code == FAILED
+    assert "died before it could leave" in ended.err
+
+
+def test_a_worker_that_cannot_be_drained_does_not_spare_the_others(
+    alone: Rota, registry: psycopg.Connection[Any]
+) -> None:
+    dead = make_up(registry, "dead", ended=5)
+    silent = make_up(registry, beat=60)
+
+    done = alone("drain", "999999", str(dead), str(silent))
+
+    assert done.code == NOT_THERE
+    assert "there is no worker 999999; `rota workers --all` lists" in done.err
+    assert f"worker {dead} is dead" in done.err
+    assert f"worker {silent} has not been heard of for" in done.err
+    assert done.out == (
+        f"worker {silent} (web-1, process 4242) has been asked to leave; it holds no job\n"
+    )
+    [asked] = registry.execute("select id from rota.workers where asked is not null").fetchall()
+    assert asked == (silent,)
+
+
+def test_what_is_no_number_of_a_worker_is_a_mistake(alone: Rota) -> None:
+    for words in (("drain",), ("drain", "web-1"), ("drain", "1", "--wait", "-1")):
+        assert alone(*words).code == MISTAKE
+
+
+async def test_a_program_asks_the_same(empty_dsn: str, registry: psycopg.Connection[Any]) -> None:
+    here, left = make_up(registry), make_up(registry, "stopped", ended=5)
+    async with App(empty_dsn) as app:
+        await app.drain(here)
+
+        with pytest.raises(WorkerNotFound, match=f"worker {left} has left already"):
+            await app.drain(left)
+        with pytest.raises(WorkerNotFound, match="there is no worker 999999"):
+            await app.drain(999999)
+    asked = registry.execute("select id from rota.workers where asked is not null").fetchall()
+    assert asked == [(here,)]

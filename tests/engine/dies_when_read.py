@@ -1,0 +1,17 @@
+"""A module that ends the process of an isolated task when it is imported there."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from rota import Rota
+
+if getattr(sys.modules["__main__"].__spec__, "name", "") == "rota.engine.child":
+    os._exit(7)
+
+app = Rota("postgresql://nowhere")
+
+
+@app.task(isolation="process")
+def never() -> None: ...

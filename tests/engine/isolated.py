@@ -1,0 +1,355 @@
+"""Tasks for processes of their own, most of them bad for it."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import functools
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+from rota import Context, HandBack, Retry, RetryLater, Rota
+from rota.errors import ClaimLost
+
+app = Rota("postgresql://nowhere")
+isolated = functools.partial(app.task, isolation="process")
+
+served = 0
+seen: ContextVar[str] = ContextVar("seen", default="nothing")
+
+
+class Hopeless(Exception):
+    pass
+
+
+def write(file: str, text: str) -> None:
+    Path(file).write_text(text)
+
+
+@isolated()
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+@isolated()
+def pid() -> int:
+    return os.getpid()
+
+
+@isolated()
+async def awaited_pid(seconds: float = 0.0) -> int:
+    await asyncio.sleep(seconds)
+    return os.getpid()
+
+
+@isolated()
+def nap(file: str, seconds: float) -> int:
+    write(file, str(os.getpid()))
+    time.sleep(seconds)
+    return os.getpid()
+
+
+@isolated()
+def count() -> int:
+    global served
+    served += 1
+    return served
+
+
+@isolated()
+def context_variable() -> str:
+    before = seen.get()
+    seen.set("something")
+    return before
+
+
+@isolated()
+async def awaited_context_variable() -> str:
+    before = seen.get()
+    seen.set("something")
+    return before
+
+
+@isolated()
+async def which_loop() -> int:
+    return id(asyncio.get_running_loop())
+
+
+# What ends a process
+
+
+@isolated()
+def segfault() -> None:
+    ctypes.string_at(0)
+
+
+@isolated()
+def leave(code: int) -> None:
+    os._exit(code)
+
+
+@isolated()
+async def awaited_leave(code: int) -> None:
+    os._exit(code)
+
+
+@isolated()
+def eat(most: int) -> int:
+    """Ask for more memory than there may be."""
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    return len(bytearray(2 * most))
+
+
+@isolated()
+def close_everything() -> None:
+    os.closerange(3, 256)
+
+
+@isolated()
+def talk_nonsense() -> None:
+    for descriptor in range(3, 64):
+        try:
+            os.write(descriptor, b"\xff" * 64)
+        except OSError:
+            continue
+    time.sleep(60)
+
+
+@isolated()
+def leave_one_behind(file: str) -> None:
+    """Start a program that holds the socket open, and die."""
+    if os.fork() == 0:
+        write(file, str(os.getpid()))
+        time.sleep(60)
+        os._exit(0)
+    while not (Path(file).exists() and Path(file).read_text()):
+        time.sleep(0.005)
+    os._exit(3)
+
+
+# What never ends
+
+
+@isolated()
+def spin(file: str) -> None:
+    write(file, str(os.getpid()))
+    while True:
+        pass
+
+
+@isolated()
+def hold_the_gil(file: str) -> None:
+    write(file, str(os.getpid()))
+    ctypes.PyDLL(None).sleep(60)
+
+
+@isolated()
+def spin_elsewhere(file: str) -> None:
+    os.setpgid(0, os.getpgid(os.getppid()))
+    write(file, str(os.getpid()))
+    while True:
+        pass
+
+
+@isolated()
+def wait_for_a_program(file: str) -> None:
+    with subprocess.Popen(["sleep", "60"]) as program:
+        write(file, str(program.pid))
+
+
+# What listens
+
+
+@isolated()
+def until_cancelled(ctx: Context, file: str) -> None:
+    write(file, str(os.getpid()))
+    while not ctx.cancelled:
+        time.sleep(0.005)
+    write(file, "told")
+    raise RuntimeError("stopped")
+
+
+@isolated()
+async def awaits_for_ever(file: str) -> None:
+    write(file, str(os.getpid()))
+    try:
+        await asyncio.Event().wait()
+    finally:
+        write(file, "cleaned up")
+
+
+@isolated()
+def until_draining(ctx: Context, file: str) -> None:
+    write(file, str(os.getpid()))
+    while not ctx.draining:
+        time.sleep(0.005)
+    raise HandBack
+
+
+@isolated()
+def finishes_though_cancelled(ctx: Context, file: str) -> str:
+    write(file, str(os.getpid()))
+    while not ctx.cancelled:
+        time.sleep(0.005)
+    return "done all the same"
+
+
+@isolated()
+def signals_itself() -> str:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        os.kill(os.getpid(), number)
+        time.sleep(0.02)
+    return "still here"
+
+
+# What it knows and asks
+
+
+@isolated()
+def about(ctx: Context) -> list[Any]:
+    return [ctx.job_id, ctx.run_id, ctx.task, ctx.queue, ctx.attempt, ctx.cancelled, ctx.draining]
+
+
+@isolated()
+def resumed(ctx: Context) -> Any:
+    return ctx.resumed_from
+
+
+@isolated(retry=Retry(attempts=3, wait=0))
+def goes_on(ctx: Context) -> list[Any]:
+    """Crashes after each step it has kept."""
+    steps = [*(ctx.resumed_from or []), ctx.attempt]
+    ctx.blocking.checkpoint(steps)
+    if ctx.attempt < 3:
+        os._exit(1)
+    return steps
+
+
+@isolated()
+async def keeps(ctx: Context, state: dict[str, int]) -> int:
+    await ctx.checkpoint(state)
+    return await ctx.fence()
+
+
+@isolated()
+def keeps_blocking(ctx: Context, state: dict[str, int]) -> int:
+    ctx.blocking.checkpoint(state)
+    return ctx.blocking.fence()
+
+
+@isolated()
+def is_lost(ctx: Context) -> str:
+    try:
+        ctx.blocking.fence()
+    except ClaimLost as error:
+        return str(error)
+    return "?"
+
+
+@isolated()
+async def calls(ctx: Context) -> None:
+    await ctx.run(add.call(1, 2))
+
+
+@isolated()
+def opens(ctx: Context) -> None:
+    with ctx.blocking.transaction():
+        pass
+
+
+# What it returns and raises
+
+
+@isolated()
+def returns(what: str) -> Any:
+    return {"large": "x" * 20_000, "set": {1}, "object": object(), "nan": float("nan")}[what]
+
+
+@isolated(retry=Retry(attempts=5, wait=2, jitter=0))
+def raises() -> None:
+    raise LookupError("nothing there")
+
+
+@isolated(retry=Retry(attempts=5, never=(Hopeless, ArithmeticError)))
+def raises_hopeless(kind: str) -> None:
+    raise Hopeless("none") if kind == "own" else ZeroDivisionError("0")
+
+
+@isolated()
+async def raises_later() -> None:
+    raise RetryLater(77)
+
+
+@isolated()
+def exits() -> None:
+    sys.exit(5)
+
+
+@isolated()
+async def awaited_exit() -> None:
+    sys.exit(5)
+
+
+@isolated()
+def prints(text: str) -> None:
+    print(text)
+
+
+# How it is found
+
+
+def loud(fn: Any) -> Callable[..., Any]:
+    @functools.wraps(fn)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return f"{fn(*args, **kwargs)}!"
+
+    return wrapper
+
+
+@isolated()
+@loud
+def inside() -> str:
+    return "inside"
+
+
+@loud
+@isolated()
+def outside() -> str:
+    return "outside"
+
+
+def plain() -> str:
+    return "plain"
+
+
+plain_task = app.task(name="plain_task", isolation="process")(plain)
+
+
+class Shelf:
+    @staticmethod
+    @isolated(name="shelved")
+    def shelved() -> str:
+        return "shelved"
+
+
+def replaced() -> None: ...
+
+
+elsewhere = Rota("postgresql://nowhere")
+replaced_task = elsewhere.task(name="replaced", isolation="process")(replaced)
+replaced = None  # type: ignore[assignment]
+
+flow = app.flow("isolated")
+
+
+@flow.task(isolation="process", skip_if=lambda n: n > 1)
+def part(n: int) -> int:
+    return os.getpid()

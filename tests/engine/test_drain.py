@@ -1,0 +1,241 @@
+"""Leaving in order: nothing lost, nothing charged, nobody takes a worker that leaves for a dead one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from rota import Context, HandBack, Retry, Rota
+from rota.model.events import JobClaimed, JobGivenBack, WorkerDied, WorkerDraining, WorkerStopped
+from rota.testing import Witness
+from rota.testing.proxy import Proxy
+
+from .asking import fetch
+
+QUICK: dict[str, Any] = {"beat": 0.1, "dead_after": 0.6, "poll": 0.1}
+
+
+@pytest.fixture
+async def app(rota_dsn: str) -> AsyncIterator[Rota]:
+    async with Rota(rota_dsn, **QUICK) as app:
+        yield app
+
+
+async def test_what_fits_the_grace_ends_and_what_has_not_begun_goes_back(
+    app: Rota, rota_dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "rota")
+    witness = Witness(app)
+    running = asyncio.Event()
+
+    @app.task
+    async def slow(n: int) -> int:
+        running.set()
+        await asyncio.sleep(1.0)
+        return n
+
+    await app.start_many([slow.call(n=n) for n in range(40)])
+    async with app.worker(concurrency=5) as worker:
+        await running.wait()
+        await worker.stop()
+    assert [event for event in witness.events if isinstance(event, WorkerDied)] == []
+    counts = "select state::text, attempt, count(*) from rota.outcomes group by 1, 2"
+    assert await fetch(rota_dsn, counts) == [("succeeded", 1, 5)]
+    assert await fetch(rota_dsn, "select count(*), min(attempt), max(lost) from rota.ready") == [
+        (35, 1, 0)
+    ]
+    assert await fetch(rota_dsn, "select count(*) from rota.claims") == [(0,)]
+    story = [line for line in caplog.messages if line.startswith(f"worker {worker.id},")]
+    assert "draining: 5 running, up to 30 s" in story[0]
+    assert "all jobs have ended" in story[-2]
+    assert story[-1].endswith("left")
+
+
+async def test_nothing_is_claimed_once_a_drain_began_not_even_by_a_claim_under_way(
+    app: Rota, rota_dsn: str
+) -> None:
+    """The registry says it, so that the statement itself refuses."""
+    go = asyncio.Event()
+
+    @app.task
+    async def wait() -> None:
+        await go.wait()
+
+    witness = Witness(app)
+    first = await wait.start()
+    async with app.worker() as worker:
+        await witness.saw(JobClaimed, job=first.id)
+        leaving = asyncio.create_task(worker.stop())
+        await witness.saw(WorkerDraining)
+        while await fetch(rota_dsn, "select state::text from rota.workers") != [("draining",)]:
+            await asyncio.sleep(0.01)
+        worker.life.exchange._intake._open = True  # as if it had not heard
+        second = await wait.start()
+        worker.life.exchange.look_again()
+        await asyncio.sleep(0.3)
+        assert await second.status() == "ready"
+        go.set()
+        await leaving
+    assert await first.status() == "succeeded"
+
+
+async def test_what_does_not_end_in_time_is_stopped_and_goes_back_uncharged(
+    app: Rota, rota_dsn: str
+) -> None:
+    stopped = asyncio.Event()
+
+    @app.task(retry=Retry(attempts=1))
+    async def endless(ctx: Context) -> int:
+        try:
+            while True:
+                await asyncio.sleep(0.01)
+        except asyncio.CancelledError:
+            stopped.set()
+            raise
+
+    run = await endless.start()
+    witness = Witness(app)
+    async with app.worker() as worker:
+        await witness.saw(JobClaimed, job=run.id)
+        began = time.monotonic()
+        await worker.stop(grace=2.0)
+        assert 0.9 < time.monotonic() - began < 2.5
+    assert stopped.is_set()
+    await witness.saw(JobGivenBack, job=run.id)
+    assert await fetch(rota_dsn, "select attempt, lost from rota.ready") == [(1, 0)]
+
+
+async def test_the_heart_beats_until_the_last(app: Rota, rota_dsn: str) -> None:
+    """The drain takes longer than a worker may be silent, and another one is watching."""
+    go = asyncio.Event()
+
+    @app.task
+    async def slow() -> None:
+        await asyncio.sleep(1.5)
+
+    async with Rota(rota_dsn, **QUICK) as other:
+
+        @other.task(queue="elsewhere")
+        async def idle() -> None: ...
+
+        watching, witness = Witness(other), Witness(app)
+        run = await slow.start()
+        async with other.worker():
+            async with app.worker() as worker:
+                await witness.saw(JobClaimed, job=run.id)
+                await worker.stop()
+            await asyncio.sleep(1.0)
+            go.set()
+        assert [event for event in watching.events if isinstance(event, WorkerDied)] == []
+    assert await run.status() == "succeeded"
+
+
+async def test_code_sees_that_its_worker_drains_and_goes_on_elsewhere_where_it_was(
+    app: Rota, rota_dsn: str
+) -> None:
+    done: list[int] = []
+
+    @app.task(retry=Retry(attempts=1))
+    async def pages(ctx: Context) -> int:
+        for page in range(ctx.resumed_from or 0, 6):
+            done.append(page)
+            await ctx.checkpoint(page + 1)
+            if page == 2 and ctx.resumed_from == 3:
+                while not ctx.draining:
+                    await asyncio.sleep(0.01)
+                raise HandBack
+        return len(done)
+
+    run = await pages.start()
+    async with app.worker() as worker:
+        while 2 not in done:
+            await asyncio.sleep(0.01)
+        await worker.stop()
+    assert await run.status() == "ready"
+    async with app.worker():
+        assert await run.result(timeout=10) == 6
+    assert done == [0, 1, 2, 3, 4, 5]
+    assert await fetch(rota_dsn, "select attempt from rota.outcomes") == [(1,)]
+
+
+async def test_the_same_in_a_thread(app: Rota) -> None:
+    done: list[int] = []
+
+    @app.task(retry=Retry(attempts=1))
+    def pages(ctx: Context) -> int:
+        for page in range(ctx.resumed_from or 0, 4):
+            done.append(page)
+            ctx.blocking.checkpoint(page + 1)
+            while page == 1 and not ctx.draining and done == [0, 1]:
+                time.sleep(0.01)
+            if ctx.draining:
+                raise HandBack
+        return len(done)
+
+    run = await pages.start()
+    async with app.worker() as worker:
+        while 1 not in done:
+            await asyncio.sleep(0.01)
+        await worker.stop()
+    async with app.worker():
+        assert await run.result(timeout=10) == 4
+    assert done == [0, 1, 2, 3]
+
+
+async def test_whoever_hurries_does_not_wait_for_what_runs(app: Rota, rota_dsn: str) -> None:
+    @app.task
+    async def slow() -> None:
+        await asyncio.sleep(60)
+
+    run = await slow.start()
+    witness = Witness(app)
+    async with app.worker() as worker:
+        await witness.saw(JobClaimed, job=run.id)
+        leaving = asyncio.create_task(worker.stop(grace=50))
+        await witness.saw(WorkerDraining)
+        began = time.monotonic()
+        worker.hurry()
+        await leaving
+        assert time.monotonic() - began < 4
+    assert await fetch(rota_dsn, "select attempt, lost from rota.ready") == [(1, 0)]
+
+
+async def test_a_database_that_is_away_does_not_keep_a_worker_from_leaving(rota_dsn: str) -> None:
+    with Proxy(rota_dsn) as proxy:
+        async with Rota(proxy.dsn, **QUICK) as app:
+            go = asyncio.Event()
+
+            @app.task
+            async def slow() -> None:
+                await go.wait()
+
+            run = await slow.start()
+            witness = Witness(app)
+            async with app.worker() as worker:
+                await witness.saw(JobClaimed, job=run.id)
+                proxy.refuse()
+                proxy.drop()
+                go.set()
+                began = time.monotonic()
+                await worker.stop(grace=4)
+                assert time.monotonic() - began < 7
+            proxy.heal()
+
+
+async def test_somebody_can_have_a_worker_drained(app: Rota, rota_dsn: str) -> None:
+    @app.task
+    async def nothing() -> None: ...
+
+    witness = Witness(app)
+    async with app.worker() as worker:
+        assert await fetch(rota_dsn, f"select rota.drain({worker.id})") == [("active",)]
+        await witness.saw(WorkerStopped, worker=worker.id)
+        run = await nothing.start()
+        await asyncio.sleep(0.3)
+        assert await run.status() == "ready"
+    assert await fetch(rota_dsn, "select rota.drain(1000)") == [(None,)]

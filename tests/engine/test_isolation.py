@@ -1,0 +1,76 @@
+"""Isolated tasks in a whole worker, with a database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from engine import isolated
+from engine.asking import ONCE, fetch
+from engine.workbench import is_alive, until_written
+from rota import Rota, RunCancelled, RunFailed
+from rota.errors import DefinitionError
+from rota.testing import Harness
+
+
+@pytest.fixture
+async def app(rota_dsn: str) -> AsyncIterator[Rota]:
+    async with Harness(isolated.app, rota_dsn) as harness:
+        yield harness.app
+
+
+async def test_a_crash_fails_its_run_and_the_worker_goes_on(app: Rota, tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    async with app.worker() as worker:
+        before = worker.id
+        crash = await isolated.segfault.using(retry=ONCE).start()
+        hang = await isolated.hold_the_gil.using(retry=ONCE, timeout=0.3).start(str(file))
+        with pytest.raises(RunFailed, match="was ended by SIGSEGV"):
+            await crash.result(timeout=20)
+        with pytest.raises(RunFailed, match=r"timeout of 0.3 s"):
+            await hang.result(timeout=20)
+        assert not is_alive(int(file.read_text()))
+        assert await (await isolated.add.start(1, 2)).result(timeout=20) == 3
+        assert worker.id == before
+
+
+async def test_an_isolated_job_goes_on_from_what_it_kept(app: Rota) -> None:
+    """Each attempt dies with its process, after a checkpoint made by the worker for it."""
+    async with app.worker():
+        run = await isolated.goes_on.start()
+        assert await run.result(timeout=20) == [1, 2, 3]
+
+
+async def test_an_isolated_job_is_cancelled(app: Rota, tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    async with app.worker():
+        run = await isolated.until_cancelled.start(str(file))
+        await until_written(file)
+        assert await run.cancel() == "requested"
+        with pytest.raises(RunCancelled):
+            await run.result(timeout=20)
+    assert file.read_text() == "told"
+
+
+async def test_a_worker_that_leaves_lets_isolated_code_hand_its_job_back(
+    app: Rota, rota_dsn: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "pid"
+    async with app.worker():
+        run = await isolated.until_draining.start(str(file))
+        pid = int(await until_written(file))
+        began = asyncio.get_running_loop().time()
+    assert asyncio.get_running_loop().time() - began < 10  # it did not wait for the grace to end
+    assert not is_alive(pid)
+    assert await run.status() == "ready"
+    assert await fetch(rota_dsn, "select count(*) from rota.attempts") == [(0,)]
+
+
+async def test_a_worker_does_not_start_with_a_task_it_could_not_run(rota_dsn: str) -> None:
+    async with Harness(isolated.elsewhere, rota_dsn) as harness:
+        with pytest.raises(DefinitionError, match="where it is not"):
+            async with harness.app.worker():
+                pass

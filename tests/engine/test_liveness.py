@@ -1,0 +1,305 @@
+"""A worker lives as long as its heart beats, and a worker presumed dead can change nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import logging
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from rota import Context, Rota
+from rota.model.events import (
+    JobClaimed,
+    JobsReaped,
+    OutcomeRefused,
+    WorkerDied,
+    WorkerReborn,
+)
+from rota.testing import Witness
+
+from .asking import fetch
+
+QUICK: dict[str, Any] = {"beat": 0.1, "dead_after": 0.6, "poll": 0.1}
+
+
+@pytest.fixture
+async def app(rota_dsn: str) -> AsyncIterator[Rota]:
+    async with Rota(rota_dsn, **QUICK) as app:
+        yield app
+
+
+@pytest.fixture
+async def other(rota_dsn: str) -> AsyncIterator[Rota]:
+    """Another instance, that watches and reaps and takes nothing."""
+    async with Rota(rota_dsn, **QUICK) as app:
+
+        @app.task(queue="elsewhere")
+        async def idle() -> None: ...
+
+        yield app
+
+
+async def declare_dead(dsn: str, worker: int) -> None:
+    sql = f"update rota.workers set state = 'dead' where id = {worker} returning id"
+    assert await fetch(dsn, sql) == [(worker,)]
+
+
+async def test_a_worker_declared_dead_stops_its_jobs_and_lives_on_under_another_number(
+    app: Rota, rota_dsn: str
+) -> None:
+    ended: list[str] = []
+    started = asyncio.Event()
+
+    @app.task
+    async def slow(ctx: Context) -> str:
+        if not started.is_set():
+            started.set()
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                ended.append("told")
+                raise
+        return "second life"
+
+    witness = Witness(app)
+    run = await slow.start()
+    async with app.worker() as worker:
+        await started.wait()
+        first = worker.id
+        await declare_dead(rota_dsn, first)
+        reborn = await witness.saw(WorkerReborn, before=first)
+        assert ended == ["told"]
+        assert worker.id == reborn.worker != first
+        # It finds what its old self held, and takes it back.
+        await witness.saw(JobsReaped, dead=first)
+        assert await run.result(timeout=10) == "second life"
+    assert await fetch(rota_dsn, "select worker from rota.outcomes") == [(worker.id,)]
+
+
+async def test_what_a_zombie_finishes_is_refused(app: Rota, rota_dsn: str) -> None:
+    """Its jobs were taken away while nobody had told it yet."""
+    go = asyncio.Event()
+    runs = 0
+
+    @app.task
+    async def slow() -> str:
+        nonlocal runs
+        runs += 1
+        if runs > 1:
+            return "new"
+        await go.wait()
+        return "zombie"
+
+    witness = Witness(app)
+    run = await slow.start()
+    async with app.worker() as worker:
+        await witness.saw(JobClaimed, job=run.id)
+        worker.life.heart._hear = lambda pulse: None  # deaf: it goes on as if it lived
+        old = worker.id
+        await declare_dead(rota_dsn, old)
+        await fetch(rota_dsn, "select (rota.reap(id)).jobs from rota.claims")
+        go.set()
+        await witness.saw(OutcomeRefused, job=run.id, worker=old)
+        assert await fetch(rota_dsn, "select * from rota.outcomes") == []
+        del worker.life.heart._hear
+    async with app.worker():
+        assert await run.result(timeout=10) == "new"
+
+
+@pytest.mark.parametrize("queue", ["default", "elsewhere"])
+async def test_a_job_whose_claim_was_taken_away_is_stopped_within_a_beat(
+    app: Rota, rota_dsn: str, caplog: pytest.LogCaptureFixture, queue: str
+) -> None:
+    """The worker is well; one of its claims is gone, as after a crash of the server that forgot it. The job
+    may come back to the same worker before that has noticed."""
+    stopped, started = asyncio.Event(), asyncio.Event()
+
+    @app.task
+    async def slow() -> str:
+        if started.is_set():
+            return "again"
+        started.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            stopped.set()
+            raise
+        return "never"
+
+    run = await slow.start()
+    async with app.worker() as worker:
+        await started.wait()
+        old = worker.id
+        await fetch(
+            rota_dsn,
+            "with gone as (delete from rota.claims returning *) insert into rota.ready"
+            f" (seq, job, lane, queue, task) select seqs[1], jobs[1], 0, '{queue}', 'slow' from gone"
+            " returning 1",
+        )
+        await asyncio.wait_for(stopped.wait(), 5)
+        if queue == "default":
+            assert await run.result(timeout=10) == "again"
+        else:
+            assert "no longer ours" in caplog.text
+        assert worker.id == old
+
+
+async def test_a_claim_that_has_just_come_is_not_taken_for_lost(app: Rota, rota_dsn: str) -> None:
+    """Beats are answered late, after claims that came since have begun to run."""
+
+    @app.task
+    async def short(n: int) -> int:
+        await asyncio.sleep(0.02)
+        return n
+
+    async with app.worker(concurrency=5) as worker:
+        heart = worker.life.heart
+        real = heart._hear
+
+        def late(pulse: Any) -> None:
+            asyncio.get_running_loop().call_later(0.15, real, pulse)
+
+        heart._hear = late
+        runs = await app.start_many([short.call(n=n) for n in range(200)])
+        for number, run in enumerate(runs):
+            assert await run.result(timeout=20) == number
+    assert await fetch(rota_dsn, "select max(attempt), count(*) from rota.outcomes") == [(1, 200)]
+
+
+@pytest.mark.parametrize("holding_the_gil", [False, True])
+async def test_a_blocked_loop_does_not_cost_a_worker_its_life(
+    app: Rota, other: Rota, rota_dsn: str, holding_the_gil: bool
+) -> None:
+    """Blocked for longer than a worker may be silent; with the GIL held for nearly as long."""
+    libc = ctypes.PyDLL(None)
+
+    @app.task
+    async def blocks() -> str:
+        if holding_the_gil:
+            libc.usleep(400_000)
+        else:
+            time.sleep(1.5)  # noqa: ASYNC251
+        return "alive"
+
+    watching = Witness(other)
+    run = await blocks.start()
+    async with other.worker():
+        async with app.worker() as worker:
+            before = worker.id
+            assert await run.result(timeout=10) == "alive"
+            assert worker.id == before
+    assert [event for event in watching.events if isinstance(event, WorkerDied)] == []
+
+
+async def test_a_blocked_loop_is_warned_about_with_the_place(
+    app: Rota, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.task
+    async def blocks() -> None:
+        time.sleep(2.2)  # noqa: ASYNC251
+
+    caplog.set_level(logging.WARNING, "rota")
+    run = await blocks.start()
+    async with app.worker():
+        await run.result(timeout=10)
+    [warning] = [line for line in caplog.messages if "has been blocked" in line]
+    assert "blocks" in warning
+    assert "test_liveness.py" in warning
+
+
+async def test_a_pool_with_nothing_left_does_not_cost_a_worker_its_life(
+    rota_dsn: str, other: Rota
+) -> None:
+    watching = Witness(other)
+    async with Rota(rota_dsn, connections=1, patience=5, **QUICK) as app:
+
+        @app.task
+        async def hogs() -> str:
+            client = await app.open()
+            async with client.database.connection():
+                await asyncio.sleep(1.5)
+            return "done"
+
+        run = await hogs.start()
+        async with other.worker(), app.worker() as worker:
+            before = worker.id
+            while await run.status() != "succeeded":
+                await asyncio.sleep(0.05)
+            assert worker.id == before
+    assert [event for event in watching.events if isinstance(event, WorkerDied)] == []
+
+
+async def test_a_heart_whose_connection_breaks_is_back_before_anybody_believes_it(
+    app: Rota, other: Rota, rota_dsn: str
+) -> None:
+    """Its backend is ended again and again; the lock it held there is gone each time."""
+
+    @app.task
+    async def nothing() -> None: ...
+
+    watching = Witness(other)
+    async with other.worker(), app.worker() as worker:
+        before = worker.id
+        for _ in range(5):
+            await asyncio.sleep(0.3)
+            await fetch(
+                rota_dsn,
+                "select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory'"
+                f" and objid = (select seat from rota.workers where id = {before})::bigint",
+            )
+        await asyncio.sleep(1.5)
+        assert worker.id == before
+    assert [event for event in watching.events if isinstance(event, WorkerDied)] == []
+
+
+async def test_a_worker_frozen_beyond_its_time_is_declared_dead_and_its_jobs_go_back(
+    app: Rota, other: Rota, rota_dsn: str
+) -> None:
+    started = asyncio.Event()
+
+    @app.task
+    async def slow() -> None:
+        started.set()
+        await asyncio.sleep(60)
+
+    watching = Witness(other)
+    run = await slow.start()
+    async with other.worker():
+        async with app.worker() as worker:
+            await started.wait()
+            dead = worker.id
+            # As if the process stood still: its lock is held, its beat is not.
+            heart = worker.life.heart
+
+            async def stands_still() -> float:
+                return 0.1
+
+            heart.tick = stands_still  # type: ignore[method-assign]
+            await watching.saw(WorkerDied, dead=dead)
+            reaped = await watching.saw(JobsReaped, dead=dead)
+            assert reaped.jobs == (run.id,)
+            del heart.tick
+            assert await run.status() == "ready"
+            worker.hurry()
+
+
+async def test_a_thousand_beats_are_updates_in_place(app: Rota, rota_dsn: str) -> None:
+    @app.task
+    async def nothing() -> None: ...
+
+    async with app.worker() as worker:
+        for _ in range(20):
+            worker.life.heart.ask()
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.3)
+    await asyncio.sleep(1.1)  # statistics are told with a delay
+    [(updates, hot)] = await fetch(
+        rota_dsn,
+        "select n_tup_upd, n_tup_hot_upd from pg_stat_user_tables where relname = 'workers'",
+    )
+    assert updates > 5
+    assert hot == updates

@@ -1,0 +1,284 @@
+"""What becomes of a job that was lost with its worker: said before it runs again, by whoever claims it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from rota import Context, Loss, Retry, Rota, RunCancelled, RunFailed, WorkerLost
+from rota.engine import lone
+from rota.model.events import JobClaimed, JobQuarantined
+from rota.testing import Harness, Witness
+
+from .asking import ONCE, fetch, until
+
+MILD, GRAVE = -1, -2
+
+
+def charged(crashes: int) -> int:
+    return -crashes - 2
+
+
+async def lose(dsn: str, lost: int, attempt: int = 1) -> None:
+    """All that is ready was lost with a worker."""
+    await fetch(dsn, f"update rota.ready set lost = {lost}, attempt = {attempt} returning job")
+
+
+async def test_it_runs_again(rota_app: Rota, rota_dsn: str) -> None:
+    @rota_app.task
+    async def work(n: int) -> int:
+        return n
+
+    runs = await rota_app.start_many([work.call(n=n) for n in range(20)])
+    await lose(rota_dsn, MILD)
+    async with rota_app.worker(concurrency=7):
+        assert [await run.result(timeout=10) for run in runs] == list(range(20))
+
+
+@pytest.mark.parametrize(
+    ("policy", "lost", "attempt", "expected"),
+    [
+        pytest.param({"on_dead": "fail"}, MILD, 1, RunFailed, id="fail"),
+        pytest.param({"on_dead": "cancel"}, MILD, 1, RunCancelled, id="cancel"),
+        pytest.param({"retry": ONCE}, MILD, 1, RunFailed, id="one attempt, and it may have begun"),
+        pytest.param({"retry": Retry(never=(WorkerLost,))}, MILD, 1, RunFailed, id="never"),
+        pytest.param({"retry": Retry(attempts=2)}, charged(1), 3, RunFailed, id="attempts used up"),
+        pytest.param({"on_dead": lambda loss: "fail"}, MILD, 1, RunFailed, id="a function"),
+        pytest.param({"on_dead": lambda loss: "forget"}, MILD, 1, RunFailed, id="a wrong answer"),
+        pytest.param({"on_dead": lambda loss: 1 / 0}, MILD, 1, RunFailed, id="no answer"),
+        pytest.param({"retry": Retry(attempts=2)}, charged(1), 2, None, id="an attempt left"),
+        pytest.param({"on_dead": lambda loss: "revive"}, MILD, 1, None, id="a function revives"),
+        pytest.param({"crashes": 4}, charged(3), 2, None, id="within its budget"),
+    ],
+)
+async def test_it_ends_as_its_task_says(
+    rota_app: Rota,
+    rota_dsn: str,
+    policy: dict[str, Any],
+    lost: int,
+    attempt: int,
+    expected: type[Exception] | None,
+) -> None:
+    ran = []
+    policy = {"retry": Retry(attempts=3, wait=0), **policy}
+
+    @rota_app.task(**policy)
+    async def work() -> str:
+        ran.append(1)
+        return "done"
+
+    run = await work.start()
+    await lose(rota_dsn, lost, attempt)
+    async with rota_app.worker():
+        if expected is None:
+            assert await run.result(timeout=10) == "done"
+        else:
+            with pytest.raises(expected):
+                await run.result(timeout=10)
+    assert bool(ran) == (expected is None)
+
+
+async def test_a_function_is_told_what_was_lost(rota_app: Rota, rota_dsn: str) -> None:
+    told: list[Loss] = []
+
+    async def decide(loss: Loss) -> Any:
+        told.append(loss)
+        return "revive"
+
+    @rota_app.task(on_dead=decide)
+    async def work() -> None: ...
+
+    run = await work.start()
+    await lose(rota_dsn, charged(1), 2)
+    async with rota_app.worker():
+        await run.result(timeout=10)
+    assert told == [Loss(run.id, run.id, "work", 1, 1)]
+
+
+async def test_the_error_of_one_that_fails_for_it_is_the_loss(
+    rota_app: Rota, rota_dsn: str
+) -> None:
+    """The attempt that was lost is its last: it becomes the outcome, and is not counted twice."""
+
+    @rota_app.task(on_dead="fail")
+    async def work() -> None: ...
+
+    run = await work.start()
+    await lose(rota_dsn, charged(1), 2)
+    await fetch(
+        rota_dsn,
+        "insert into rota.attempts (job, worker, state, attempt, error) values"
+        f" ({run.id}, 77, 'failed', 1, '{{\"type\": \"rota.errors.WorkerLost\"}}') returning job",
+    )
+    async with rota_app.worker():
+        with pytest.raises(RunFailed) as failed:
+            await run.result(timeout=10)
+    assert failed.value.kind == "rota.errors.WorkerLost"
+    assert await fetch(rota_dsn, "select worker, attempt from rota.outcomes") == [(77, 1)]
+    assert await fetch(rota_dsn, "select * from rota.attempts") == []
+
+
+async def test_beyond_its_budget_it_waits_in_quarantine_until_somebody_releases_it(
+    rota_harness: Harness, rota_dsn: str
+) -> None:
+    app = rota_harness.app
+
+    @app.task(crashes=2)
+    async def work() -> str:
+        return "released"
+
+    run = await work.start()
+    await lose(rota_dsn, charged(2), 2)
+    async with app.worker():
+        await rota_harness.saw(JobQuarantined, job=run.id)
+        assert await run.status() == "quarantined"
+        assert await fetch(rota_dsn, "select count(*) from rota.claims") == [(0,)]
+        assert await run.release() == 1
+        assert await run.result(timeout=10) == "released"
+
+
+async def test_one_in_quarantine_can_be_cancelled(rota_harness: Harness, rota_dsn: str) -> None:
+    app = rota_harness.app
+
+    @app.task(crashes=1)
+    async def work() -> None: ...
+
+    run = await work.start()
+    await lose(rota_dsn, charged(1), 2)
+    async with app.worker():
+        await rota_harness.saw(JobQuarantined, job=run.id)
+        assert await run.cancel() == "cancelled"
+        with pytest.raises(RunCancelled):
+            await run.result(timeout=10)
+
+
+async def test_a_grave_suspect_runs_alone_and_the_database_knows(
+    rota_app: Rota, rota_dsn: str
+) -> None:
+    """What runs already ends first, and nothing else begins until it has ended."""
+    first, go = asyncio.Event(), asyncio.Event()
+    seen: list[str] = []
+
+    @rota_app.task
+    async def before() -> None:
+        first.set()
+        await go.wait()
+        seen.append("before")
+
+    @rota_app.task
+    async def grave(ctx: Context) -> None:
+        seen.append("grave")
+        held = f"select alone, cardinality(jobs) from rota.claims where {ctx.job_id} = any(jobs)"
+        assert await fetch(rota_dsn, held) == [(True, 1)]
+        await asyncio.sleep(0.3)
+        seen.append("grave ends")
+
+    @rota_app.task
+    async def after() -> None:
+        seen.append("after")
+
+    witness = Witness(rota_app)
+    long = await before.start()
+    async with rota_app.worker():
+        await first.wait()
+        suspect = await grave.using(delay=0.3).start()
+        await fetch(rota_dsn, f"update rota.asleep set lost = {GRAVE} returning job")
+        await witness.saw(JobClaimed, job=suspect.id)
+        late = await after.start()
+        await asyncio.sleep(0.3)
+        assert seen == []
+        go.set()
+        for run in (long, suspect, late):
+            await run.result(timeout=10)
+    assert seen == ["before", "grave", "grave ends", "after"]
+
+
+async def test_one_that_has_run_alone_for_a_while_lets_others_in(
+    rota_app: Rota, rota_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lone, "A_WHILE", 0.2)
+    go = asyncio.Event()
+
+    @rota_app.task
+    async def grave() -> None:
+        await go.wait()
+
+    @rota_app.task
+    async def other() -> None: ...
+
+    suspect = await grave.start()
+    await lose(rota_dsn, GRAVE)
+    async with rota_app.worker():
+
+        async def is_no_longer_alone() -> bool:
+            return bool(await fetch(rota_dsn, "select alone from rota.claims") == [(False,)])
+
+        await until(is_no_longer_alone)
+        await (await other.start()).result(timeout=10)
+        go.set()
+        await suspect.result(timeout=10)
+
+
+async def test_one_that_waits_for_its_calls_lets_them_in(rota_app: Rota, rota_dsn: str) -> None:
+    """Else it would wait for what waits for it, for half a minute."""
+
+    @rota_app.task
+    async def part(n: int) -> int:
+        return n
+
+    @rota_app.task
+    async def whole(ctx: Context) -> int:
+        return sum(await ctx.map([part.call(n=n) for n in range(4)]))
+
+    run = await whole.start()
+    await lose(rota_dsn, GRAVE)
+    async with rota_app.worker():
+        assert await run.result(timeout=10) == 6
+
+
+async def test_it_is_no_suspect_any_more_once_its_code_has_come_back(
+    rota_app: Rota, rota_dsn: str
+) -> None:
+    @rota_app.task(retry=Retry(attempts=5, wait=3600))
+    async def fails() -> None:
+        raise ValueError
+
+    await fails.start()
+    await lose(rota_dsn, charged(1), 2)
+    async with rota_app.worker():
+
+        async def sleeps() -> bool:
+            return bool(await fetch(rota_dsn, "select attempt, lost from rota.asleep") == [(3, 1)])
+
+        await until(sleeps)
+
+
+async def test_a_job_held_for_a_time_goes_back_when_it_is_over_though_its_worker_lives(
+    rota_dsn: str,
+) -> None:
+    ran = []
+    async with Rota(rota_dsn, beat=0.1, dead_after=0.5, poll=0.1) as app:
+
+        @app.task(hold=0.6, retry=Retry(attempts=3, wait=0))
+        async def stuck() -> str:
+            ran.append(1)
+            if len(ran) == 1:
+                await asyncio.sleep(60)
+            return "second"
+
+        @app.task
+        async def short(n: int) -> int:
+            return n
+
+        # In one claim with others, which are not held for a time.
+        runs = await app.start_many([short.call(n=n) for n in range(5)])
+        run = await stuck.start()
+        async with app.worker():
+            for each in runs:
+                await each.result(timeout=10)
+            assert await run.result(timeout=10) == "second"
+    assert await fetch(
+        rota_dsn, "select attempt, error ->> 'type' from rota.attempts where error is not null"
+    ) == [(1, "rota.errors.WorkerLost")]

@@ -1,0 +1,294 @@
+"""Transactions of a job's own code: what it writes and that it is done are true together, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import psycopg
+import pytest
+
+from rota import ClaimLost, Context, Retry, Rota, RunFailed
+from rota.errors import RotaError
+from rota.testing import Harness
+from rota.testing.proxy import Proxy
+
+from .asking import ONCE, TWICE, fetch
+
+NOTE = "insert into note (n) values (%s)"
+
+
+@pytest.fixture
+async def notes(rota_dsn: str) -> str:
+    async with await psycopg.AsyncConnection.connect(rota_dsn, autocommit=True) as connection:
+        await connection.execute("create table note (n int)")
+    return rota_dsn
+
+
+async def taken_away(app: Rota) -> None:
+    """Whoever holds a job is presumed dead, and what it held goes back."""
+    client = await app.open()
+    async with client.database.connection() as connection:
+        await connection.execute("update rota.workers set state = 'dead'")
+        await connection.execute("select rota.reap(id) from rota.claims")
+
+
+async def test_what_a_job_writes_and_its_end_are_one_commit(rota_app: Rota, notes: str) -> None:
+    @rota_app.task
+    async def write(ctx: Context, n: int) -> int:
+        async with ctx.transaction() as connection:
+            await connection.execute(NOTE, (n,))
+            ctx.complete(n * 2)
+            assert await fetch(notes, "select n from note") == []
+        assert await fetch(notes, "select n, state::text from note, rota.outcomes") == [
+            (n, "succeeded")
+        ]
+        return 0  # of no consequence: it has ended
+
+    run = await write.start(n=4)
+    async with rota_app.worker():
+        assert await run.result(timeout=10) == 8
+    assert await fetch(notes, "select count(*) from rota.claims") == [(0,)]
+
+
+async def test_the_same_from_a_thread(rota_app: Rota, notes: str) -> None:
+    @rota_app.task
+    def write(ctx: Context, n: int) -> int:
+        with ctx.blocking.transaction() as connection:
+            connection.execute(NOTE, (n,))
+            ctx.complete(n * 2)
+        return 0
+
+    runs = await rota_app.start_many([write.call(n=n) for n in range(20)])
+    async with rota_app.worker():
+        assert [await run.result(timeout=10) for run in runs] == [n * 2 for n in range(20)]
+    assert await fetch(notes, "select count(*), count(distinct n) from note") == [(20, 20)]
+
+
+async def test_a_transaction_that_fails_leaves_nothing_and_the_attempt_failed(
+    rota_app: Rota, notes: str
+) -> None:
+    @rota_app.task(retry=TWICE)
+    async def write(ctx: Context) -> str:
+        async with ctx.transaction() as connection:
+            await connection.execute(NOTE, (ctx.attempt,))
+            ctx.complete("first")
+            if ctx.attempt == 1:
+                raise ValueError("not yet")
+        return "returned"
+
+    run = await write.start()
+    async with rota_app.worker():
+        assert await run.result(timeout=10) == "first"
+    assert await fetch(notes, "select n from note") == [(2,)]
+
+
+async def test_a_job_that_was_taken_away_writes_nothing(rota_harness: Harness, notes: str) -> None:
+    app = rota_harness.app
+    here, go = asyncio.Event(), asyncio.Event()
+    told: list[BaseException] = []
+
+    @app.task
+    async def write(ctx: Context) -> None:
+        if here.is_set():
+            return
+        here.set()
+        await go.wait()
+        try:
+            async with ctx.transaction() as connection:
+                await connection.execute(NOTE, (1,))
+        except ClaimLost as error:
+            told.append(error)
+            raise
+
+    run = await write.start()
+    async with app.worker() as worker:
+        await here.wait()
+        worker.life.heart._hear = lambda pulse: None  # deaf: it goes on as if it lived
+        await taken_away(app)
+        go.set()
+        while not told:
+            await asyncio.sleep(0.01)
+        del worker.life.heart._hear
+    async with app.worker():
+        await run.result(timeout=20)
+    assert len(told) == 1
+    assert "counts for nothing" in str(told[0])
+    assert await fetch(notes, "select n from note") == []
+
+
+async def test_nobody_takes_a_job_away_inside_its_transaction(rota_app: Rota, notes: str) -> None:
+    @rota_app.task
+    async def write(ctx: Context) -> None:
+        async with ctx.transaction() as connection:
+            await connection.execute(NOTE, (1,))
+            await taken_away(rota_app)
+            ctx.complete()
+
+    run = await write.start()
+    async with rota_app.worker():
+        await run.result(timeout=10)
+    assert await fetch(notes, "select n from note") == [(1,)]
+
+
+async def test_neighbours_of_the_same_claim_end_while_a_transaction_is_open(
+    rota_app: Rota, notes: str
+) -> None:
+    go = asyncio.Event()
+
+    @rota_app.task
+    async def write(ctx: Context, n: int) -> int:
+        async with ctx.transaction() as connection:
+            await connection.execute(NOTE, (n,))
+            await go.wait()
+        return n
+
+    @rota_app.task
+    async def plain(n: int) -> int:
+        return n
+
+    calls: list[Any] = [plain.call(n=n) for n in range(50)]
+    calls[10:10] = [write.call(n=n) for n in range(3)]
+    runs = await rota_app.start_many(calls)
+    async with rota_app.worker():
+        for run in [*runs[:10], *runs[13:]]:
+            await run.result(timeout=10)
+        go.set()
+        assert [await run.result(timeout=10) for run in runs[10:13]] == [0, 1, 2]
+
+
+async def test_a_commit_whose_answer_is_lost_is_recognised(notes: str) -> None:
+    """The connection breaks between the commit and its answer: the code goes on as if it had not."""
+    ended = asyncio.Event()
+    with Proxy(notes) as proxy:
+        async with Rota(proxy.dsn) as app:
+
+            @app.task(retry=ONCE)
+            async def write(ctx: Context) -> str:
+                async with ctx.transaction() as connection:
+                    await connection.execute(NOTE, (1,))
+                    proxy.cut("answered")
+                    ctx.complete("done")
+                ended.set()
+                return "returned"
+
+            run = await write.start()
+            async with app.worker():
+                assert await run.result(timeout=20) == "done"
+                await asyncio.wait_for(ended.wait(), 10)
+            assert proxy.cuts
+    assert await fetch(notes, "select n from note") == [(1,)]
+    assert await fetch(notes, "select state::text, attempt from rota.outcomes") == [
+        ("succeeded", 1)
+    ]
+
+
+async def test_complete_belongs_inside_a_transaction_and_is_said_once(rota_app: Rota) -> None:
+    said: list[str] = []
+
+    @rota_app.task(retry=ONCE)
+    async def wrong(ctx: Context) -> int:
+        with pytest.raises(RotaError) as outside:
+            ctx.complete(1)
+        said.append(str(outside.value))
+        async with ctx.transaction():
+            ctx.complete(1)
+            with pytest.raises(RotaError) as twice:
+                ctx.complete(2)
+            said.append(str(twice.value))
+            with pytest.raises(RotaError, match="use its connection"):
+                async with ctx.transaction():
+                    pass
+        return 0
+
+    run = await wrong.start()
+    async with rota_app.worker():
+        assert await run.result(timeout=10) == 1
+    assert "inside `async with ctx.transaction()`" in said[0]
+    assert "a job ends once" in said[1]
+
+
+async def test_the_connection_is_as_the_dsn_makes_it(rota_app: Rota, notes: str) -> None:
+    """Our own settings are not the user's: his tables are found, his statements take their time."""
+
+    @rota_app.task
+    async def look(ctx: Context) -> list[str]:
+        async with ctx.transaction() as connection:
+            answer = []
+            for name in ("search_path", "statement_timeout", "lock_timeout"):
+                row = await (await connection.execute(f"show {name}".encode())).fetchone()
+                assert row is not None
+                answer.append(row[0])
+            return answer
+
+    run = await look.start()
+    async with rota_app.worker():
+        assert await run.result(timeout=10) == ['"$user", public', "0", "0"]
+
+
+async def test_a_fence_for_a_connection_of_ones_own(rota_harness: Harness, notes: str) -> None:
+    """`rota.assert_claim` refuses the transaction once the job is somebody else's."""
+    app = rota_harness.app
+    first = asyncio.Event()
+    refused: list[str] = []
+
+    @app.task(retry=Retry(attempts=3, wait=0))
+    async def write(ctx: Context) -> str:
+        if first.is_set():
+            return "again"
+        first.set()
+        claim = await ctx.fence()
+        query = f"select rota.assert_claim({ctx.job_id}, {claim})::text"
+        assert await fetch(notes, query) == [("",)]
+        await taken_away(app)
+        try:
+            await fetch(notes, f"{query}; insert into note values (1)")
+        except Exception as error:
+            refused.append(getattr(error, "sqlstate", ""))
+        return "zombie"
+
+    async with app.worker() as worker:
+        worker.life.heart._hear = lambda pulse: None  # deaf: it goes on as if it lived
+        run = await write.start()
+        while not refused:
+            await asyncio.sleep(0.01)
+        del worker.life.heart._hear
+    async with app.worker():
+        assert await run.result(timeout=20) == "again"
+    assert refused == ["RT002"]
+    assert await fetch(notes, "select n from note") == []
+
+
+async def test_the_end_of_a_flows_task_is_passed_on_with_its_transaction(
+    rota_app: Rota, notes: str
+) -> None:
+    flow = rota_app.flow("two")
+
+    @flow.task
+    async def first(ctx: Context) -> int:
+        async with ctx.transaction() as connection:
+            await connection.execute(NOTE, (1,))
+            ctx.complete(5)
+        return 0
+
+    @flow.task
+    async def second(first: int) -> int:
+        return first + 1
+
+    run = await flow.start()
+    async with rota_app.worker():
+        assert await run.result(timeout=10) == {"second": 6}
+
+
+async def test_a_result_that_cannot_be_stored_rolls_back(rota_app: Rota, notes: str) -> None:
+    @rota_app.task(retry=ONCE)
+    async def write(ctx: Context) -> None:
+        async with ctx.transaction() as connection:
+            await connection.execute(NOTE, (1,))
+            ctx.complete(float("nan"))
+
+    run = await write.start()
+    async with rota_app.worker():
+        with pytest.raises(RunFailed, match="cannot be stored"):
+            await run.result(timeout=10)
+    assert await fetch(notes, "select n from note") == []

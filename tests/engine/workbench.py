@@ -1,0 +1,126 @@
+"""One executor by itself: jobs in, outcomes out, no database."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from rota import Task
+from rota.engine.coroutines import LoopExecutor
+from rota.engine.execute import Stop
+from rota.engine.processes import ProcessExecutor
+from rota.engine.threads import ThreadExecutor
+from rota.model.outcome import Again, Ended, Outcome
+from rota.model.task import Definition
+from rota.store.jobs import Claimed
+
+LIMIT = 10_000
+
+_claims = count(1)
+
+
+def claimed(task: str, job: int = 7, checkpoint: str | None = None, **args: Any) -> Claimed:
+    return Claimed(
+        next(_claims),
+        job,
+        1,
+        0,
+        1,
+        job,
+        task,
+        "default",
+        json.dumps(args),
+        None,
+        None,
+        3,
+        None,
+        checkpoint,
+    )
+
+
+class Workbench:
+    def __init__(self, kind: Callable[..., Any], **how: Any) -> None:
+        self.outcomes: dict[Claimed, asyncio.Future[Outcome]] = {}
+        self.ended: list[tuple[Claimed, Outcome]] = []
+        self.executor: LoopExecutor | ThreadExecutor | ProcessExecutor = kind(
+            self._finished, LIMIT, **how
+        )
+
+    def _finished(self, job: Claimed, outcome: Outcome, took: float) -> None:
+        assert took >= 0
+        self.ended.append((job, outcome))
+        self.outcomes[job].set_result(outcome)  # a second time raises
+
+    def start(
+        self, task: Task[..., Any] | Definition, timeout: float | None = None, **args: Any
+    ) -> Claimed:
+        definition = task if isinstance(task, Definition) else task._definition
+        return self.put(claimed(definition.name, **args), definition, timeout)
+
+    def put(self, job: Claimed, definition: Definition, timeout: float | None = None) -> Claimed:
+        self.outcomes[job] = asyncio.get_running_loop().create_future()
+        self.executor.start(job, definition, definition.policy.retry, timeout)
+        return job
+
+    def stop(self, job: Claimed, why: Stop) -> None:
+        self.executor.stop(job, why)
+
+    async def outcome(self, job: Claimed, within: float = 20.0) -> Outcome:
+        async with asyncio.timeout(within):
+            return await asyncio.shield(self.outcomes[job])
+
+    async def run(self, task: Task[..., Any] | Definition, **args: Any) -> Outcome:
+        return await self.outcome(self.start(task, **args))
+
+    async def __aenter__(self) -> Workbench:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.executor.close()
+        if isinstance(self.executor, ProcessExecutor):
+            await self.executor.closed()
+
+
+def error(outcome: Outcome) -> tuple[str, str]:
+    """The type and message of what an attempt failed with."""
+    assert isinstance(outcome, Again | Ended), outcome
+    document = json.loads(outcome.error or "{}")
+    return document["type"], document["message"]
+
+
+async def until_written(file: Path, within: float = 20.0) -> str:
+    """What a process writes, once it has."""
+    async with asyncio.timeout(within):
+        while True:
+            if text := _text(file):
+                return text
+            await asyncio.sleep(0.01)
+
+
+def _text(file: Path) -> str:
+    return file.read_text() if file.exists() else ""
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    except NotADirectoryError:  # no /proc here
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return False
+        return True
+    return state != "Z"
+
+
+async def until_gone(pid: int, within: float) -> None:
+    async with asyncio.timeout(within):
+        while is_alive(pid):
+            await asyncio.sleep(0.01)

@@ -1,0 +1,113 @@
+"""Servers that can be taken away, and a worker in a process of its own that has to live with it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outage.pair import Pair, in_memory
+from rota import Rota
+from rota.app.task import Task
+from rota.localpg import LocalPostgres, postmaster
+
+APP = Path(__file__).with_name("app.py")
+
+
+class Worker:
+    """A worker process, what it noted, what it said, and what it cost."""
+
+    def __init__(self, dsn: str, directory: Path) -> None:
+        self._notes, self._said = directory / "notes", directory / "said"
+        with self._said.open("w") as said:
+            self.process = subprocess.Popen(
+                [sys.executable, str(APP), dsn, str(self._notes)], stderr=said
+            )
+
+    def notes(self) -> Counter[int]:
+        lines = self._notes.read_text().splitlines() if self._notes.exists() else []
+        return Counter(int(line.split()[0]) for line in lines)
+
+    def said(self) -> list[str]:
+        return self._said.read_text().splitlines()
+
+    def cpu(self) -> float:
+        """Seconds of a processor that it has used."""
+        stat = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(30)
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> Iterator[Callable[[str], Worker]]:
+    started: list[Worker] = []
+
+    def start(dsn: str) -> Worker:
+        started.append(Worker(dsn, tmp_path))
+        return started[-1]
+
+    yield start
+    for each in started:
+        if each.process.poll() is None:
+            each.process.kill()
+        each.process.wait()
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[LocalPostgres]:
+    """A server of this test's own, with Rota's tables."""
+    with in_memory() as directory:
+        local = LocalPostgres(directory / "pg", profile="test")
+        dsn = await asyncio.to_thread(local.start)
+        try:
+            async with Rota(dsn) as app:
+                await app.migrate()
+            yield local
+        finally:
+            await asyncio.to_thread(local.stop)
+
+
+@pytest.fixture
+async def pair() -> AsyncIterator[Pair]:
+    """A primary with Rota's tables, and a standby that follows it."""
+    with in_memory() as directory:
+        two = Pair(directory)
+        await asyncio.to_thread(two.start)
+        try:
+            async with Rota(two.primary.dsn) as app:
+                await app.migrate()
+            yield two
+        finally:
+            await asyncio.to_thread(two.stop)
+
+
+async def gone(server: LocalPostgres) -> None:
+    """Kill a server, and wait for the sessions that outlive it by a moment."""
+    await asyncio.to_thread(server.kill)
+    async with asyncio.timeout(10):
+        while postmaster.orphans(server.place.data):
+            await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def starter(dsn: str, **given: Any) -> AsyncIterator[tuple[Rota, Task[..., int]]]:
+    """An app that starts what the worker process does."""
+    async with AsyncExitStack() as opened:
+        app = await opened.enter_async_context(Rota(dsn, **given))
+
+        async def note(n: int, wait: float = 0.0) -> int:
+            return n
+
+        yield app, app.task(note)

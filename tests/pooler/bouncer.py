@@ -1,0 +1,110 @@
+"""A real PgBouncer in transaction mode, before whatever server the tests use.
+
+It has few connections to share, so that whoever relies on keeping one is soon found out.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from rota.localpg import account
+
+SHARED = 5
+"""Connections that all clients of a database share."""
+
+CONFIGURATION = """
+[databases]
+* = {server}
+
+[pgbouncer]
+unix_socket_dir = {sockets}
+listen_port = {port}
+auth_type = any
+pool_mode = transaction
+default_pool_size = {shared}
+max_client_conn = 1000
+query_wait_timeout = 20
+server_login_retry = 1
+logfile = {log}
+"""
+PORT = 6432  # names the socket; nothing listens on it
+
+
+@dataclass(frozen=True, slots=True)
+class Bouncer:
+    directory: Path
+    process: subprocess.Popen[bytes]
+
+    def before(self, dsn: str) -> str:
+        """The same database, through the pooler."""
+        name = conninfo_to_dict(dsn)["dbname"]
+        return f"postgresql://postgres@/{name}?host={self.directory}&port={PORT}"
+
+    @property
+    def said(self) -> str:
+        return (self.directory / "log").read_text()
+
+
+def installed() -> str | None:
+    """The program, where there is one; for most users it is not on the way."""
+    return shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+
+
+@contextmanager
+def bouncer(dsn: str, shared: int = SHARED) -> Iterator[Bouncer]:
+    """A pooler before the server of this DSN."""
+    program = installed()
+    if program is None:
+        pytest.skip("there is no PgBouncer here; on Debian and Ubuntu: apt install pgbouncer")
+    where = conninfo_to_dict(dsn)
+    # As whoever the server runs as: its socket may be for that account only.
+    user = account.choose(Path(str(where.get("host") or "")))
+    directory = Path(tempfile.mkdtemp(prefix="rota-pgbouncer-"))
+    directory.chmod(0o755)
+    try:
+        names = ("host", "port", "user", "password")
+        server = " ".join(f"{name}={where[name]}" for name in names if where.get(name))
+        (directory / "ini").write_text(
+            CONFIGURATION.format(
+                server=server, sockets=directory, port=PORT, shared=shared, log=directory / "log"
+            )
+        )
+        account.hand_over(directory, user)
+        process = subprocess.Popen(
+            user.command(program, "-q", directory / "ini"),
+            stdin=subprocess.DEVNULL,
+            **user.identity(),
+        )
+        started = Bouncer(directory, process)
+        try:
+            _await(started, dsn)
+            yield started
+        finally:
+            process.kill()  # its clients have gone; there is nothing to wind up
+            process.wait()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _await(started: Bouncer, dsn: str) -> None:
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            psycopg.connect(started.before(dsn), connect_timeout=5).close()
+            return
+        except psycopg.OperationalError:
+            if started.process.poll() is not None or time.monotonic() > deadline:
+                pytest.fail(f"PgBouncer does not come up: {started.said}")
+            time.sleep(0.02)

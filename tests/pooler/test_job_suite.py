@@ -1,0 +1,111 @@
+"""The tests of jobs and of recovery once more, through a real PgBouncer in transaction mode.
+
+Poll-only: there is no way past the pooler. What is left out is named, with the reason.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pooler.bouncer import installed
+from rota.testing.server import Server
+
+TESTS = Path(__file__).parent.parent
+
+SUITE = [
+    "pooler/test_switch.py",
+    "engine",
+    "cluster/test_flows.py",
+    "store/test_cancel.py",
+    "store/test_checkpoints.py",
+    "store/test_claim.py",
+    "store/test_complete.py",
+    "store/test_quarantine.py",
+    "store/test_reap.py",
+    "store/test_reaping.py",
+    "store/test_retention.py",
+    "store/test_role_settings.py",
+    "store/test_start.py",
+    "store/test_timers.py",
+]
+
+# What a pooler does not change, and takes long.
+APART = {
+    "engine/test_large_flows.py": "about size",
+    "engine/test_processes.py": "about processes beside a worker; they have no connection",
+    "engine/test_isolated_code.py": "the same",
+    "engine/test_isolation.py": "the same",
+}
+
+EXEMPT = {
+    "engine/test_exchange.py::test_the_listener_comes_back_after_its_connection_is_lost": "LISTEN",
+    "engine/test_exchange.py::test_jobs_committed_late_and_out_of_order_are_found_soon": (
+        "the producers are connections of the user's own, which prepare"
+    ),
+    "engine/test_liveness.py::test_a_thousand_beats_are_updates_in_place": (
+        "counts what sessions tell when they end, and the pooler's do not"
+    ),
+    "cluster/test_flows.py::test_the_same_without_the_lock_strands_runs": "about that lock",
+    "engine/test_holding.py::test_a_cold_worker_claims_no_more_than_it_can_run": (
+        "looks twice at what changes soon after; through a pooler looking takes longer"
+    ),
+    "engine/test_calls_again.py::test_ten_thousand_calls_are_made_and_waited_for": "about size",
+    "store/test_reaping.py::test_a_thousand_claims_it_cannot_have_keep_it_from_none_it_can": (
+        "about size"
+    ),
+    "store/test_cancel.py::test_cancelling_tells_those_who_wait": "LISTEN",
+    "store/test_quarantine.py::test_released_it_is_tried_again_as_if_nothing_had_been": "LISTEN",
+    "store/test_quarantine.py::"
+    "test_two_who_let_out_a_run_do_not_deadlock_whatever_the_order_of_its_rows": (
+        "makes them meet with settings of their sessions"
+    ),
+    "store/test_role_settings.py::test_a_connection_says_what_it_relies_on": (
+        "about settings of a session; test_recognising.py has the same for transactions"
+    ),
+    "store/test_start.py::test_news_rides_along_only_when_asked": "LISTEN",
+    "store/test_start.py::test_sql_alone_can_start_a_job_and_wakes_workers": "LISTEN",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_the_tests_of_jobs_and_recovery_pass_through_a_pooler(rota_server: Server) -> None:
+    if not installed():
+        pytest.skip("there is no PgBouncer here; on Debian and Ubuntu: apt install pgbouncer")
+    environment = dict(os.environ, ROTA_TEST_POOLER="1", ROTA_TEST_DATABASE_URL=rota_server.dsn)
+    left_out = [f"--deselect=tests/{name}" for name in EXEMPT]
+    left_out += [f"--ignore=tests/{name}" for name in APART]
+    done = subprocess.run(
+        # Most of the time is spent waiting, so several go side by side.
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-n",
+            "4",
+            "-p",
+            "no:cacheprovider",
+            "--timeout",
+            "60",
+            *left_out,
+        ]
+        + [f"tests/{name}" for name in SUITE],
+        cwd=TESTS.parent,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("name", [*SUITE, *APART, *EXEMPT])
+def test_what_is_named_is_there(name: str) -> None:
+    path, _, test = name.partition("::")
+    assert (TESTS / path).exists()
+    assert not test or f"def {test}(" in (TESTS / path).read_text()

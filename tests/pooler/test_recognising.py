@@ -1,0 +1,222 @@
+"""A pooler in between is recognised, and nothing of a session is relied on or left behind there."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import AsyncConnection
+
+from pooler.bouncer import Bouncer, bouncer
+from rota import KeyBusy, Rota
+from rota.model.settings import Settings
+from rota.store import jobs, views
+from rota.store.database import Database, exchange, run
+from rota.store.jobs import Start
+from rota.store.query import Query
+from rota.store.session import Session
+from rota.testing.server import Server
+from store.test_role_settings import SAID, SAID_BY_ENGINES, change
+
+
+@pytest.fixture(scope="module")
+def pooler(rota_server: Server) -> Iterator[Bouncer]:
+    with bouncer(rota_server.dsn, shared=2) as started:
+        yield started
+
+
+@pytest.fixture
+def pooled_dsn(pooler: Bouncer, direct_dsn: str) -> str:
+    return pooler.before(direct_dsn)
+
+
+@pytest.fixture
+async def database(pooled_dsn: str) -> AsyncIterator[Database]:
+    opened = Database(pooled_dsn, Settings(patience=0.5))
+    yield opened
+    await opened.close()
+
+
+def job(**more: Any) -> Start:
+    return Start(task="work", args='{"text": "it\'s \\\\ 100%"}', queue="default", **more)
+
+
+async def test_it_is_recognised(database: Database, direct_dsn: str) -> None:
+    async with await database.connect() as through:
+        assert through.pooled
+    async with await Database(direct_dsn, Settings()).connect() as direct:
+        assert not direct.pooled
+
+
+async def test_there_is_a_way_past_it(pooled_dsn: str, direct_dsn: str) -> None:
+    database = Database(pooled_dsn, Settings(), direct_dsn)
+    async with await database.connect(direct=True) as direct, await database.connect() as through:
+        assert not direct.pooled
+        assert through.pooled
+
+
+@pytest.mark.parametrize(("said", "pooled"), [("yes", True), ("no", False)])
+async def test_what_is_said_of_it_wins(direct_dsn: str, said: str, pooled: bool) -> None:
+    async with await Database(direct_dsn, Settings(pooler=said)).connect() as connection:
+        assert connection.pooled is pooled
+        assert await run(connection, views.places(), "rota")
+
+
+@pytest.mark.parametrize("engine", [False, True], ids=["a client's", "a worker's"])
+async def test_every_transaction_says_what_it_relies_on(
+    db: AsyncConnection[Any], database: Database, engine: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    relied_on = SAID | (SAID_BY_ENGINES if engine else {})
+    contrary = {name: contrary for name, (_, contrary) in relied_on.items()}
+    # It counts from the begin on, until we have said ours.
+    await change(db, contrary | {"idle_in_transaction_session_timeout": "5s"})
+    wanted = {name: said for name, (said, _) in relied_on.items()}
+    shown = "select name, current_setting(name) from unnest(%(names)s::text[]) as name"
+    monkeypatch.setattr("rota.store.database.encoded", lambda statement, schema: shown.encode())
+    query = Query("shown", {"names": list(wanted)}, lambda name, value: (name, value))
+
+    async with await database.connect(engine=engine) as connection:
+        assert dict(await run(connection, query, "rota")) == wanted
+        [[first], [second]] = await exchange(connection, [[query], [query]], "rota")
+        assert dict(first) == dict(second) == wanted
+        async with connection.transaction():
+            assert dict(await run(connection, query, "rota")) == wanted
+
+
+async def test_it_leaves_nothing_of_ours_to_others(
+    pooler: Bouncer, pooled_dsn: str, database: Database
+) -> None:
+    """Others may share these connections, who would miss their search path."""
+    shown = ["search_path", "enable_seqscan", "lock_timeout", "default_transaction_isolation"]
+    asked = "select array_agg(current_setting(name)) from unnest(%s::text[]) as name"
+    plain = {"autocommit": True, "prepare_threshold": None}
+    async with await AsyncConnection.connect(pooled_dsn, **plain) as other:  # type: ignore[arg-type]
+        before = await (await other.execute(asked, (shown,))).fetchall()
+        for _ in range(4):
+            connection = await database.connect(engine=True)
+            await run(connection, jobs.start(job(), notify=True), "rota")
+            async with connection.transaction():
+                await run(connection, jobs.reserve(1), "rota")
+            await connection.close()
+            assert await (await other.execute(asked, (shown,))).fetchall() == before
+
+
+async def test_no_connection_is_kept_by_whoever_does_nothing(database: Database) -> None:
+    """Ten sessions on two connections: each has them for the length of a transaction."""
+    sessions = [await database.connect(engine=True) for _ in range(10)]
+    segments: list[list[Query[Any]]] = [
+        [jobs.start(job(), notify=True), jobs.reserve(1)],
+        [views.places()],
+    ]
+
+    async def transaction(session: Session) -> None:
+        async with session.transaction():
+            await exchange(session, segments, "rota")
+
+    async with asyncio.timeout(10):
+        # One kind after the other: each has to let go by itself.
+        for _ in range(2):
+            for session in sessions:
+                await exchange(session, segments, "rota")
+        for session in sessions:
+            await exchange(session, segments[1:], "rota")
+        for session in sessions:
+            await transaction(session)
+    for session in sessions:
+        await session.close()
+
+
+async def test_an_error_leaves_the_session_usable_and_what_came_before_committed(
+    database: Database, db: AsyncConnection[Any]
+) -> None:
+    broken = jobs.start(Start(task="work", args="this is not JSON", queue="default"), notify=False)
+    async with await database.connect() as session:
+        with pytest.raises(psycopg.DataError):
+            await exchange(
+                session,
+                [[jobs.start(job(), notify=False)], [broken], [jobs.start(job(), notify=False)]],
+                "rota",
+            )
+        assert session.is_idle
+        assert await (await db.execute("select count(*) from rota.jobs")).fetchone() == (1,)
+        assert await run(session, views.places(), "rota")
+
+
+async def test_values_arrive_as_they_were_sent(database: Database) -> None:
+    """As literals in a text they pass through other code than as parameters."""
+    at = datetime(2031, 3, 29, 1, 30, 0, 250000, tzinfo=UTC)
+    [started] = await database.run(jobs.start(job(at=at, key="it's \\ %s"), notify=False))
+    [again] = await database.run(jobs.start(job(at=at, key="it's \\ %s"), notify=False))
+    assert (started.created, again) == (True, jobs.Started(started.run, False))
+    async with database.connection() as connection:
+        cursor = await connection.execute(
+            "select jobs.args->>'text', asleep.wake from rota.jobs join rota.asleep on job = id"
+        )
+        assert await cursor.fetchall() == [("it's \\ 100%", at)]
+
+
+async def test_times_are_read_whatever_the_session_writes_by_then(
+    db: AsyncConnection[Any], database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The settings have gone with the transaction when its answer is read."""
+    await change(db, {"datestyle": "German, DMY", "timezone": "Pacific/Apia"})
+    text = b"select %(at)s::timestamptz, array[%(at)s::timestamptz, null]"
+    monkeypatch.setattr("rota.store.database.encoded", lambda statement, schema: text)
+    at = datetime(2031, 3, 29, 1, 30, 0, 250000, tzinfo=UTC)
+    query = Query("asked", {"at": at}, lambda *row: row)
+
+    assert await database.run(query) == [(at, [at, None])]
+
+
+async def test_a_key_in_an_open_transaction_is_busy_after_two_seconds(
+    database: Database, direct_dsn: str
+) -> None:
+    """Not after as long as the server's own defaults would have it: for ever."""
+    async with await Database(direct_dsn, Settings()).connect() as other, other.transaction():
+        await run(other, jobs.start(job(key="k"), notify=False), "rota")
+        with pytest.raises(KeyBusy):
+            await database.run(jobs.start(job(key="k"), notify=False))
+    assert await database.run(jobs.start(job(key="k"), notify=False))
+
+
+async def test_an_app_says_once_that_it_polls_and_is_quiet(
+    pooled_dsn: str, db: AsyncConnection[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "rota")
+    async with Rota(pooled_dsn, poll=0.05) as app:
+
+        @app.task
+        async def double(n: int) -> int:
+            return 2 * n
+
+        async with app.worker():
+            for n in range(3):
+                assert await (await double.start(n=n)).result(timeout=10) == 2 * n
+            client = await app.open()
+            assert client.wakeups.deaf
+            listening = await db.execute(
+                "select count(*) from pg_stat_activity where query ilike 'listen %'"
+            )
+            assert await listening.fetchone() == (0,)
+
+    said = [record.getMessage() for record in caplog.records if "pooler" in record.getMessage()]
+    assert [text.split(":")[0] for text in said] == [
+        "a pooler is in between, so nothing can be heard"
+    ]
+
+
+async def test_an_app_with_a_way_past_it_is_told_at_once(pooled_dsn: str, direct_dsn: str) -> None:
+    async with Rota(pooled_dsn, direct=direct_dsn, poll=60) as app:
+
+        @app.task
+        async def double(n: int) -> int:
+            return 2 * n
+
+        async with app.worker():
+            for n in range(3):
+                assert await (await double.start(n=n)).result(timeout=10) == 2 * n

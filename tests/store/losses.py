@@ -1,0 +1,147 @@
+"""Workers that are gone, and what is done about what they held, straight in the store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import uuid4
+
+from rota.store import claims, jobs, workers
+from rota.store.jobs import Claimed, Moved
+from rota.store.workers import Declared, Seen
+
+from .stage import Batch, Connection, Stage
+
+NOTHING = Moved([], [], [], False)
+
+
+async def seen(stage: Stage, worker: int, on: Connection | None = None) -> Seen:
+    """What somebody who looks sees of a worker."""
+    [beats] = await stage.sql("select beats from rota.workers where id = %s", worker, on=on)
+    return Seen(worker, beats, None)
+
+
+async def bury(stage: Stage, *dead: int, on: Connection | None = None) -> list[Declared]:
+    """Declare workers dead, as somebody does who has not heard of them."""
+    return await stage.run(workers.declare([await seen(stage, each, on) for each in dead]), on)
+
+
+async def reap(
+    stage: Stage, claim: int, only: Sequence[int] | None = None, on: Connection | None = None
+) -> Moved:
+    [moved] = await stage.run(claims.reap(claim, only), on)
+    return moved
+
+
+async def orphans(stage: Stage, after: int = 0, limit: int = 1000) -> list[int]:
+    return [each.id for each in await stage.run(claims.orphans(after, limit))]
+
+
+async def die(stage: Stage, batch: Batch) -> Moved:
+    """The worker of a batch dies, and somebody takes back what is in the batch."""
+    await bury(stage, batch.worker)
+    return await reap(stage, batch.id)
+
+
+async def lost(stage: Stage, count: int, **more: Any) -> list[int]:
+    """So many jobs that were lost with a worker, together."""
+    batch = await stage.held(count, **more)
+    await die(stage, batch)
+    return batch.jobs
+
+
+async def suspects(
+    stage: Stage,
+    worker: int,
+    limit: int = 100,
+    *,
+    grave: bool = True,
+    tasks: Sequence[str] = ("work",),
+    queues: Sequence[str] = ("default",),
+    on: Connection | None = None,
+) -> list[Batch]:
+    """Claim jobs that were lost, as a worker does: each is a batch of its own."""
+    query = jobs.claim_suspects(worker, uuid4(), list(tasks), list(queues), limit, grave=grave)
+    return [Batch(worker, each.claim, [each.job], [each]) for each in await stage.run(query, on)]
+
+
+async def suspect(stage: Stage, worker: int) -> Batch:
+    """The one that a worker gets if it asks for one."""
+    [batch] = await suspects(stage, worker, 1)
+    return batch
+
+
+async def ready(stage: Stage, *columns: str) -> dict[int, Any]:
+    """Of each job in ready, these columns, or the one."""
+    rows = await stage.sql(f"select job, {', '.join(columns)} from rota.ready")
+    return {job: rest[0] if len(columns) == 1 else tuple(rest) for job, *rest in rows}
+
+
+async def put_in_ready(stage: Stage, mark: int, count: int = 1, attempt: int = 1) -> list[int]:
+    """Jobs that are ready, with this mark in `lost`."""
+    ids = await stage.start_several(count)
+    await stage.sql(
+        "update rota.ready set lost = %s, attempt = %s where job = any(%s)", mark, attempt, ids
+    )
+    return ids
+
+
+async def quarantine(stage: Stage, batch: Batch, on: Connection | None = None) -> Moved:
+    """Put the jobs of a batch away, as the engine does. Answers those accepted."""
+    many = len(batch.jobs)
+    moved: Moved
+    _, [moved], _ = await stage.together(
+        claims.hold(batch.worker, [batch.id]),
+        jobs.quarantine(batch.worker, [batch.id] * many, batch.jobs, ['{"type": "E"}'] * many),
+        claims.release(batch.worker, [batch.id], batch.jobs),
+        on=on,
+    )
+    return moved
+
+
+async def judge(
+    stage: Stage, batch: Batch, state: str = "failed", on: Connection | None = None
+) -> Moved:
+    """End the jobs of a batch because they were lost, as the engine does. Answers those accepted."""
+    many = len(batch.jobs)
+    moved: Moved
+    _, [moved], _ = await stage.together(
+        claims.hold(batch.worker, [batch.id]),
+        jobs.judge(batch.worker, [batch.id] * many, batch.jobs, [state] * many, ["{}"] * many),
+        claims.release(batch.worker, [batch.id], batch.jobs),
+        on=on,
+    )
+    return moved
+
+
+async def split(
+    stage: Stage,
+    batch: Batch,
+    job: int,
+    seconds: float | None = None,
+    on: Connection | None = None,
+) -> Batch:
+    """Give a job of a batch a claim of its own, as the engine does. It is number 0 where there is none."""
+    _, _, found = await stage.together(
+        claims.hold(batch.worker, [batch.id]),
+        claims.split(batch.worker, batch.id, job, uuid4(), seconds),
+        claims.of(batch.worker, job),
+        on=on,
+    )
+    members: list[Claimed] = [each for each in batch.members if each.job == job]
+    return Batch(batch.worker, found[0] if found else 0, [job], members)
+
+
+async def run_out(stage: Stage, claim: int) -> None:
+    """Let the time of a claim be over."""
+    await stage.sql(
+        "update rota.claims set until = rota.clock() - interval '1 s' where id = %s", claim
+    )
+
+
+async def deadlocks(stage: Stage) -> int:
+    """How many the server has had to end in this database; sessions must be closed, or have said so."""
+    found: int = await stage.one(
+        "select deadlocks from pg_stat_database where datname = current_database()"
+    )
+    return found

@@ -1,0 +1,302 @@
+"""Where jobs go that killed their workers too often, and how they come out."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+from psycopg.errors import OperationalError
+
+from rota.store import claims, failures, jobs, runs
+
+from . import flows
+from .losses import (
+    NOTHING,
+    bury,
+    deadlocks,
+    die,
+    lost,
+    orphans,
+    quarantine,
+    ready,
+    reap,
+    split,
+    suspect,
+    suspects,
+)
+from .stage import Connection, Stage
+
+
+async def put_away(stage: Stage, count: int = 1) -> list[int]:
+    """So many jobs in quarantine."""
+    batch = await stage.held(count)
+    await quarantine(stage, batch)
+    return batch.jobs
+
+
+async def test_a_job_put_away_is_in_quarantine_as_it_was(stage: Stage) -> None:
+    [job, _] = await lost(stage, 2, priority=3)
+    batch = await suspect(stage, await stage.worker())
+
+    moved = await quarantine(stage, batch)
+
+    assert (moved.jobs, moved.queues, moved.runs) == ([job], [], [])
+    assert await stage.place(job) == "quarantined"
+    [row] = await stage.sql(
+        "select job, lane, attempt, lost, queue, task, error::text from rota.quarantine"
+    )
+    assert tuple(row) == (job, 3, 1, -1, "default", "work", '{"type": "E"}')
+    assert await stage.held_by(batch.id) == []
+
+
+async def test_nobody_claims_it(stage: Stage) -> None:
+    await put_away(stage, 2)
+    worker = await stage.worker()
+
+    assert (await stage.claim(worker)).jobs == []
+    assert await suspects(stage, worker) == []
+
+
+async def test_released_it_is_tried_again_as_if_nothing_had_been(stage: Stage) -> None:
+    [job, other] = await put_away(stage, 2)
+    listener = await stage.connect()
+    await stage.sql('listen "rota.wake"', on=listener)
+
+    assert await stage.run(jobs.release(job)) == [1]
+
+    [heard] = [note async for note in listener.notifies(timeout=5, stop_after=1)]
+    assert heard.payload == "default"
+    assert await ready(stage, "attempt", "lost") == {job: (1, 0)}
+    assert (await stage.claim(await stage.worker())).jobs == [job]
+    assert await stage.place(other) == "quarantined"
+
+
+async def test_released_from_sql_by_anybody(stage: Stage) -> None:
+    [job] = await put_away(stage)
+
+    assert await stage.sql("select rota.release(%s)", job) == [1]
+    assert await stage.sql("select rota.release(%s)", job) == [0]
+    assert await stage.sql("select rota.release(12345)") == [0]
+    assert await stage.place(job) == "ready"
+
+
+async def test_a_flow_waits_for_it_and_is_released_by_the_run_or_the_job(stage: Stage) -> None:
+    laid = await flows.start(stage, {"a": [], "b": [], "c": [], "d": ["a", "b", "c"]})
+    worker = await stage.worker()
+    both = await flows.claim(stage, worker)
+    await quarantine(stage, both)
+    assert (await flows.outcomes(stage, laid))["run"] == "running"
+
+    assert await stage.run(jobs.release(laid["b"])) == [1]
+    assert await stage.run(jobs.release(laid.run)) == [2]
+
+    await flows.end(stage, await flows.claim(stage, worker))
+    await flows.end(stage, await flows.claim(stage, worker))
+    assert set((await flows.outcomes(stage, laid)).values()) == {"succeeded"}
+
+
+async def test_cancelled_it_ends_and_passes_it_on(stage: Stage) -> None:
+    laid = await flows.start(stage, {"a": [], "b": ["a"]})
+    await quarantine(stage, await flows.claim(stage, await stage.worker()))
+
+    assert await flows.cancel(stage, laid.run) == "cancelled"
+
+    assert set((await flows.outcomes(stage, laid)).values()) == {"cancelled"}
+    assert await stage.sql("select * from rota.quarantine") == []
+    assert await stage.sql("select * from rota.cancels") == []
+
+
+async def test_one_wished_cancelled_is_not_put_away_but_cancelled(stage: Stage) -> None:
+    laid = await flows.start(stage, {"a": [], "b": [], "c": ["a"]})
+    batch = await flows.claim(stage, await stage.worker())
+    assert await flows.cancel(stage, laid["a"]) == "requested"
+
+    moved = await quarantine(stage, batch)
+
+    assert sorted(moved.jobs) == sorted(batch.jobs)
+    assert await flows.outcomes(stage, laid) == {
+        **{"a": "cancelled", "b": "quarantined", "c": "skipped", "run": "running"}
+    }
+    assert await stage.sql("select * from rota.cancels") == []
+
+
+async def test_what_was_taken_away_is_not_put_away(stage: Stage) -> None:
+    batch = await stage.held(2)
+    await die(stage, batch)
+
+    assert await quarantine(stage, batch) == NOTHING
+    assert await stage.sql("select * from rota.quarantine") == []
+
+
+# Meetings
+
+
+async def test_two_who_release_at_once_put_it_back_once(stage: Stage) -> None:
+    [job] = await put_away(stage)
+    first, second = await stage.connect(), await stage.connect()
+
+    async with first.transaction():
+        assert await stage.run(jobs.release(job), first) == [1]
+        releasing = stage.meanwhile(stage.run(jobs.release(job), second))
+        await stage.waits(second, first)
+
+    assert await releasing == [0]
+    assert await stage.sql("select job from rota.ready") == [job]
+
+
+async def test_cancelling_finds_what_is_being_released(stage: Stage) -> None:
+    [job] = await put_away(stage)
+    releasing, canceller = await stage.connect(), await stage.connect()
+
+    async with releasing.transaction():
+        await stage.run(jobs.release(job), releasing)
+        cancelling = stage.meanwhile(stage.run(runs.cancel(job), canceller))
+        await stage.waits(canceller, releasing)
+
+    assert await cancelling == ["cancelled"]
+    assert await stage.place(job) == "cancelled"
+
+
+async def test_releasing_finds_nothing_of_what_is_being_cancelled(stage: Stage) -> None:
+    [job] = await put_away(stage)
+    cancelling, releaser = await stage.connect(), await stage.connect()
+
+    async with cancelling.transaction():
+        assert await stage.run(runs.cancel(job), cancelling) == ["cancelled"]
+        releasing = stage.meanwhile(stage.run(jobs.release(job), releaser))
+        await stage.waits(releaser, cancelling)
+
+    assert await releasing == [0]
+    assert await stage.place(job) == "cancelled"
+
+
+async def test_cancelling_finds_what_is_being_put_away(stage: Stage) -> None:
+    batch = await stage.held(1)
+    putting, canceller = await stage.connect(engine=True), await stage.connect()
+
+    async with putting.transaction():
+        await quarantine(stage, batch, on=putting)
+        cancelling = stage.meanwhile(stage.run(runs.cancel(batch.jobs[0]), canceller))
+        await stage.waits(canceller, putting)
+
+    assert await cancelling == ["cancelled"]
+    assert await stage.place(batch.jobs[0]) == "cancelled"
+
+
+@pytest.mark.parametrize("second", ["release", "cancel"])
+async def test_two_who_let_out_a_run_do_not_deadlock_whatever_the_order_of_its_rows(
+    own_stage: Stage, second: str
+) -> None:
+    """One reads the table, the other an index; one that is locked in the middle makes both wait there."""
+    stage = own_stage
+    laid = await flows.start(stage, {f"n{number}": [] for number in range(6)})
+    batch = await flows.claim(stage, await stage.worker())
+    await quarantine(stage, batch)
+    # The rows as they would lie after some time: not in the order of their ids.
+    await stage.sql(
+        "with gone as (delete from rota.quarantine returning *)"
+        " insert into rota.quarantine select * from gone order by job desc"
+    )
+    middle = sorted(batch.jobs)[3]
+    holder, by_row, by_index = [await stage.connect() for _ in range(3)]
+    await stage.sql("set enable_indexscan = off", on=by_row)
+    await stage.sql("set enable_bitmapscan = off", on=by_row)
+    await stage.sql("set enable_seqscan = off", on=by_index)
+    await stage.sql("set enable_bitmapscan = off", on=by_index)
+    how = jobs.release(laid.run) if second == "release" else runs.cancel(laid.run)
+
+    async with holder.transaction():
+        await stage.sql("select from rota.quarantine where job = %s for update", middle, on=holder)
+        one = stage.meanwhile(stage.run(jobs.release(laid.run), by_row))
+        await stage.waits(by_row, holder)
+        two = stage.meanwhile(stage.run(how, by_index))
+        while not await stage.one(
+            "select cardinality(pg_blocking_pids(%s))", by_index.info.backend_pid
+        ):
+            await asyncio.sleep(0.002)
+
+    await asyncio.gather(one, two)
+    assert await stage.sql("select * from rota.quarantine") == []
+
+
+@pytest.mark.slow
+async def test_a_storm_of_deaths_cancels_and_releases_leaves_each_job_in_one_place(
+    own_stage: Stage,
+) -> None:
+    stage = own_stage
+    chance = random.Random(3)
+    shape = {"a": [], "b": [], "c": [], "d": ["a", "b"], "e": ["c", "d"]}
+    laid = [await flows.start(stage, shape) for _ in range(12)]
+    moves = {"work": 0, "reap": 0, "cancel": 0, "release": 0}
+
+    async def session(on: Connection) -> None:
+        while min(moves.values()) < 30:
+            what = chance.choices(list(moves), [6, 4, 1, 2])[0]
+            try:
+                await globals()[f"_{what}"](stage, chance, laid, on)
+                moves[what] += 1
+            except OperationalError as error:
+                deadlock = failures.sqlstate(error) == "40P01"
+                if deadlock or on.closed or not failures.is_passing(error):
+                    raise
+
+    sessions = [await stage.connect(engine=True) for _ in range(8)]
+    await asyncio.gather(*(session(each) for each in sessions))
+
+    assert await deadlocks(stage) == 0
+    await stage.check()
+
+
+async def _work(
+    stage: Stage, chance: random.Random, laid: list[flows.Laid], on: Connection
+) -> None:
+    worker = await stage.worker()
+    tasks = [f"f.{name}" for name in "abcde"]
+    batches = await suspects(stage, worker, 3, tasks=tasks, on=on)
+    batches += [await stage.claim(worker, chance.randint(1, 5), tasks=tasks, on=on)]
+    for batch in batches:
+        if batch.jobs:
+            own = await split(stage, batch, batch.jobs[0], on=on)
+            async with on.transaction():
+                match chance.choice(["inside", "complete", "quarantine", "die", "die", "back"]):
+                    case "inside":
+                        # The job's own transaction, which ends it.
+                        await stage.run(claims.pin(worker, own.id, own.jobs[0]), on)
+                        await asyncio.sleep(chance.choice([0, 0.003]))
+                        await stage.complete(own, on=on)
+                    case "complete":
+                        await stage.complete(batch, on=on)
+                    case "quarantine":
+                        await quarantine(stage, batch, on=on)
+                    case "die":
+                        await bury(stage, worker, on=on)
+                    case "back":
+                        await stage.give_back(batch, on=on)
+                await asyncio.sleep(chance.choice([0, 0, 0.003]))
+    if len(laid) < 200:
+        laid.append(await flows.start(stage, {"a": [], "b": ["a"], "c": [], "d": ["c"]}, on=on))
+
+
+async def _reap(
+    stage: Stage, chance: random.Random, laid: list[flows.Laid], on: Connection
+) -> None:
+    for claim in (await orphans(stage))[:5]:
+        await reap(stage, claim, on=on)
+
+
+async def _cancel(
+    stage: Stage, chance: random.Random, laid: list[flows.Laid], on: Connection
+) -> None:
+    run = chance.choice(laid)
+    async with on.transaction():
+        await stage.run(runs.cancel(chance.choice([run.run, *run.jobs.values()])), on)
+        await asyncio.sleep(chance.choice([0, 0.002]))
+
+
+async def _release(
+    stage: Stage, chance: random.Random, laid: list[flows.Laid], on: Connection
+) -> None:
+    async with on.transaction():
+        await stage.run(jobs.release(chance.choice(laid).run), on)
+        await asyncio.sleep(chance.choice([0, 0.002]))

@@ -1,0 +1,126 @@
+"""What looks after workers and their claims reads what it works on and not the rest, however much there is.
+
+The heart and the reaper run on ordinary connections, where the planner does as it likes, and functions keep
+the plans they were given while the tables were small. So what counts is what was read, by the server's own
+count: of the tables that grow without bound, no scan, and no more rows than are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from rota.store import claims, jobs, workers
+from rota.store.query import Query
+
+from .losses import bury, seen, split
+from .stage import Connection, Stage
+from .test_plans import BATCH, TABLES, fill
+
+Grown = tuple[Stage, Connection]
+"""A stage, and an ordinary connection to it that has been used."""
+
+LARGE = ("jobs", "ready", "outcomes", "asleep", "attempts", "waiters", "waiting", "runs")
+
+READ = """
+select relname, seq_scan, seq_tup_read, coalesce(idx_tup_fetch, 0)
+  from pg_stat_xact_user_tables
+ where schemaname = 'rota' and relname = any(%s)
+"""
+
+
+async def read_by(stage: Stage, query: Query[Any], on: Connection) -> dict[str, tuple[int, int]]:
+    """Rows read of each table: by scans over it, and through its indexes. What it changed is undone."""
+    async with on.transaction(force_rollback=True):
+        before = {table: each for table, *each in await stage.sql(READ, list(LARGE), on=on)}
+        await stage.run(query, on)
+        after = {table: each for table, *each in await stage.sql(READ, list(LARGE), on=on)}
+    return {
+        table: (scanned - before[table][1], fetched - before[table][2])
+        for table, (_, scanned, fetched) in after.items()
+    }
+
+
+@pytest.fixture(params=["never analysed", "analysed empty", "analysed full"])
+async def grown(own_stage: Stage, request: pytest.FixtureRequest) -> AsyncIterator[Grown]:
+    """A stage where sessions have worked while there was next to nothing, and now there is much."""
+    stage = own_stage
+    rows: int = request.node.callspec.params["rows"]
+    for table in (*TABLES, "workers", "quarantine", "checkpoints"):
+        await stage.sql(f"alter table rota.{table} set (autovacuum_enabled = off)")
+    if request.param == "analysed empty":
+        await stage.sql("analyze")
+    on_hand = await stage.connect()
+    await excess(stage, on_hand)
+    await fill(stage, rows)
+    if request.param == "analysed full":
+        await stage.sql("analyze")
+    yield stage, on_hand
+    await stage.sql("truncate rota.ready, rota.asleep, rota.outcomes, rota.claims, rota.jobs")
+
+
+async def excess(stage: Stage, on_hand: Connection) -> dict[tuple[str, str], tuple[int, int]]:
+    """Run each statement often enough for its plan to be kept, on a connection of the kind it is run on.
+    Answers which read too much of which table."""
+    worker, dead = await stage.worker(), await stage.worker()
+    await stage.start_several(BATCH)
+    batch = await stage.claim(dead, BATCH)
+    own = await split(stage, batch, batch.jobs[0])
+    declared = await seen(stage, dead)
+    await stage.start_several(BATCH)
+    lost = await stage.claim(await stage.worker(), BATCH)
+    await bury(stage, lost.worker)
+    half = lost.jobs[: BATCH // 2]
+    await stage.sql(
+        "insert into rota.cancels select unnest(%s::bigint[])", half[:10], on=stage.watch
+    )
+    ordinary: dict[str, Query[Any]] = {
+        "beat": workers.beat(dead, None),
+        "look": workers.look(worker),
+        "declare": workers.declare([declared]),
+        "orphans": claims.orphans(0, 100),
+        "reap": claims.reap(lost.id),
+        "reap some": claims.reap(lost.id, half),
+        "pin": claims.pin(dead, own.id, own.jobs[0]),
+        "split": claims.split(dead, batch.id, batch.jobs[1], uuid4()),
+        "checkpoint": jobs.checkpoint(dead, own.id, own.jobs[0], "1"),
+        "forget": workers.forget(1.0),
+    }
+    many = len(batch.jobs) - 1
+    engine: dict[str, Query[Any]] = {
+        "claim suspects": jobs.claim_suspects(
+            *(worker, uuid4(), ["work"], ["default"], BATCH), grave=True
+        ),
+        "judge": jobs.judge(
+            *(dead, [batch.id] * many, batch.jobs[1:], ["failed"] * many, ["{}"] * many)
+        ),
+        "quarantine": jobs.quarantine(dead, [batch.id] * many, batch.jobs[1:], ["{}"] * many),
+    }
+    wrong = {}
+    for statements, on in ((ordinary, on_hand), (engine, stage.engine)):
+        for name, query in statements.items():
+            for _ in range(7):
+                read = await read_by(stage, query, on)
+            for table, (scanned, fetched) in read.items():
+                if scanned > 2 * BATCH or fetched > 4 * BATCH:
+                    wrong[name, table] = (scanned, fetched)
+    # Deleted, not truncated: that would have everything planned anew.
+    mine = [*batch.jobs, *lost.jobs]
+    for table, column in (("ready", "job"), ("cancels", "job"), ("jobs", "id")):
+        await stage.sql(f"delete from rota.{table} where {column} = any(%s)", mine)
+    await stage.sql("delete from rota.claims where jobs && %s::bigint[]", mine)
+    return wrong
+
+
+@pytest.mark.parametrize("rows", [0, 1000, 20_000])
+async def test_they_read_what_they_work_on(grown: Grown, rows: int) -> None:
+    assert await excess(*grown) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [1_000_000])
+async def test_they_do_so_among_a_million_of_each(grown: Grown, rows: int) -> None:
+    assert await excess(*grown) == {}

@@ -1,0 +1,265 @@
+"""The reaper against everybody else who moves jobs, with commits held open to let them meet.
+
+Finding 1: of 10,356 jobs put back by a reaper that asked `outcomes` what was unfinished, in the statement
+that locked the claim, 2,337 were done. What the locked claim holds is the truth.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from rota.store import claims, jobs, runs
+
+from . import flows
+from .losses import NOTHING, bury, die, orphans, quarantine, ready, reap, split, suspects
+from .stage import Batch, Connection, Stage
+
+
+async def test_a_claim_that_is_being_completed_is_passed_by_and_the_rest_found_later(
+    stage: Stage,
+) -> None:
+    batch = await stage.held(4)
+    await bury(stage, batch.worker)
+    other = await stage.held(1)
+    await bury(stage, other.worker)
+    completing = await stage.connect(engine=True)
+
+    async with completing.transaction():
+        assert await stage.complete(batch, batch.jobs[:2], on=completing) == []
+        async with asyncio.timeout(1):
+            assert await reap(stage, batch.id) == NOTHING
+            assert (await reap(stage, other.id)).jobs == other.jobs
+
+    assert (await reap(stage, batch.id)).jobs == batch.jobs[2:]
+    assert sorted(await ready(stage, "seq")) == sorted([*batch.jobs[2:], *other.jobs])
+
+
+async def test_the_old_holder_cannot_complete_what_was_taken_back(stage: Stage) -> None:
+    """Finding 2: refused while the reaper has not committed, and when somebody new has it."""
+    batch = await stage.held(3)
+    await bury(stage, batch.worker)
+    reaping = await stage.connect(engine=True)
+
+    async with reaping.transaction():
+        assert (await reap(stage, batch.id, on=reaping)).jobs == batch.jobs
+        completing = stage.meanwhile(stage.complete(batch))
+        await stage.waits(stage.engine, reaping)
+    assert sorted(await completing) == batch.jobs
+
+    taken = await suspects(stage, await stage.worker())
+    assert sorted(await stage.complete(batch)) == batch.jobs
+    assert (await stage.retry(batch)).jobs == []
+    assert await stage.give_back(batch) == []
+    assert await stage.finish(batch, "failed") == []
+    for each in taken:
+        assert await stage.complete(each) == []
+    assert await stage.sql("select distinct state from rota.outcomes") == ["succeeded"]
+
+
+async def test_the_old_holder_completes_what_a_reaper_left_it_and_no_more(stage: Stage) -> None:
+    """Finding 2, of a claim that stays: a reaper took some of it."""
+    batch = await stage.held(4)
+    await bury(stage, batch.worker)
+    reaping = await stage.connect(engine=True)
+
+    async with reaping.transaction():
+        await reap(stage, batch.id, batch.jobs[1:3], on=reaping)
+        completing = stage.meanwhile(stage.complete(batch))
+        await stage.waits(stage.engine, reaping)
+
+    assert sorted(await completing) == batch.jobs[1:3]
+    assert await stage.sql("select job from rota.outcomes order by job") == [
+        batch.jobs[0],
+        batch.jobs[3],
+    ]
+
+
+@pytest.mark.parametrize("move", ["retry", "give back", "finish", "quarantine", "split"])
+async def test_every_other_way_out_of_a_claim_waits_for_the_reaper_and_is_refused(
+    stage: Stage, move: str
+) -> None:
+    batch = await stage.held(2)
+    await bury(stage, batch.worker)
+    reaping = await stage.connect(engine=True)
+    moves: dict[str, Callable[[], Coroutine[Any, Any, Any]]] = {
+        "retry": lambda: stage.retry(batch),
+        "give back": lambda: stage.give_back(batch),
+        "finish": lambda: stage.finish(batch, "failed"),
+        "quarantine": lambda: quarantine(stage, batch),
+        "split": lambda: stage.together(
+            claims.hold(batch.worker, [batch.id]), claims.of(batch.worker, batch.jobs[0])
+        ),
+    }
+
+    async with reaping.transaction():
+        await reap(stage, batch.id, on=reaping)
+        moving = stage.meanwhile(moves[move]())
+        await stage.waits(stage.engine, reaping)
+    answer = await moving
+
+    assert answer in ([], NOTHING, [[], []])
+    assert sorted(await ready(stage, "seq")) == batch.jobs
+
+
+async def test_completing_against_reaping_never_puts_back_what_is_done(stage: Stage) -> None:
+    """Finding 1: many rounds, each with a commit held open on one side or the other."""
+    chance = random.Random(7)
+    sides = [await stage.connect(engine=True) for _ in range(3)]
+    done: list[int] = []
+    back: list[int] = []
+
+    async def complete(batch: Batch, some: list[int], on: Connection) -> None:
+        async with on.transaction():
+            await asyncio.sleep(chance.choice([0, 0.001, 0.003]))
+            refused = await stage.complete(batch, some, on=on)
+            done.extend(set(some) - set(refused))
+            await asyncio.sleep(chance.choice([0, 0.002, 0.004]))
+
+    async def take_back(batch: Batch, on: Connection) -> None:
+        while True:
+            async with on.transaction():
+                moved = await reap(stage, batch.id, on=on)
+                await asyncio.sleep(chance.choice([0, 0.001]))
+            back.extend(moved.jobs)
+            if not await stage.sql("select from rota.claims where id = %s", batch.id, on=on):
+                return
+
+    for _ in range(60):
+        batch = await stage.held(10)
+        await bury(stage, batch.worker)
+        chance.shuffle(batch.jobs)
+        await asyncio.gather(
+            complete(batch, batch.jobs[:3], sides[0]),
+            complete(batch, batch.jobs[3:7], sides[1]),
+            take_back(batch, sides[2]),
+        )
+        await stage.check()
+        # Of what was put back none is done: nobody has claimed it since.
+        assert set(done).isdisjoint(back)
+        await stage.sql("delete from rota.ready where lost >= 0")
+
+    assert len(done) + len(back) == 600
+    assert min(len(done), len(back)) > 50, "both sides must win sometimes"
+
+
+async def test_several_reapers_at_once_put_each_job_back_once(stage: Stage) -> None:
+    workers = [await stage.worker() for _ in range(4)]
+    started = await stage.start_several(600)
+    for number in range(200):
+        await stage.claim(workers[number % 4], 3)
+    await bury(stage, *workers)
+    sessions = [await stage.connect(engine=True) for _ in range(4)]
+    back: Counter[int] = Counter()
+
+    async def take_back_all(on: Connection, order: random.Random) -> None:
+        while found := await orphans(stage):
+            order.shuffle(found)
+            for claim in found:
+                back.update((await reap(stage, claim, on=on)).jobs)
+
+    await asyncio.gather(
+        *(take_back_all(each, random.Random(number)) for number, each in enumerate(sessions))
+    )
+
+    assert back == Counter(started)
+    rows = await stage.sql("select job from rota.ready order by job")
+    assert rows == started
+
+
+async def test_of_two_reapers_that_meet_one_passes_by(stage: Stage) -> None:
+    batch = await stage.held(2)
+    await bury(stage, batch.worker)
+    first = await stage.connect(engine=True)
+
+    async with first.transaction():
+        assert (await reap(stage, batch.id, on=first)).jobs == batch.jobs
+        async with asyncio.timeout(1):
+            assert await reap(stage, batch.id) == NOTHING
+
+
+# Cancelling
+
+
+async def test_cancelling_finds_a_job_that_a_reaper_is_putting_back(stage: Stage) -> None:
+    batch = await stage.held(2)
+    await bury(stage, batch.worker)
+    reaping, canceller = await stage.connect(engine=True), await stage.connect()
+
+    async with reaping.transaction():
+        await reap(stage, batch.id, on=reaping)
+        cancelling = stage.meanwhile(stage.run(runs.cancel(batch.jobs[0]), canceller))
+        await stage.waits(canceller, reaping)
+
+    assert await cancelling == ["cancelled"]
+    assert await stage.place(batch.jobs[0]) == "cancelled"
+    assert list(await ready(stage, "seq")) == [batch.jobs[1]]
+    assert await stage.sql("select * from rota.cancels") == []
+
+
+async def test_a_reaper_passes_by_what_is_being_cancelled_and_obeys_later(stage: Stage) -> None:
+    batch = await stage.held(2)
+    await bury(stage, batch.worker)
+    cancelling = await stage.connect()
+
+    async with cancelling.transaction():
+        assert await stage.run(runs.cancel(batch.jobs[0]), cancelling) == ["requested"]
+        async with asyncio.timeout(1):
+            assert await reap(stage, batch.id) == NOTHING
+
+    await reap(stage, batch.id)
+    assert await stage.place(batch.jobs[0]) == "cancelled"
+    assert list(await ready(stage, "seq")) == [batch.jobs[1]]
+
+
+async def test_cancelling_a_flow_finds_every_job_wherever_a_reaper_puts_it(stage: Stage) -> None:
+    laid = await flows.start(stage, {"a": [], "b": [], "c": ["a", "b"]})
+    worker = await stage.worker()
+    batch = await flows.claim(stage, worker)
+    await bury(stage, worker)
+    reaping, canceller = await stage.connect(engine=True), await stage.connect()
+
+    async with reaping.transaction():
+        await reap(stage, batch.id, on=reaping)
+        cancelling = stage.meanwhile(flows.cancel(stage, laid.run, canceller))
+        await stage.waits(canceller, reaping)
+
+    assert await cancelling == "cancelled"
+    assert set((await flows.outcomes(stage, laid)).values()) == {"cancelled"}
+
+
+# Recording, when the answer was lost
+
+
+async def test_what_a_reaper_wrote_is_not_taken_for_the_workers_own_record(stage: Stage) -> None:
+    """A worker that was cut off asks whether its end was recorded under its claim."""
+    charged, cancelled = await stage.held(1), await stage.held(1)
+    await stage.run(runs.cancel(cancelled.jobs[0]), stage.watch)
+    await die(stage, charged)
+    await die(stage, cancelled)
+
+    assert await stage.run(jobs.recorded(charged.jobs, [charged.id])) == []
+    assert await stage.run(jobs.recorded(cancelled.jobs, [cancelled.id])) == []
+
+
+async def test_a_pinned_claim_is_passed_by_and_its_neighbours_taken(stage: Stage) -> None:
+    """Finding 4: a frozen transaction of the user's keeps its own job, and no other."""
+    batch = await stage.held(5)
+    own = await split(stage, batch, batch.jobs[2])
+    pinning = await stage.connect()
+
+    async with pinning.transaction():
+        assert await stage.run(claims.pin(own.worker, own.id, own.jobs[0]), pinning) == [own.id]
+        await bury(stage, batch.worker)
+        async with asyncio.timeout(1):
+            assert await reap(stage, own.id) == NOTHING
+            assert (await reap(stage, batch.id)).jobs == [
+                job for job in batch.jobs if job != own.jobs[0]
+            ]
+
+    assert (await reap(stage, own.id)).jobs == own.jobs

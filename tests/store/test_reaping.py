@@ -1,0 +1,124 @@
+"""The reaper itself, on claims that cannot be taken back: it goes on to those that can."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from rota.engine.announce import Announcer
+from rota.engine.heart import Pulse
+from rota.engine.news import News
+from rota.engine.reaper import PAGE, Reaper
+from rota.model import events
+
+from . import flows
+from .losses import bury, orphans, ready, split
+from .stage import Stage
+from .test_reap import refuse
+
+
+class Tally:
+    def __init__(self) -> None:
+        self.reaped: list[int] = []
+
+    def __call__(self, event: events.Event) -> None:
+        if isinstance(event, events.JobsReaped):
+            self.reaped += event.jobs
+
+
+@pytest.fixture
+async def tally() -> Tally:
+    return Tally()
+
+
+@pytest.fixture
+async def reaper(own_stage: Stage, tally: Tally) -> AsyncIterator[Reaper]:
+    announcer = Announcer()
+    announcer.subscribe(tally)
+    news = News(own_stage.database)
+    yield Reaper(own_stage.database, 0, news, announcer)
+    await news.close()
+
+
+async def take_back(reaper: Reaper) -> None:
+    """One look at all there is."""
+    reaper.hear(Pulse(orphans=True))
+    await reaper.tick()
+
+
+async def test_a_thousand_claims_it_cannot_have_keep_it_from_none_it_can(
+    own_stage: Stage, reaper: Reaper, tally: Tally
+) -> None:
+    """B10: the first pages are all pinned by a transaction that does not end."""
+    stage = own_stage
+    worker = await stage.worker()
+    many = 10 * PAGE
+    await stage.start_several(many + 1)
+    await stage.sql(
+        "with gone as (delete from rota.ready returning *)"
+        " insert into rota.claims (worker, nonce, jobs, attempts, lost, seqs)"
+        " select %s, gen_random_uuid(), array[job], array[1], array[0], array[seq]"
+        " from gone order by job",
+        worker,
+    )
+    await bury(stage, worker)
+    *pinned, free = await orphans(stage, limit=many + 1)
+    pinning = await stage.connect()
+
+    async with pinning.transaction():
+        await stage.sql(
+            "select from rota.claims where id = any(%s) for key share", pinned, on=pinning
+        )
+        await take_back(reaper)
+        assert len(tally.reaped) == 1
+        assert await orphans(stage, limit=many + 1) == pinned
+        assert await stage.held_by(free) == []
+
+
+async def test_one_bad_job_keeps_neither_its_claim_nor_other_claims(
+    own_stage: Stage, reaper: Reaper, tally: Tally
+) -> None:
+    """B9: a row that cannot be written must not be the end of all rescue."""
+    stage = own_stage
+    worker = await stage.worker()
+    await stage.start_several(9)
+    batches = [await stage.claim(worker, 3) for _ in range(3)]
+    bad = batches[1].jobs[0]
+    await refuse(stage, bad)
+    await bury(stage, worker)
+
+    await take_back(reaper)
+
+    assert await stage.sql("select jobs from rota.claims") == [[bad]]
+    assert sorted(tally.reaped) == sorted(
+        job for batch in batches for job in batch.jobs if job != bad
+    )
+
+
+async def test_one_that_waits_for_a_frozen_transaction_keeps_no_other_claims(
+    own_stage: Stage, reaper: Reaper, tally: Tally
+) -> None:
+    """Passing on a cancelled job needs the rows of those who wait for it. Somebody's transaction has them,
+    and does not end: a process that was stopped just before its commit."""
+    stage = own_stage
+    laid = await flows.start(stage, {"a": [], "b": [], "c": ["a", "b"]})
+    worker = await stage.worker()
+    batch = await flows.claim(stage, worker)
+    assert await flows.cancel(stage, laid["a"]) == "requested"
+    other = await stage.start_several(2)
+    await stage.claim(worker)
+    frozen = await stage.connect()
+    own = await split(stage, batch, laid["b"])
+    await bury(stage, worker)
+
+    async with frozen.transaction():
+        assert await stage.complete(own, on=frozen) == []
+        async with asyncio.timeout(15):
+            await take_back(reaper)
+        assert sorted(tally.reaped) == other
+
+    await take_back(reaper)
+    assert sorted(tally.reaped) == sorted([laid["a"], *other])
+    assert list(await ready(stage, "seq")) == other

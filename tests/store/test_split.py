@@ -1,0 +1,176 @@
+"""Giving a job a claim of its own, out of one it shares."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from rota.store import claims
+from rota.store.query import Query
+
+from .losses import bury, reap, split
+from .stage import Stage
+
+
+async def numbers(stage: Stage, claim: int) -> tuple[list[int], list[int], list[int], list[int]]:
+    [row] = await stage.sql(
+        "select jobs, attempts, lost, seqs from rota.claims where id = %s", claim
+    )
+    return tuple(row)
+
+
+@pytest.mark.parametrize("which", [0, 1, 2, 3])
+async def test_what_belongs_together_stays_together_on_both_sides(stage: Stage, which: int) -> None:
+    batch = await stage.held(4)
+    attempts, marks, seqs = [1, 2, 3, 4], [0, 1, -1, -3], [40, 30, 20, 10]
+    await stage.sql(
+        "update rota.claims set attempts = %s, lost = %s, seqs = %s", attempts, marks, seqs
+    )
+    job = batch.jobs[which]
+
+    own = await split(stage, batch, job)
+
+    rest = [number for number in range(4) if number != which]
+    assert await numbers(stage, own.id) == ([job], [attempts[which]], [marks[which]], [seqs[which]])
+    assert await numbers(stage, batch.id) == tuple(
+        [each[number] for number in rest] for each in (batch.jobs, attempts, marks, seqs)
+    )
+    assert own.id > batch.id
+    assert await stage.sql("select distinct worker from rota.claims") == [batch.worker]
+
+
+async def test_one_after_another_every_job_gets_its_own(stage: Stage) -> None:
+    batch = await stage.held(4)
+
+    own = [await split(stage, batch, job) for job in reversed(batch.jobs)]
+
+    assert [each.jobs for each in own] == [[job] for job in reversed(batch.jobs)]
+    # The last one has had it by then.
+    assert own[-1].id == batch.id
+    assert len({each.id for each in own}) == 4
+    for each in own:
+        assert await stage.complete(each) == []
+
+
+async def test_asked_again_after_a_lost_answer_nothing_changes(stage: Stage) -> None:
+    batch = await stage.held(3)
+    job, nonce = batch.jobs[1], uuid4()
+    asked: list[Query[Any]] = [
+        claims.hold(batch.worker, [batch.id]),
+        claims.split(batch.worker, batch.id, job, nonce, 60.0),
+        claims.of(batch.worker, job),
+    ]
+
+    _, _, [first] = await stage.together(*asked)
+    before = await stage.everything()
+    _, _, [second] = await stage.together(*asked)
+
+    assert first == second
+    assert await stage.everything() == before
+    assert await stage.sql("select nonce from rota.claims where id = %s", first) == [nonce]
+
+
+async def test_one_that_has_its_own_already_keeps_it(stage: Stage) -> None:
+    batch = await stage.held(1)
+    before = await stage.everything()
+
+    own = await split(stage, batch, batch.jobs[0])
+
+    assert own.id == batch.id
+    assert await stage.everything() == before
+
+
+@pytest.mark.parametrize("many", [1, 3])
+async def test_with_a_time_it_runs_out_and_only_it(stage: Stage, many: int) -> None:
+    batch = await stage.held(many)
+
+    own = await split(stage, batch, batch.jobs[0], seconds=60)
+
+    [left] = await stage.sql(
+        "select extract(epoch from until - rota.clock())::float8 from rota.claims"
+        " where until is not null"
+    )
+    assert 50 < left <= 60
+    assert await stage.sql("select id from rota.claims where until is not null") == [own.id]
+
+
+async def test_taken_without_a_time_it_keeps_the_time_it_has(stage: Stage) -> None:
+    """ctx.transaction() in a task with a hold must not make it last for ever."""
+    batch = await stage.held(2)
+    own = await split(stage, batch, batch.jobs[0], seconds=60)
+    until = await stage.one("select until from rota.claims where id = %s", own.id)
+
+    again = await split(stage, own, own.jobs[0])
+
+    assert again.id == own.id
+    assert await stage.one("select until from rota.claims where id = %s", own.id) == until
+
+
+async def test_what_is_done_meanwhile_is_not_put_back_by_the_split(stage: Stage) -> None:
+    """Finding 3: it waited for a neighbour's completion, and works on what that left."""
+    batch = await stage.held(4)
+    completing, splitting = await stage.connect(engine=True), await stage.connect(engine=True)
+
+    async with completing.transaction():
+        assert await stage.complete(batch, batch.jobs[:2], on=completing) == []
+        own_claim = stage.meanwhile(split(stage, batch, batch.jobs[2], on=splitting))
+        await stage.waits(splitting, completing)
+    own = await own_claim
+
+    assert await stage.held_by(own.id) == [batch.jobs[2]]
+    assert await stage.held_by(batch.id) == [batch.jobs[3]]
+
+
+async def test_the_job_itself_done_meanwhile_gets_no_claim(stage: Stage) -> None:
+    batch = await stage.held(2)
+    completing, splitting = await stage.connect(engine=True), await stage.connect(engine=True)
+
+    async with completing.transaction():
+        assert await stage.complete(batch, batch.jobs[:1], on=completing) == []
+        asked = stage.meanwhile(
+            stage.together(
+                claims.hold(batch.worker, [batch.id]),
+                claims.split(batch.worker, batch.id, batch.jobs[0], uuid4(), None),
+                claims.of(batch.worker, batch.jobs[0]),
+                on=splitting,
+            )
+        )
+        await stage.waits(splitting, completing)
+
+    assert (await asked)[2] == []
+    assert await stage.sql("select jobs from rota.claims") == [batch.jobs[1:]]
+
+
+async def test_a_completion_that_waited_for_the_split_is_refused_under_the_old_claim(
+    stage: Stage,
+) -> None:
+    """Finding 2: the old claim is no fence for a job that has left it. Its neighbours are done."""
+    batch = await stage.held(3)
+    splitting = await stage.connect(engine=True)
+
+    async with splitting.transaction():
+        own = await split(stage, batch, batch.jobs[1], on=splitting)
+        completing = stage.meanwhile(stage.complete(batch))
+        await stage.waits(stage.engine, splitting)
+
+    assert await completing == [batch.jobs[1]]
+    assert await stage.sql("select jobs from rota.claims") == [[batch.jobs[1]]]
+    assert await stage.complete(own) == []
+
+
+async def test_a_dead_workers_claim_is_not_split_once_taken_back(stage: Stage) -> None:
+    batch = await stage.held(2)
+    await bury(stage, batch.worker)
+    await reap(stage, batch.id)
+    before = await stage.everything()
+
+    held, _, found = await stage.together(
+        claims.hold(batch.worker, [batch.id]),
+        claims.split(batch.worker, batch.id, batch.jobs[0], uuid4(), 5.0),
+        claims.of(batch.worker, batch.jobs[0]),
+    )
+
+    assert (held, found) == ([], [])
+    assert await stage.everything() == before

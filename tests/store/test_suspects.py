@@ -1,0 +1,264 @@
+"""Jobs that were lost with a worker: how they are marked, who gets them, and how they clear themselves.
+
+Finding 10: one poison job among 1,500 that were held ahead had over 1,000 innocent ones put away.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from rota.store import claims, timers, workers
+
+from .losses import bury, lost, put_in_ready, ready, reap, suspect, suspects
+from .stage import Stage
+
+# What `lost` says, in words: crashes, and whether it is a suspect.
+IN_COMPANY = {0: -1, -1: -2, -2: -2, -3: -4, -4: -4, -7: -7, 1: -3, 2: -4, 5: -7}
+BLAMED = {0: -3, 1: -4, 2: -5, 5: -8, -1: -4, -2: -5, -3: -4, -4: -5, -7: -8}
+DOUBTED = {-2: -4, -3: -4, -7: -8}
+CAME_BACK = {0: 0, 1: 1, 5: 5, -1: 0, -2: 0, -3: 1, -4: 2, -7: 5}
+
+
+async def held_with(stage: Stage, marks: list[int]) -> tuple[int, list[int]]:
+    """One claim of jobs with these marks. Answers it and its jobs."""
+    batch = await stage.held(len(marks))
+    await stage.sql("update rota.claims set lost = %s::smallint[] where id = %s", marks, batch.id)
+    return batch.id, batch.jobs
+
+
+@pytest.mark.parametrize(("before", "after"), IN_COMPANY.items())
+async def test_lost_in_company_it_is_more_suspect_and_its_attempt_does_not_count(
+    stage: Stage, before: int, after: int
+) -> None:
+    claim, (job, _) = await held_with(stage, [before, 0])
+    await stage.sql("update rota.workers set state = 'dead'")
+
+    await reap(stage, claim)
+
+    assert (await ready(stage, "attempt", "lost"))[job] == (1, after)
+    assert await stage.sql("select * from rota.attempts") == []
+
+
+@pytest.mark.parametrize(("before", "after"), BLAMED.items())
+async def test_blamed_it_is_charged_also_with_losses_in_company_before(
+    stage: Stage, before: int, after: int
+) -> None:
+    claim, (job, other) = await held_with(stage, [before, 0])
+    await stage.sql("update rota.workers set state = 'dead', blamed = %s", [job])
+
+    await reap(stage, claim)
+
+    assert await ready(stage, "attempt", "lost") == {job: (2, after), other: (1, -1)}
+    assert await stage.sql("select job, attempt from rota.attempts") == [(job, 1)]
+
+
+@pytest.mark.parametrize(("before", "after"), DOUBTED.items())
+async def test_doubted_it_is_charged_with_this_one(stage: Stage, before: int, after: int) -> None:
+    claim, (job, other) = await held_with(stage, [before, 0])
+    await stage.sql("update rota.workers set state = 'dead', doubted = %s", [job])
+
+    await reap(stage, claim)
+
+    assert await ready(stage, "attempt", "lost") == {job: (2, after), other: (1, -1)}
+    assert await stage.sql("select job, attempt from rota.attempts") == [(job, 1)]
+
+
+@pytest.mark.parametrize(("before", "after"), CAME_BACK.items())
+async def test_one_whose_code_came_back_is_no_suspect_any_more(
+    stage: Stage, before: int, after: int
+) -> None:
+    """It failed, but nobody died of it. What it has to its account stays there."""
+    [job] = await put_in_ready(stage, before)
+    worker = await stage.worker()
+    batch = await suspect(stage, worker) if before < 0 else await stage.claim(worker)
+
+    await stage.retry(batch, delay=0)
+    assert await stage.sql("select lost from rota.asleep") == [after]
+
+    await stage.run(timers.wake(10))
+    assert await ready(stage, "attempt", "lost") == {job: (2, after)}
+    assert (await stage.claim(worker)).members[0].lost == after
+
+
+@pytest.mark.parametrize("mark", [0, 3, -1, -2, -5])
+async def test_one_that_is_handed_back_is_what_it_was(stage: Stage, mark: int) -> None:
+    [job] = await put_in_ready(stage, mark, attempt=4)
+    worker = await stage.worker()
+    batch = await suspect(stage, worker) if mark < 0 else await stage.claim(worker)
+
+    await stage.give_back(batch)
+
+    assert await ready(stage, "attempt", "lost") == {job: (4, mark)}
+
+
+# Who gets them
+
+
+@pytest.mark.parametrize("mark", [-1, -2, -3])
+async def test_an_ordinary_claim_leaves_suspects_alone(stage: Stage, mark: int) -> None:
+    await put_in_ready(stage, mark)
+    [plain] = await stage.start_several(1)
+
+    assert (await stage.claim(await stage.worker())).jobs == [plain]
+
+
+@pytest.mark.parametrize("mark", [0, 1, 7])
+async def test_a_claim_of_suspects_takes_no_other(stage: Stage, mark: int) -> None:
+    await put_in_ready(stage, mark)
+
+    assert await suspects(stage, await stage.worker()) == []
+
+
+async def test_each_of_them_has_a_claim_of_its_own(stage: Stage) -> None:
+    jobs = await lost(stage, 5)
+
+    taken = await suspects(stage, await stage.worker())
+
+    assert [each.jobs for each in taken] == [[job] for job in jobs]
+    assert len({each.id for each in taken}) == 5
+    for each in taken:
+        assert await stage.held_by(each.id) == each.jobs
+        assert (each.members[0].lost, each.members[0].seq) == (-1, each.jobs[0])
+
+
+@pytest.mark.parametrize("once", [-1, -3])
+@pytest.mark.parametrize("again", [-2, -4, -9])
+async def test_of_grave_ones_there_is_one_and_only_where_no_other_is(
+    stage: Stage, once: int, again: int
+) -> None:
+    """Those that were lost once run like any other."""
+    mild = await put_in_ready(stage, once, 2)
+    grave = await put_in_ready(stage, again, 2)
+    worker = await stage.worker()
+
+    taken = await suspects(stage, worker, grave=True)
+    assert [each.jobs for each in taken] == [[job] for job in mild]
+
+    assert await suspects(stage, worker, grave=False) == []
+    assert (await suspect(stage, worker)).jobs == grave[:1]
+
+
+async def test_a_grave_one_is_not_kept_waiting_by_mild_ones_nobody_here_can_run(
+    stage: Stage,
+) -> None:
+    await put_in_ready(stage, -1)
+    await stage.sql("update rota.ready set queue = 'elsewhere'")
+    [grave] = await put_in_ready(stage, -4)
+
+    assert (await suspect(stage, await stage.worker())).jobs == [grave]
+    await stage.sql("update rota.ready set queue = 'default'")
+
+
+async def test_so_many_are_taken_as_there_is_room_for_by_priority_and_age(stage: Stage) -> None:
+    jobs = await lost(stage, 4)
+    await stage.sql("update rota.ready set lane = 9 where job = %s", jobs[3])
+
+    taken = await suspects(stage, await stage.worker(), 2)
+
+    assert sorted(each.jobs[0] for each in taken) == [jobs[0], jobs[3]]
+
+
+async def test_only_those_of_tasks_and_queues_it_knows(stage: Stage) -> None:
+    await lost(stage, 3)
+    worker = await stage.worker()
+
+    assert await suspects(stage, worker, tasks=["other"]) == []
+    assert await suspects(stage, worker, queues=["other"]) == []
+    assert len(await suspects(stage, worker, tasks=["other", "work"])) == 3
+
+
+async def test_a_worker_that_knows_many_tasks_gets_those_it_has_listed(stage: Stage) -> None:
+    await lost(stage, 2)
+    many = ["work", *(f"t{number}" for number in range(30))]
+    [knows] = await stage.run(workers.register("h", 1, "0", ["default"], many, 1))
+    [ignorant] = await stage.run(workers.register("h", 1, "0", ["default"], many[1:], 1))
+
+    assert await suspects(stage, ignorant, tasks=[]) == []
+    assert len(await suspects(stage, knows, tasks=[])) == 2
+
+
+async def test_two_workers_that_ask_at_once_get_different_ones(stage: Stage) -> None:
+    jobs = await lost(stage, 4)
+    first = await stage.connect(engine=True)
+
+    async with first.transaction():
+        mine = await suspects(stage, await stage.worker(), 2, on=first)
+        theirs = await suspects(stage, await stage.worker(), 4)
+
+    assert sorted(each.jobs[0] for each in [*mine, *theirs]) == jobs
+
+
+@pytest.mark.parametrize("state", ["draining", "stopped", "dead", None])
+@pytest.mark.parametrize("mark", [0, -1, -2])
+async def test_who_drains_or_is_gone_gets_nothing(
+    stage: Stage, state: str | None, mark: int
+) -> None:
+    await put_in_ready(stage, mark)
+    worker = await stage.worker()
+    if state is None:
+        await stage.sql("delete from rota.workers")
+    else:
+        await stage.sql("update rota.workers set state = %s", state)
+
+    assert (await stage.claim(worker)).jobs == []
+    assert await suspects(stage, worker) == []
+
+    await stage.sql("delete from rota.workers")
+    healthy = await stage.worker()
+    assert (await stage.claim(healthy)).jobs or await suspects(stage, healthy)
+
+
+# The way of a poison job
+
+
+async def test_poison_in_company_is_found_and_its_neighbours_are_not_charged(stage: Stage) -> None:
+    """The first death says nothing, the second little; alone it is known."""
+    jobs = await lost(stage, 6)
+    poison = jobs[2]
+    assert set((await ready(stage, "lost")).values()) == {-1}
+
+    # They run beside each other in one worker, which dies of it.
+    worker = await stage.worker()
+    taken = await suspects(stage, worker)
+    assert len(taken) == 6
+    await bury(stage, worker)
+    for each in taken:
+        await reap(stage, each.id)
+    assert set((await ready(stage, "lost")).values()) == {-2}
+
+    # From here each runs alone. What begins beside it has begun before, and done no harm so far.
+    while len(await ready(stage, "lost")) > 1:
+        worker = await stage.worker()
+        await stage.start_several(20)
+        beside = await stage.claim(worker)
+        one = await suspect(stage, worker)
+        assert await stage.run(claims.mark(worker, one.id, one.jobs[0], alone=True)) == [one.id]
+        if one.jobs == [poison]:
+            await bury(stage, worker)
+            await reap(stage, beside.id)
+            await reap(stage, one.id)
+            break
+        assert await stage.complete(one) == []
+        assert await stage.complete(beside) == []
+
+    marks = await ready(stage, "attempt", "lost")
+    assert marks.pop(poison) == (2, -5)  # three deaths to its account
+    assert set(marks.values()) <= {(1, -1), (1, -2)}
+    assert await stage.sql("select job from rota.attempts") == [poison]
+
+
+async def test_noting_that_it_runs_alone_is_for_who_holds_it(stage: Stage) -> None:
+    await put_in_ready(stage, -2)
+    worker = await stage.worker()
+    batch = await suspect(stage, worker)
+    [job] = batch.jobs
+
+    assert await stage.run(claims.mark(worker, batch.id, job, alone=True)) == [batch.id]
+    assert await stage.run(claims.mark(worker + 1, batch.id, job, alone=False)) == []
+    assert await stage.run(claims.mark(worker, batch.id, job + 1, alone=False)) == []
+    assert await stage.sql("select alone from rota.claims") == [True]
+
+    await stage.give_back(batch)
+    assert await stage.run(claims.mark(worker, batch.id, job, alone=True)) == []
+    await suspect(stage, worker)
+    assert await stage.sql("select alone from rota.claims") == [None]

@@ -1,0 +1,399 @@
+"""Who is there: registering, beating, being looked at, and being declared dead."""
+
+from __future__ import annotations
+
+import asyncio
+
+import psycopg
+import pytest
+
+from rota.store import advisory, claims, runs, workers
+from rota.store.database import run
+from rota.store.workers import Seen
+
+from . import flows
+from .losses import bury, orphans, put_in_ready, reap, seen, split, suspect
+from .stage import Connection, Stage
+
+
+async def looks(stage: Stage, worker: int = 0) -> dict[int, bool | None]:
+    """Whom one sees, and whether they hold their locks."""
+    return {each.worker: each.seated for each in await stage.run(workers.look(worker))}
+
+
+async def sit(stage: Stage, worker: int, seat: int) -> psycopg.AsyncConnection[object]:
+    """A worker's heart: a connection with a lock, which it has said it holds."""
+    heart = await stage.database.connect(direct=True)
+    assert await run(heart, workers.sit(seat), stage.schema) == [True]
+    await stage.run(workers.beat(worker, seat))
+    return heart
+
+
+# Registering
+
+
+async def test_what_a_worker_says_of_itself_is_kept(stage: Stage) -> None:
+    [id] = await stage.run(
+        workers.register(
+            *("box", 7, "2026.11", ["a", "b"], ["t"], 12),
+            engine="0.1",
+            metadata={"zone": "eu", "n": 2**53 + 1},
+        )
+    )
+
+    assert await stage.sql(
+        "select id, host, pid, version, engine, queues, tasks, capacity, state::text, beats,"
+        " metadata::text from rota.workers"
+    ) == [
+        (
+            *(id, "box", 7, "2026.11", "0.1", ["a", "b"], ["t"], 12, "active", 0),
+            '{"zone":"eu","n":9007199254740993}',
+        )
+    ]
+
+
+async def test_two_of_one_name_and_process_are_two(stage: Stage) -> None:
+    """B6: in containers everybody is pid 1, and a restart has the old name."""
+    one, two = await stage.worker(), await stage.worker()
+
+    assert one != two
+    await bury(stage, one)
+    assert list(await looks(stage)) == [two]
+
+
+async def test_the_others_hear_of_it(stage: Stage) -> None:
+    listener = await stage.connect()
+    await stage.sql('listen "rota.wake"', on=listener)
+
+    await stage.run(workers.register("h", 1, "0", [], [], 1, notify=True))
+
+    [heard] = [note async for note in listener.notifies(timeout=5, stop_after=1)]
+    assert heard.payload == "!worker"
+
+
+# Beating
+
+
+async def test_a_beat_says_what_it_is_asked_to_and_moves_the_count(stage: Stage) -> None:
+    batch = await stage.held(2)
+    before = await seen(stage, batch.worker)
+
+    [told] = await stage.run(workers.beat(batch.worker, 5, running=2, lag=0.25))
+
+    assert (told.asked, told.unwanted, told.claims, told.echoes) == (False, [], [batch.id], False)
+    assert (await seen(stage, batch.worker)).beats == before.beats + 1
+    assert await stage.sql("select seat, running, lag from rota.workers") == [(5, 2, 0.25)]
+
+
+async def test_it_hears_wishes_to_cancel_what_it_holds_and_no_others(stage: Stage) -> None:
+    mine, theirs = await stage.held(3), await stage.held(1)
+    for job in (mine.jobs[1], theirs.jobs[0]):
+        await stage.run(runs.cancel(job), stage.watch)
+
+    [told] = await stage.run(workers.beat(mine.worker, None))
+
+    assert told.unwanted == [mine.jobs[1]]
+
+
+async def test_it_hears_of_all_its_claims_with_the_nonces_they_were_made_with(stage: Stage) -> None:
+    batch = await stage.held(3)
+    own = await split(stage, batch, batch.jobs[1])
+    await stage.held(2)
+
+    [told] = await stage.run(workers.beat(batch.worker, None))
+
+    assert told.claims == [batch.id, own.id]
+    assert told.nonces == await stage.sql(
+        "select nonce::text from rota.claims where worker = %s order by id", batch.worker
+    )
+
+
+async def test_it_hears_that_it_is_to_drain(stage: Stage) -> None:
+    worker = await stage.worker()
+    listener = await stage.connect()
+    await stage.sql('listen "rota.wake"', on=listener)
+
+    assert await stage.run(workers.drain(worker)) == ["active"]
+
+    [heard] = [note async for note in listener.notifies(timeout=5, stop_after=1)]
+    assert heard.payload == "!drain"
+    [told] = await stage.run(workers.beat(worker, None))
+    assert told.asked
+    assert await stage.run(workers.drain(12345)) == [None]
+
+
+async def test_it_hears_of_ends_that_are_left_to_be_passed_on(stage: Stage) -> None:
+    worker = await stage.worker()
+    laid = await flows.start(stage, {"a": []})
+    batch = await flows.claim(stage, worker)
+    await stage.sql("insert into rota.echoes values (%s, 'succeeded')", laid["a"])
+
+    [told] = await stage.run(workers.beat(worker, None))
+    assert told.echoes
+
+    await stage.sql("delete from rota.echoes")
+    await flows.end(stage, batch)
+
+
+@pytest.mark.parametrize("state", ["dead", "stopped"])
+async def test_one_that_is_gone_hears_nothing_and_is_not_revived(stage: Stage, state: str) -> None:
+    worker = await stage.worker()
+    await stage.sql("update rota.workers set state = %s", state)
+    before = await stage.sql("select * from rota.workers")
+
+    assert await stage.run(workers.beat(worker, 3)) == []
+    assert await stage.run(workers.beat(12345, 3)) == []
+    await stage.run(workers.retire(worker))
+    await stage.run(workers.leave(worker))
+    assert await stage.sql("select * from rota.workers") == before
+
+
+async def test_one_that_drains_beats_on(stage: Stage) -> None:
+    worker = await stage.worker()
+    await stage.run(workers.retire(worker))
+
+    assert len(await stage.run(workers.beat(worker, None))) == 1
+    assert list(await looks(stage)) == [worker]
+
+
+async def test_a_beat_is_an_update_in_place(own_stage: Stage) -> None:
+    """Nothing that changes is indexed, and there is room on the page: no index grows with it."""
+    stage = own_stage
+    many = [f"task{number}" for number in range(100)]
+    [worker] = await stage.run(workers.register("h", 1, "0", ["default"] * 20, many, 1))
+
+    for number in range(300):
+        await stage.run(workers.beat(worker, number, number, 0.5))
+    await stage.run(workers.retire(worker))
+
+    await stage.sql("select pg_stat_force_next_flush()", on=stage.engine)
+    updated, hot = (
+        await stage.sql(
+            "select n_tup_upd, n_tup_hot_upd from pg_stat_user_tables where relname = 'workers'"
+        )
+    )[0]
+    assert (updated, hot) == (301, 301)
+    assert await stage.one("select pg_relation_size('rota.workers')") <= 2 * 8192
+
+
+# Looking, with real locks
+
+
+async def test_a_lock_is_seen_while_its_connection_lives_and_not_after(stage: Stage) -> None:
+    one, two, pooled = [await stage.worker() for _ in range(3)]
+    heart = await sit(stage, one, 111)
+    other = await sit(stage, two, 2**31 - 1)
+
+    assert await looks(stage) == {one: True, two: True, pooled: None}
+    assert await looks(stage, one) == {two: True, pooled: None}
+
+    await heart.close()
+    async with asyncio.timeout(5):
+        while await looks(stage) != {one: False, two: True, pooled: None}:
+            await asyncio.sleep(0.005)
+    await other.close()
+
+
+async def test_a_server_that_ends_the_session_lets_go_of_the_lock(stage: Stage) -> None:
+    worker = await stage.worker()
+    heart = await sit(stage, worker, 7)
+
+    await stage.sql("select pg_terminate_backend(%s, 5000)", heart.info.backend_pid)
+
+    assert await looks(stage) == {worker: False}
+    await heart.close()
+
+
+async def test_nobody_elses_lock_is_taken_for_it(own_stage: Stage, direct_dsn: str) -> None:
+    """Another kind, one number instead of two, shared, another database, or only waited for."""
+    stage = own_stage
+    worker = await stage.worker()
+    seat = 77
+    await stage.run(workers.beat(worker, seat))
+    elsewhere = await psycopg.AsyncConnection.connect(
+        psycopg.conninfo.make_conninfo(direct_dsn, dbname="postgres"), autocommit=True
+    )
+    async with elsewhere:
+        await elsewhere.execute("select pg_advisory_lock(%s, %s)", [advisory.WORKER, seat])
+        other = await stage.connect()
+        await stage.sql(
+            "select pg_advisory_lock(%s::int, %s::int)", advisory.RETENTION, seat, on=other
+        )
+        await stage.sql(
+            "select pg_advisory_lock((%s::bigint << 32) | %s)", advisory.WORKER, seat, on=other
+        )
+
+        assert await looks(stage) == {worker: False}
+
+
+async def test_a_seat_somebody_has_is_not_given_twice(stage: Stage) -> None:
+    worker = await stage.worker()
+    heart = await sit(stage, worker, 9)
+
+    assert await stage.run(workers.sit(9)) == [False]
+    assert await stage.run(workers.sit(10)) == [True]
+    await heart.close()
+
+
+async def test_only_those_that_should_be_there_are_looked_at(stage: Stage) -> None:
+    active, drains, stops, dies, me = [await stage.worker() for _ in range(5)]
+    await stage.run(workers.retire(drains))
+    await stage.run(workers.leave(stops))
+    await bury(stage, dies)
+
+    assert sorted(await looks(stage, me)) == [active, drains]
+
+
+# Declaring
+
+
+async def test_one_that_beats_at_this_moment_is_not_declared_dead(stage: Stage) -> None:
+    beats, silent = await stage.worker(), await stage.worker()
+    looked = [await seen(stage, beats), await seen(stage, silent)]
+    beating = await stage.connect()
+
+    async with beating.transaction():
+        await stage.run(workers.beat(beats, None), beating)
+        async with asyncio.timeout(1):
+            declared = await stage.run(workers.declare(looked))
+
+    assert [(each.worker, each.host, each.pid) for each in declared] == [(silent, "host", 1)]
+    # Nor afterwards, by what was seen before.
+    assert await stage.run(workers.declare(looked)) == []
+    assert list(await looks(stage)) == [beats]
+
+
+async def test_one_that_has_beaten_since_it_was_seen_is_not_declared_dead(stage: Stage) -> None:
+    worker = await stage.worker()
+    looked = await seen(stage, worker)
+    await stage.run(workers.beat(worker, None))
+
+    assert await stage.run(workers.declare([looked])) == []
+    assert await stage.run(workers.declare([Seen(worker, looked.beats + 2, None)])) == []
+    assert len(await stage.run(workers.declare([Seen(worker, looked.beats + 1, None)]))) == 1
+
+
+async def test_a_beat_that_waited_for_the_declaration_hears_that_it_is_dead(stage: Stage) -> None:
+    worker = await stage.worker()
+    looked = await seen(stage, worker)
+    declaring, beating = await stage.connect(), await stage.connect()
+
+    async with declaring.transaction():
+        assert len(await stage.run(workers.declare([looked]), declaring)) == 1
+        beat = stage.meanwhile(stage.run(workers.beat(worker, None), beating))
+        await stage.waits(beating, declaring)
+
+    assert await beat == []
+
+
+async def test_of_two_who_declare_it_one_does(stage: Stage) -> None:
+    worker = await stage.worker()
+    looked = await seen(stage, worker)
+    first = await stage.connect()
+
+    async with first.transaction():
+        assert len(await stage.run(workers.declare([looked]), first)) == 1
+        async with asyncio.timeout(1):
+            assert await stage.run(workers.declare([looked])) == []
+    assert await stage.run(workers.declare([looked])) == []
+
+
+async def test_what_it_knew_is_forgotten_with_it(stage: Stage) -> None:
+    many = [f"t{number}" for number in range(30)]
+    ids = [(await stage.run(workers.register("h", 1, "0", [], many, 1)))[0] for _ in range(3)]
+
+    await bury(stage, ids[0])
+    await stage.run(workers.leave(ids[1]))
+
+    assert await stage.sql("select distinct worker from rota.skills") == [ids[2]]
+
+
+Held = list[tuple[int, bool | None]]
+"""Claims by how many jobs are in each, and what it says of running alone."""
+
+BLAME: list[tuple[Held, list[int], list[int]]] = [
+    ([], [], []),
+    ([(1, None)], [0], []),
+    ([(1, True)], [0], []),
+    ([(1, False)], [0], []),
+    ([(2, None)], [], []),
+    ([(1, None), (1, None)], [], []),
+    ([(2, None), (1, True)], [2], []),
+    ([(2, None), (1, False)], [], [2]),
+    ([(1, True), (1, None)], [0], []),
+    ([(1, False), (3, None), (1, None)], [], [0]),
+]
+
+
+@pytest.mark.parametrize(("held", "blamed", "doubted"), BLAME)
+async def test_whom_a_death_is_blamed_on(
+    stage: Stage, held: Held, blamed: list[int], doubted: list[int]
+) -> None:
+    """The one job it held, or the one that ran alone; one that did so at first is doubted. Else nobody."""
+    worker = await stage.worker()
+    jobs: list[int] = []
+    for many, alone in held:
+        await stage.start_several(many)
+        batch = await stage.claim(worker)
+        if alone is not None:
+            mark = claims.mark(worker, batch.id, batch.jobs[0], alone=alone)
+            assert await stage.run(mark) == [batch.id]
+        jobs += batch.jobs
+    bystander = await stage.held(1)
+
+    await bury(stage, worker)
+
+    [found] = await stage.sql(
+        "select coalesce(blamed, '{}'), coalesce(doubted, '{}') from rota.workers where id = %s",
+        worker,
+    )
+    assert tuple(found) == ([jobs[each] for each in blamed], [jobs[each] for each in doubted])
+    assert await stage.held_by(bystander.id) == bystander.jobs
+
+
+async def test_what_is_held_for_a_time_is_neither_blamed_nor_company(stage: Stage) -> None:
+    batch = await stage.held(2)
+    await split(stage, batch, batch.jobs[0], seconds=60)
+
+    await bury(stage, batch.worker)
+
+    assert await stage.one("select blamed from rota.workers") == [batch.jobs[1]]
+
+
+async def test_one_that_stopped_blames_nothing(stage: Stage) -> None:
+    await put_in_ready(stage, -3)
+    worker = await stage.worker()
+    batch = await suspect(stage, worker)
+    await stage.run(workers.leave(worker))
+
+    assert await stage.one("select blamed from rota.workers") is None
+    await reap(stage, batch.id)
+
+
+async def test_those_that_ended_long_ago_and_hold_nothing_are_forgotten(stage: Stage) -> None:
+    old, holds, recent, lives = [await stage.worker() for _ in range(4)]
+    await stage.start_several(1)
+    batch = await stage.claim(holds)
+    await bury(stage, old, holds, recent)
+    await stage.sql(
+        "update rota.workers set ended = ended - interval '2 days' where id = any(%s)", [old, holds]
+    )
+
+    await stage.run(workers.forget(24 * 3600))
+
+    assert await stage.sql("select id from rota.workers order by 1") == [holds, recent, lives]
+    assert await orphans(stage) == [batch.id]
+
+
+async def test_a_worker_that_freezes_in_its_beat_is_not_waited_for(stage: Stage) -> None:
+    """Its row is locked: looking, claiming and registering go on."""
+    worker = await stage.worker()
+    frozen: Connection = await stage.connect()
+    await stage.start_several(1)
+
+    async with frozen.transaction():
+        await stage.run(workers.beat(worker, None), frozen)
+        async with asyncio.timeout(1):
+            assert list(await looks(stage)) == [worker]
+            assert len((await stage.claim(await stage.worker())).jobs) == 1
+            assert await bury(stage, worker) == []

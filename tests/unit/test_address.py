@@ -1,0 +1,67 @@
+"""What a DSN becomes: our defaults where it says nothing, its own word where it does."""
+
+from __future__ import annotations
+
+import pytest
+
+from rota.store import address
+
+SEVERAL = "postgresql://u@one,two:5433/name"
+
+
+@pytest.fixture(autouse=True)
+def nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PGHOST", "PGCONNECT_TIMEOUT", "PGTARGETSESSIONATTRS"):
+        monkeypatch.delenv(name, raising=False)
+    address.parameters.cache_clear()
+
+
+def test_a_dead_line_is_noticed_in_seconds() -> None:
+    found = address.parameters("postgresql://u@one/name")
+
+    probes = found["keepalives_idle"] + found["keepalives_count"] * found["keepalives_interval"]
+    assert probes <= 15
+    assert found["tcp_user_timeout"] <= 15_000
+    assert found["connect_timeout"] == address.CONNECT_TIMEOUT
+
+
+def test_what_the_dsn_says_holds() -> None:
+    found = address.parameters(
+        "host=one keepalives_idle=60 tcp_user_timeout=0 connect_timeout=7 application_name=mine"
+    )
+
+    assert found["keepalives_idle"] == "60"
+    assert found["tcp_user_timeout"] == "0"
+    assert found["connect_timeout"] == "7"
+    assert found["application_name"] == "mine"
+
+
+@pytest.mark.parametrize(
+    "dsn", [SEVERAL, "host=one,two", "hostaddr=127.0.0.1,127.0.0.2", "postgresql:///x?host=/a,/b"]
+)
+def test_of_several_hosts_the_one_that_can_be_written_to_is_meant(dsn: str) -> None:
+    found = address.parameters(dsn)
+
+    assert found["target_session_attrs"] == "read-write"
+    assert found["connect_timeout"] == address.CONNECT_TIMEOUT_EACH
+
+
+def test_one_host_is_taken_as_it_is() -> None:
+    assert "target_session_attrs" not in address.parameters("postgresql://u@one/name")
+
+
+def test_another_choice_among_several_hosts_is_left() -> None:
+    found = address.parameters(f"{SEVERAL}?target_session_attrs=any")
+
+    assert found["target_session_attrs"] == "any"
+
+
+def test_the_environment_is_asked_where_libpq_asks_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGHOST", "one,two")
+    assert address.parameters("")["target_session_attrs"] == "read-write"
+
+    address.parameters.cache_clear()
+    monkeypatch.setenv("PGTARGETSESSIONATTRS", "primary")
+    monkeypatch.setenv("PGCONNECT_TIMEOUT", "4")
+    found = address.parameters("")
+    assert (found["target_session_attrs"], found["connect_timeout"]) == ("primary", "4")

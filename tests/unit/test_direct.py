@@ -1,0 +1,47 @@
+"""The way past the pooler: where it is said, and to which database it belongs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rota import Rota
+from rota.errors import SettingsError
+from rota.model.settings import Settings, direct_url
+
+POOLER, DIRECT = "postgresql://pooler/name", "postgresql://direct/name"
+
+
+def test_the_environment_names_it_or_a_file_that_does(tmp_path: Path) -> None:
+    file = tmp_path / "url"
+    file.write_text(f"{DIRECT}\n")
+
+    assert direct_url({}) is None
+    assert direct_url({"ROTA_DIRECT_URL": DIRECT}) == DIRECT
+    assert direct_url({"ROTA_DIRECT_URL_FILE": str(file)}) == DIRECT
+
+
+def test_an_app_takes_it_from_there_unless_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROTA_DIRECT_URL", DIRECT)
+
+    assert Rota(POOLER)._find_database() == (POOLER, DIRECT)
+    assert Rota(POOLER, direct="host=other")._find_database() == (POOLER, "host=other")
+
+
+def test_it_is_not_taken_along_to_another_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or a test of an app would beat in the database of production."""
+    monkeypatch.setenv("ROTA_DATABASE_URL", POOLER)
+    monkeypatch.setenv("ROTA_DIRECT_URL", DIRECT)
+    app = Rota()
+    assert app._find_database() == (POOLER, DIRECT)
+
+    home = app.move_to("postgresql://test/name")
+    assert app._find_database() == ("postgresql://test/name", None)
+    app.move_to(home)
+    assert app._find_database() == (POOLER, DIRECT)
+
+
+def test_what_is_said_of_a_pooler_is_one_of_three_words() -> None:
+    with pytest.raises(SettingsError, match="pooler must be auto, yes or no, not 'perhaps'"):
+        Settings.read({"ROTA_POOLER": "perhaps"})

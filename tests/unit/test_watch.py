@@ -1,0 +1,265 @@
+"""Who is dead, by what one observer saw without a break."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from rota.model.watch import SECOND_LOOK, Watch
+
+DEAD_AFTER = 20.0
+
+
+@dataclass(frozen=True)
+class Seen:
+    worker: int = 1
+    beats: int = 0
+    seated: bool | None = None
+
+
+class Observer:
+    """A watch, and its own time."""
+
+    def __init__(self, now: float = 1000.0) -> None:
+        self.watch = Watch(DEAD_AFTER)
+        self.now = now
+
+    def see(self, *seen: Seen, after: float = 1.0) -> list[int]:
+        self.now += after
+        return self.watch.see(seen, self.now)
+
+    def watch_for(self, seconds: float, *seen: Seen) -> list[int]:
+        """Look once a second for so long. Answers what the last look said."""
+        dead: list[int] = []
+        for _ in range(round(seconds)):
+            dead = self.see(*seen)
+        return dead
+
+
+@pytest.fixture
+def observer() -> Observer:
+    return Observer()
+
+
+# A beat that stands still
+
+
+def test_one_whose_beat_stands_still_for_as_long_as_it_may_is_dead(observer: Observer) -> None:
+    assert observer.see(Seen()) == []
+    assert observer.watch_for(DEAD_AFTER - 1, Seen()) == []
+    assert observer.see(Seen()) == [1]
+
+
+def test_a_beat_in_the_last_moment_is_a_beat(observer: Observer) -> None:
+    observer.see(Seen(beats=5))
+    observer.watch_for(DEAD_AFTER - 1, Seen(beats=5))
+
+    assert observer.see(Seen(beats=6)) == []
+    assert observer.watch_for(DEAD_AFTER - 1, Seen(beats=6)) == []
+    assert observer.see(Seen(beats=6)) == [1]
+
+
+@given(some.lists(some.integers(-(2**40), 2**40), min_size=2, max_size=40, unique=True))
+def test_any_change_is_life_whichever_way_it_goes(beats: list[int]) -> None:
+    """It is compared for being another, never for being larger: no clock is believed."""
+    observer = Observer()
+
+    for number in beats:
+        assert observer.see(Seen(beats=number), after=DEAD_AFTER / 2) == []
+
+
+@given(some.floats(-1e9, 1e9))
+def test_the_observers_own_clock_may_start_anywhere(start: float) -> None:
+    observer = Observer(start)
+    observer.see(Seen())
+
+    assert observer.watch_for(DEAD_AFTER - 1, Seen()) == []
+    assert observer.watch_for(2, Seen()) == [1]
+
+
+def test_one_that_stays_dead_is_said_again_until_it_is_gone(observer: Observer) -> None:
+    """Declaring may fail: it is not said once and forgotten."""
+    observer.see(Seen())
+
+    assert observer.watch_for(DEAD_AFTER, Seen()) == [1]
+    assert observer.see(Seen()) == [1]
+    assert observer.see() == []
+
+
+def test_one_that_was_away_and_is_there_again_starts_anew(observer: Observer) -> None:
+    observer.see(Seen())
+    observer.watch_for(DEAD_AFTER - 2, Seen())
+    observer.see()
+
+    assert observer.watch_for(DEAD_AFTER - 1, Seen()) == []
+
+
+def test_each_is_watched_by_itself(observer: Observer) -> None:
+    observer.see(Seen(1), Seen(2), Seen(3))
+    for beats in range(1, 20):
+        assert observer.see(Seen(1), Seen(2, beats=beats), Seen(3, beats=beats // 15)) == []
+
+    assert observer.see(Seen(1), Seen(2, beats=20), Seen(3, beats=1)) == [1]
+
+
+# A lock that is gone
+
+
+def test_a_lock_gone_in_two_looks_a_second_apart_is_a_death(observer: Observer) -> None:
+    observer.see(Seen(seated=True))
+
+    assert observer.see(Seen(seated=False)) == []
+    assert observer.watch.look_again_in == SECOND_LOOK == 1.0
+    assert observer.see(Seen(seated=False), after=SECOND_LOOK) == [1]
+
+
+def test_looks_closer_together_are_one_look(observer: Observer) -> None:
+    observer.see(Seen(seated=True))
+    observer.see(Seen(seated=False))
+
+    for left in (0.75, 0.5, 0.25):
+        assert observer.see(Seen(seated=False), after=0.25) == []
+        assert observer.watch.look_again_in == left
+    assert observer.see(Seen(seated=False), after=0.25) == [1]
+
+
+def test_one_that_was_never_seen_holding_it_is_not_gone(observer: Observer) -> None:
+    """Perhaps it is only about to sit down."""
+    assert observer.watch_for(DEAD_AFTER, Seen(seated=False)) == []
+    assert observer.watch.look_again_in is None
+
+
+def test_one_that_holds_it_again_was_never_gone(observer: Observer) -> None:
+    observer.see(Seen(seated=True))
+    observer.see(Seen(seated=False))
+    observer.see(Seen(seated=True), after=0.5)
+    assert observer.watch.look_again_in is None
+
+    assert observer.see(Seen(seated=False), after=0.5) == []
+    assert observer.see(Seen(seated=False), after=0.5) == []
+    assert observer.see(Seen(seated=False), after=0.5) == [1]
+
+
+def test_one_that_beat_just_before_it_went_is_gone_all_the_same(observer: Observer) -> None:
+    observer.see(Seen(beats=1, seated=True))
+
+    assert observer.see(Seen(beats=2, seated=False)) == []
+    assert observer.see(Seen(beats=2, seated=False)) == [1]
+
+
+def test_a_seat_that_flaps_kills_nobody(observer: Observer) -> None:
+    """Its connection breaks and is made anew, again and again: a new seat with every beat."""
+    for beats in range(200):
+        assert observer.see(Seen(beats=beats, seated=beats % 2 == 0), after=0.9) == []
+
+
+def test_one_that_goes_through_a_pooler_from_here_on_has_no_lock_to_lose(
+    observer: Observer,
+) -> None:
+    observer.see(Seen(beats=1, seated=True))
+    observer.see(Seen(beats=1, seated=False))
+
+    assert observer.see(Seen(beats=2, seated=None), after=0.5) == []
+    assert observer.see(Seen(beats=3, seated=False)) == []
+    assert observer.see(Seen(beats=3, seated=False)) == []
+
+
+def test_the_look_that_decides_comes_when_the_first_of_them_is_due(observer: Observer) -> None:
+    observer.see(Seen(1, seated=True), Seen(2, seated=True))
+    observer.see(Seen(1, seated=False), Seen(2, seated=True))
+    observer.see(Seen(1, seated=False), Seen(2, seated=False), after=0.25)
+
+    assert observer.watch.look_again_in == 0.75
+    assert observer.see(Seen(1, seated=False), Seen(2, seated=False), after=0.75) == [1]
+    assert observer.watch.look_again_in == 0.25
+
+
+# What was not seen
+
+
+def test_after_a_break_it_has_seen_nothing_yet(observer: Observer) -> None:
+    """Amnesty: everybody has as long as anybody from the first look on."""
+    observer.see(Seen(1), Seen(2, seated=True))
+    observer.watch_for(DEAD_AFTER - 1, Seen(1), Seen(2, beats=1, seated=True))
+    observer.watch.forget()
+
+    assert observer.watch.look_again_in is None
+    assert observer.see(Seen(1), Seen(2, beats=1, seated=False)) == []
+    assert observer.watch_for(DEAD_AFTER - 1, Seen(1), Seen(2, beats=1, seated=False)) == []
+    assert observer.see(Seen(1), Seen(2, beats=1, seated=False)) == [1, 2]
+
+
+def test_after_a_break_there_is_no_look_to_be_decided_by(observer: Observer) -> None:
+    observer.see(Seen(seated=True))
+    observer.see(Seen(seated=False))
+    observer.watch.forget()
+
+    assert observer.watch.look_again_in is None
+    assert observer.see(Seen(seated=False)) == []
+    assert observer.watch.look_again_in is None
+
+
+@pytest.mark.parametrize("seated", [None, True, False])
+def test_one_that_was_frozen_itself_believes_nothing_it_saw_before(
+    observer: Observer, seated: bool | None
+) -> None:
+    observer.see(Seen(seated=True))
+    observer.watch_for(DEAD_AFTER - 2, Seen(seated=True))
+    observer.see(Seen(seated=seated), after=0.1)
+
+    assert observer.see(Seen(seated=seated), after=DEAD_AFTER / 2 + 0.1) == []
+    assert observer.see(Seen(seated=seated)) == []
+    assert observer.watch_for(DEAD_AFTER - 2, Seen(seated=seated)) == []
+
+
+@pytest.mark.parametrize("gap", [2.1, 5.0, DEAD_AFTER / 2])
+def test_after_a_gap_a_lock_has_its_second_to_come_back(observer: Observer, gap: float) -> None:
+    """Machine and all were stopped between the two looks: nobody could have sat down again."""
+    observer.see(Seen(seated=True))
+    observer.see(Seen(seated=False))
+
+    assert observer.see(Seen(seated=False), after=gap) == []
+    assert observer.watch.look_again_in == SECOND_LOOK
+    assert observer.see(Seen(seated=False)) == [1]
+
+
+@given(
+    some.lists(
+        some.tuples(
+            some.floats(0.01, 60.0), some.booleans(), some.sampled_from([True, False, None])
+        ),
+        max_size=60,
+    )
+)
+def test_nobody_is_dead_without_an_unbroken_reason(
+    looks: list[tuple[float, bool, bool | None]],
+) -> None:
+    """Whatever was seen when: a death needs an unbroken time without a beat, or a lock that was held, then
+    gone in looks a second apart with none in between that saw it, nor a time when nobody looked."""
+    observer = Observer()
+    history: list[tuple[float, int, bool | None]] = []
+    beats = 0
+    for after, beat, seated in looks:
+        beats += beat
+        if history and after > DEAD_AFTER / 2:
+            history.clear()
+        dead = observer.see(Seen(beats=beats, seated=seated), after=after)
+        history.append((observer.now, beats, seated))
+        if dead:
+            silent = [at for at, was, _ in history if was == beats]
+            unheard = observer.now - silent[0] >= DEAD_AFTER - 1e-6
+            held = [number for number, each in enumerate(history) if each[2] is not False]
+            since = [at for at, _, _ in history[held[-1] + 1 :]] if held else []
+            gaps = [
+                number for number in range(1, len(since)) if since[number] - since[number - 1] > 2
+            ]
+            since = since[gaps[-1] :] if gaps else since
+            gone = (
+                bool(since)
+                and history[held[-1]][2] is True
+                and observer.now - since[0] >= SECOND_LOOK - 1e-6
+            )
+            assert unheard or gone
