@@ -88,7 +88,9 @@ class Crew:
         while line := await self._zygote.stdout.readline():
             said = json.loads(line)
             if "born" in said:
-                self._births.pop((said["slot"], said["number"])).set_result(said["born"])
+                birth = self._births.pop((said["slot"], said["number"]))
+                if not birth.done():  # nobody waits for it any more: the run is over
+                    birth.set_result(said["born"])
                 member = Member(said["born"], said["slot"], said["number"])
                 self._members[member.pid] = self._slots[member.slot] = member
             else:
