@@ -151,8 +151,11 @@ async def test_a_job_whose_claim_was_taken_away_is_stopped_within_a_beat(
 async def test_a_claim_that_has_just_come_is_not_taken_for_lost(app: Rota, rota_dsn: str) -> None:
     """Beats are answered late, after claims that came since have begun to run."""
 
+    began: list[int] = []
+
     @app.task
     async def short(n: int) -> int:
+        began.append(n)
         await asyncio.sleep(0.02)
         return n
 
@@ -167,6 +170,7 @@ async def test_a_claim_that_has_just_come_is_not_taken_for_lost(app: Rota, rota_
         runs = await app.start_many([short.call(n=n) for n in range(200)])
         for number, run in enumerate(runs):
             assert await run.result(timeout=20) == number
+    assert sorted(began) == list(range(200))
     assert await fetch(rota_dsn, "select max(attempt), count(*) from rota.outcomes") == [(1, 200)]
 
 

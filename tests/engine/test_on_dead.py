@@ -195,6 +195,40 @@ async def test_a_grave_suspect_runs_alone_and_the_database_knows(
     assert seen == ["before", "grave", "grave ends", "after"]
 
 
+async def test_one_that_is_taken_away_while_it_waits_to_be_alone_does_not_run(
+    rota_app: Rota, rota_dsn: str
+) -> None:
+    first, go = asyncio.Event(), asyncio.Event()
+    ran: list[str] = []
+
+    @rota_app.task
+    async def before() -> None:
+        first.set()
+        await go.wait()
+
+    @rota_app.task
+    async def grave() -> None:
+        ran.append("grave")
+
+    @rota_app.task
+    async def after() -> None: ...
+
+    witness = Witness(rota_app)
+    await before.start()
+    async with rota_app.worker():
+        await first.wait()
+        suspect = await grave.using(delay=0.3).start()
+        await fetch(rota_dsn, f"update rota.asleep set lost = {GRAVE} returning job")
+        await witness.saw(JobClaimed, job=suspect.id)
+        await fetch(
+            rota_dsn, f"delete from rota.claims where {suspect.id} = any(jobs) returning id"
+        )
+        go.set()
+        # Nothing else begins before it is settled whether the suspect does.
+        await (await after.start()).result(timeout=10)
+    assert ran == []
+
+
 async def test_one_that_has_run_alone_for_a_while_lets_others_in(
     rota_app: Rota, rota_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

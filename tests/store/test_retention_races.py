@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import timedelta
 from uuid import uuid4
 
 import pytest
@@ -13,8 +12,6 @@ from rota.store import jobs, retention, waiters
 
 from .past import Past
 from .stage import Connection, Stage
-
-SILENT = timedelta(seconds=21)
 
 
 @pytest.fixture

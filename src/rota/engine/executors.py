@@ -3,8 +3,6 @@ processes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from rota.engine.address import reading
 from rota.engine.coroutines import LoopExecutor
 from rota.engine.execute import Executor, Finished, Ports, Stop
@@ -33,12 +31,6 @@ class Executors:
         if task.policy.isolation is not None:
             return self._processes
         return self._coroutines if task.is_async else self._threads
-
-    def check(self, tasks: Iterable[Definition]) -> None:
-        """Raises DefinitionError for an isolated task that its process would not find."""
-        for task in tasks:
-            if task.policy.isolation is not None:
-                self._processes.check(task)
 
     def start(self, job: Claimed, task: Definition, retry: Retry, timeout: float | None) -> None:
         self._of(task).start(job, task, retry, timeout)
