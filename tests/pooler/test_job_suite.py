@@ -51,9 +51,6 @@ EXEMPT = {
         "counts what sessions tell when they end, and the pooler's do not"
     ),
     "cluster/test_flows.py::test_the_same_without_the_lock_strands_runs": "about that lock",
-    "engine/test_holding.py::test_a_cold_worker_claims_no_more_than_it_can_run": (
-        "looks twice at what changes soon after; through a pooler looking takes longer"
-    ),
     "engine/test_calls_again.py::test_ten_thousand_calls_are_made_and_waited_for": "about size",
     "store/test_reaping.py::test_a_thousand_claims_it_cannot_have_keep_it_from_none_it_can": (
         "about size"

@@ -15,7 +15,11 @@ def warm(pace: Pace, rounds: int = 20) -> Pace:
 
 
 def test_a_worker_that_has_just_started_holds_what_it_can_run() -> None:
-    assert Pace(100, 1000).ahead == 0
+    pace = Pace(100, 1000)
+
+    pace.answered(idle=100, took=0.002, full=True)
+
+    assert pace.ahead == 0, "its places were empty because nothing had been asked for yet"
 
 
 def test_short_jobs_make_it_hold_more_up_to_the_most() -> None:
@@ -26,7 +30,7 @@ def test_short_jobs_make_it_hold_more_up_to_the_most() -> None:
         seen.append(pace.ahead)
 
     assert seen == sorted(seen)
-    assert seen[0] > 0
+    assert seen[1] > 0
     assert seen[-1] == 1000
 
 
