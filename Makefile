@@ -11,7 +11,7 @@ unexport PYTHONPATH
 unexport PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-fast chaos bench demo schema lock ci clean
+.PHONY: help setup check format test test-fast proofs chaos bench demo schema lock ci clean
 
 help: ## list every word
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,10 @@ test: setup ## every test, on a private PostgreSQL
 
 test-fast: setup ## the tests that take no time
 	@$(BIN)/pytest -m "not slow" $(PYTEST_ARGS)
+
+proofs: setup ## the long forms of what `make test` has short: a million rows, every await, every mutant
+	@ROTA_TEST_LONG=1 $(BIN)/pytest -n 2 tests/store/test_plans.py tests/store/test_reap_plans.py tests/store/test_any_flow.py
+	@ROTA_TEST_LONG=1 $(BIN)/pytest tests/cluster/test_durable_kills.py tests/cluster/test_signals.py tests/cluster/test_many_sleepers.py tests/chaos/test_short.py
 
 SECONDS ?= 2100
 chaos: setup ## worker processes, servers and connections broken for SECONDS=2100, nothing lost or done twice

@@ -44,7 +44,8 @@ def main() -> int:
         stage = Stage(
             server,
             contender.rota(),
-            competitors,
+            [each for each in competitors if each.name in contender.PEERS],
+            [each for each in competitors if each.name in contender.DURABLE],
             options.sizes,
             lambda line: console.print(f"  {line}"),
         )

@@ -16,6 +16,8 @@ from benchmarks.places import CHILDREN, NODE
 from benchmarks.process import Child
 
 PEERS = ("graphile", "pgqueuer", "procrastinate")
+DURABLE = ("absurd", "dbos")  # for durable steps alone
+STEPS = 10  # in one run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +72,23 @@ def flows(shape: str, jobs: int) -> Contender:
     )
 
 
+def steps() -> Contender:
+    """Rota once more, with a job of durable steps; what is counted, and recorded, is steps."""
+    return replace(
+        rota(),
+        command=(sys.executable, str(CHILDREN / "run_steps.py")),
+        jobs=STEPS,
+        environment={"BENCH_STEPS": str(STEPS)},
+        waiting="""
+            select (select count(*) from rota.ready)
+                 + (select count(*) from rota.asleep)
+                 + (select coalesce(sum(cardinality(jobs)), 0) from rota.claims)""",
+        finished="""
+            select count(steps.result) from rota.steps join rota.outcomes on outcomes.job = steps.job
+             where outcomes.state = 'succeeded'""",
+    )
+
+
 def plain() -> Contender:
     """Not a queue: rows into a table with one index, as the yardstick of bulk enqueuing."""
     return Contender(
@@ -88,7 +107,11 @@ def peer(name: str) -> Contender:
             return _pgqueuer(python_peers())
         case "procrastinate":
             return _procrastinate(python_peers())
-    raise PeerMissing(f"there is no such peer; known: {', '.join(PEERS)}")
+        case "absurd":
+            return _absurd(python_peers())
+        case "dbos":
+            return _dbos(python_peers())
+    raise PeerMissing(f"there is no such peer; known: {', '.join((*PEERS, *DURABLE))}")
 
 
 def _graphile(node: Path) -> Contender:
@@ -121,4 +144,38 @@ def _procrastinate(python: Path) -> Contender:
         quiet="select not exists (select from procrastinate_jobs where status = 'doing')",
         waiting="select count(*) from procrastinate_jobs where status in ('todo', 'doing')",
         finished="select count(*) from procrastinate_jobs where status = 'succeeded'",
+    )
+
+
+def _absurd(python: Path) -> Contender:
+    return Contender(
+        name="absurd",
+        command=(str(python), str(CHILDREN / "run_absurd.py")),
+        concurrency=10,
+        jobs=STEPS,
+        slowest=50,
+        environment={"BENCH_STEPS": str(STEPS)},
+        quiet="select not exists (select from absurd.t_default where state in ('pending', 'running'))",
+        waiting="select count(*) from absurd.t_default where state <> 'completed'",
+        finished="""
+            select count(*) from absurd.c_default join absurd.t_default using (task_id)
+             where c_default.status = 'committed' and t_default.state = 'completed'""",
+    )
+
+
+def _dbos(python: Path) -> Contender:
+    return Contender(
+        name="dbos",
+        command=(str(python), str(CHILDREN / "run_dbos.py")),
+        jobs=STEPS,
+        slowest=50,
+        environment={"BENCH_STEPS": str(STEPS)},
+        quiet="""
+            select not exists (
+                   select from dbos.workflow_status where status in ('ENQUEUED', 'PENDING'))""",
+        waiting="select count(*) from dbos.workflow_status where status <> 'SUCCESS'",
+        finished="""
+            select count(operation_outputs.output)
+              from dbos.operation_outputs join dbos.workflow_status using (workflow_uuid)
+             where workflow_status.status = 'SUCCESS'""",
     )

@@ -6,9 +6,11 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from benchmarks.contender import PEERS
+from benchmarks.contender import DURABLE, PEERS
 from benchmarks.sizes import FULL, QUICK, Sizes
 from benchmarks.workloads import WORKLOADS
+
+KNOWN = (*PEERS, *DURABLE)
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     )
     add = parser.add_argument
     add("--only", metavar="A,B", help=f"workloads, of: {', '.join(WORKLOADS)}")
-    add("--peers", metavar="A,B", help=f"peers, of: {', '.join(PEERS)}; none for Rota alone")
+    add("--peers", metavar="A,B", help=f"peers, of: {', '.join(KNOWN)}; none for Rota alone")
     add("--pairs", type=int, metavar="N", help="interleaved rounds (5; with --quick 3)")
     add("--history", type=int, metavar="N", help="finished jobs present (5,000,000)")
     add("--dsn", metavar="URL", help="use this server; the role must be a superuser")
@@ -46,7 +48,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         sizes = replace(sizes, history=given.history)
     return Options(
         workloads=_chosen(parser, "--only", given.only, tuple(WORKLOADS)),
-        peers=_chosen(parser, "--peers", given.peers, PEERS),
+        peers=_chosen(parser, "--peers", given.peers, KNOWN),
         sizes=sizes,
         dsn=given.dsn,
         listing=given.list,

@@ -38,6 +38,8 @@ class Sizes:
     wide_drains: int = 3  # each is over in parts of a second: a round is the median of some
     chain: int = 1_000
     diamonds: int = 300
+    step_runs: int = 300  # of ten durable steps
+    step_drains: int = 3
     imports: int = 15
 
 
@@ -64,5 +66,7 @@ QUICK = Sizes(
     wide_drains=1,
     chain=100,
     diamonds=40,
+    step_runs=30,
+    step_drains=1,
     imports=5,
 )

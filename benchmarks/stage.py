@@ -29,6 +29,7 @@ class Stage:
     cluster: Cluster
     rota: Contender
     peers: Sequence[Contender]
+    durable: Sequence[Contender]  # peers for durable steps alone
     sizes: Sizes
     say: Callable[[str], None]
 

@@ -20,7 +20,13 @@ from psycopg import AsyncConnection
 from pooler.bouncer import bouncer
 from rota.testing.server import Server
 
-KEPT = {"ROTA_TEST_DATABASE_URL", "ROTA_TEST_POOLER", "ROTA_TESTS_REQUIRE_ALL", "ROTA_PG_BIN"}
+KEPT = {
+    "ROTA_PG_BIN",
+    "ROTA_TESTS_REQUIRE_ALL",
+    "ROTA_TEST_DATABASE_URL",
+    "ROTA_TEST_LONG",
+    "ROTA_TEST_POOLER",
+}
 
 
 CROWD = (

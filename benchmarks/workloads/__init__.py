@@ -20,6 +20,7 @@ from benchmarks.workloads import (
     retention,
     single,
     snapshot,
+    steps,
     wide,
 )
 
@@ -40,5 +41,6 @@ WORKLOADS: Mapping[str, Workload] = {
     "dag": dag.run,
     "wide": wide.run,
     "chain": chain.run,
+    "steps": steps.run,
     "import": importing.run,
 }

@@ -21,6 +21,9 @@
     │   └── ProcessLost           … or the process a task with isolation="process" ran in
     ├── TaskTimeout               an attempt took longer than the task's timeout (a TimeoutError, too)
     ├── CallsChanged              a job that is tried again makes other calls than before
+    ├── ReplayMismatch            a job's code has changed, and comes to something else than it had before
+    ├── StepFailed                a step of a job's code failed
+    ├── SignalTimeout             nobody sent the signal in time (a TimeoutError, too)
     ├── ResultError               the stored result is not what the task declares
     └── LocalPostgresError        the embedded PostgreSQL cannot be had
 
@@ -123,6 +126,31 @@ class TaskTimeout(RotaError, TimeoutError):
 
 
 class CallsChanged(RotaError):
+    pass
+
+
+class ReplayMismatch(RotaError):
+    """Of a job whose code has changed while it was under way. `asked` is what the code comes to now, `kept`
+    what it had come to there."""
+
+    def __init__(self, message: str, *, asked: str = "", kept: str = "") -> None:
+        super().__init__(message)
+        self.asked = asked
+        self.kept = kept
+
+
+class StepFailed(RotaError):
+    """A step failed. `kind` and `reason` are its own error's, which is also the cause where the step ran
+    just now; when it is replayed there is only what was kept."""
+
+    def __init__(self, message: str, *, step: str = "", kind: str = "", reason: str = "") -> None:
+        super().__init__(message)
+        self.step = step
+        self.kind = kind
+        self.reason = reason
+
+
+class SignalTimeout(RotaError, TimeoutError):
     pass
 
 

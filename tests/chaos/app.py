@@ -19,6 +19,7 @@ from typing import Any
 from rota import Context, Flow, Retry, Rota, Task
 from rota.errors import ClaimLost, HandBack
 
+from . import durable
 from .evidence import Budget
 
 Note = Callable[..., None]
@@ -42,6 +43,8 @@ BUDGETS = {
     "flaky": Budget(OFTEN, OFTEN),
     "hopeless": Budget(2, OFTEN),
     "mapper": Budget(OFTEN, OFTEN, limit=LIMIT),
+    "journey": Budget(OFTEN, OFTEN),
+    "trek": Budget(OFTEN, OFTEN),
     "neighbour": Budget(3, 3),
     "poison": Budget(OFTEN, 3, poison=True),
     "hog": Budget(OFTEN, 3, poison=True),
@@ -60,6 +63,8 @@ class Tasks:
     flaky: Task[[int], int]
     hopeless: Task[[], None]
     mapper: Task[[int], int]
+    journey: Task[[int, int], list[str]]
+    trek: Task[[int], list[str]]
     neighbour: Task[[float], None]
     poison: Task[[], None]
     hog: Task[[], None]
@@ -183,6 +188,7 @@ def define(app: Rota, note: Note = lambda *_, **__: None, who: str = "") -> Task
             while True:
                 taken.append(bytearray(os.urandom(1 << 20)))
 
+    journey, trek = durable.define(app, noted, note, who, PATIENT, OFTEN)
     return Tasks(
         noop,
         nap,
@@ -194,6 +200,8 @@ def define(app: Rota, note: Note = lambda *_, **__: None, who: str = "") -> Task
         flaky,
         hopeless,
         mapper,
+        journey,
+        trek,
         neighbour,
         poison,
         hog,

@@ -37,6 +37,40 @@ create table chaos.effects (
     who     text not null
 );
 
+-- What steps of durable functions do in theirs.
+create table chaos.steps (
+    id    bigint generated always as identity primary key,
+    tx    bigint not null default pg_current_xact_id()::text::bigint,
+    job   bigint not null,
+    step  text not null,
+    value text not null,
+    who   text not null
+);
+
+-- What such functions come to, each time it is written.
+create table chaos.kept (
+    id     bigint generated always as identity primary key,
+    tx     bigint not null default pg_current_xact_id()::text::bigint,
+    at     timestamptz not null default clock_timestamp(),
+    job    bigint not null,
+    kind   text not null,
+    name   text not null,
+    open   boolean not null,
+    until  timestamptz,
+    result json,
+    again  boolean not null
+);
+
+create function chaos.step_kept() returns trigger language plpgsql as $$
+begin
+    insert into chaos.kept (job, kind, name, open, until, result, again)
+    values (new.job, new.kind::text, new.name, new.open, new.until, new.result, tg_op = 'UPDATE' and not old.open);
+    return null;
+end $$;
+
+create trigger audit_kept after insert or update on rota.steps
+    for each row execute function chaos.step_kept();
+
 create function chaos.claims_made() returns trigger language plpgsql as $$
 begin
     insert into chaos.audit (place, enters, job, claim, worker, attempt, lost)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from . import graphs, liveness, safety
+from . import durability, graphs, liveness, safety
 from .evidence import Evidence, Violation
 
-CHECKS = (*safety.CHECKS, *graphs.CHECKS, *liveness.CHECKS)
+CHECKS = (*safety.CHECKS, *graphs.CHECKS, *liveness.CHECKS, *durability.CHECKS)
 
 
 def check(evidence: Evidence) -> list[Violation]:

@@ -6,7 +6,8 @@ from typing import Any
 
 import psycopg
 
-from .evidence import Effect, Job, Move, Outcome, Presence, Run
+from .durable import JOURNEYS
+from .evidence import Effect, Job, Kept, Move, Outcome, Presence, Run, StepEffect
 
 _MOVES = """
 select id, tx, extract(epoch from at)::float8, extract(epoch from began)::float8, place, enters, job, claim,
@@ -22,6 +23,18 @@ _EFFECTS = (
 _PRESENCE = (
     "select id, extract(epoch from at)::float8, worker, pid, state from chaos.presence order by id"
 )
+_STEP_EFFECTS = "select tx, job, step, value from chaos.steps order by id"
+_KEPT = """
+select tx, extract(epoch from at)::float8, job, kind, name, open, extract(epoch from until)::float8,
+       result #>> '{}', again
+  from chaos.kept order by id
+"""
+_SIGNALS = "select run, name, payload #>> '{}' from rota.signals where at is not null"
+_RESULTS = """
+select outcomes.job, array(select json_array_elements_text(outcomes.result))
+  from rota.outcomes join rota.jobs on jobs.id = outcomes.job
+ where jobs.task = any(%s) and outcomes.state = 'succeeded'
+"""
 LEFT = {
     "ready": "select count(*) from rota.ready",
     "asleep": "select count(*) from rota.asleep",
@@ -49,6 +62,12 @@ class Collected:
             }
             self.outcomes = {row[0]: Outcome(*row) for row in ask(_OUTCOMES)}
             self.effects = [Effect(*row) for row in ask(_EFFECTS)]
+            self.step_effects = [StepEffect(*row) for row in ask(_STEP_EFFECTS)]
+            self.kept = [Kept(*row) for row in ask(_KEPT)]
+            self.signals = {(run, name): payload for run, name, payload in ask(_SIGNALS)}
+            self.results: dict[int, list[str]] = dict(
+                connection.execute(_RESULTS, (list(JOURNEYS),)).fetchall()
+            )
             self.presence = [Presence(*row) for row in ask(_PRESENCE)]
             self.quarantined = frozenset(job for (job,) in ask("select job from rota.quarantine"))
             self.waiting = dict(ask("select job, open from rota.waiting"))

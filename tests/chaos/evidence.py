@@ -59,6 +59,30 @@ class Effect(msgspec.Struct, frozen=True):
     attempt: int
 
 
+class StepEffect(msgspec.Struct, frozen=True, gc=False):
+    """What a step of a durable function wrote through its transaction."""
+
+    tx: int
+    job: int
+    step: str
+    value: str
+
+
+class Kept(msgspec.Struct, frozen=True, gc=False):
+    """What the code of a job came to, each time it was written."""
+
+    tx: int
+    at: float
+    job: int
+    kind: str
+    name: str
+    open: bool = False
+    until: float | None = None
+    result: str | None = None
+    again: bool = False
+    """It was there already, and closed."""
+
+
 class Presence(msgspec.Struct, frozen=True):
     """A worker's state changes."""
 
@@ -128,6 +152,11 @@ class Evidence:
     left: Mapping[str, int] = field(default_factory=dict)
     """Rows that are left, by place."""
     effects: Sequence[Effect] = ()
+    step_effects: Sequence[StepEffect] = ()
+    kept: Sequence[Kept] = ()
+    results: Mapping[int, list[str]] = field(default_factory=dict)
+    """Of durable functions."""
+    signals: Mapping[tuple[int, str], str] = field(default_factory=dict)
     presence: Sequence[Presence] = ()
     lines: Sequence[Line] = ()
     acknowledged: frozenset[int] = frozenset()

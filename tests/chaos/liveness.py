@@ -92,8 +92,10 @@ def zombies_stop(evidence: Evidence) -> Iterator[Violation]:
         elif line.what == "tick":
             began, pid = begun[(line.who, line.job)], pids[line.who]
             for at in died[pid]:
+                if not began < at < line.at:
+                    continue
                 late = line.at - _awake(evidence, pid, at)
-                if began < at < line.at and late > 2 * evidence.beat + SLACK:
+                if late > 2 * evidence.beat + SLACK:
                     yield Violation(
                         "I5",
                         f"{line.who} still ran job {line.job} {late:.1f} s after it could know that "

@@ -6,6 +6,7 @@ of the database, or in a method. If what it changes is no longer there, it says 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -103,6 +104,39 @@ def _no_amnesty() -> None:
     from rota.model.watch import Watch
 
     Watch.forget = lambda self: None  # type: ignore[method-assign]
+
+
+def _record_afterwards() -> None:
+    """What a step wrote is committed before it is kept that it did."""
+    from rota.engine.stepping import Step
+    from rota.store import steps
+
+    async def commit(self: Step, entry: Any) -> None:
+        fence = self._fence
+        assert fence is not None
+        if self._open is None:
+            assert self._open_blocking is not None
+            await self._in_thread(self._open_blocking.close)
+        else:
+            await self._open.aclose()
+        await asyncio.sleep(0.05)
+        await fence._database.insist(steps.record(fence.worker, [(fence.job, entry)]))
+
+    Step.commit = commit  # type: ignore[method-assign]
+
+
+def _slow_to_lie_down() -> None:
+    """A moment between the look for a signal and what it leads to."""
+    from rota.engine.ledger import JobLedger
+
+    right = JobLedger.look
+
+    async def look(self: JobLedger, name: str) -> str | None:
+        found = await right(self, name)
+        await asyncio.sleep(0.1)
+        return found
+
+    JobLedger.look = look  # type: ignore[method-assign]
 
 
 def _phase(faults: schedule.Make, **more: Any) -> Phase:
@@ -218,6 +252,21 @@ _ALL = (
                 ),
             )
         },
+    ),
+    Mutant(
+        "M15",
+        "what a step wrote and that it is done are two transactions",
+        _phase(schedule.kills, mix={"journey": 3, "trek": 1}, rate=30.0),
+        frozenset({"I19"}),
+        patch=_record_afterwards,
+    ),
+    Mutant(
+        "M16",
+        "a job lies down although what it waits for was said a moment ago",
+        _phase(schedule.nothing, mix={"journey": 1}, rate=30.0),
+        frozenset({"I1", "I17"}),
+        statements={"job/suspend": ((" or said.at is not null", ""),)},
+        patch=_slow_to_lie_down,
     ),
 )
 

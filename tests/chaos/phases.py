@@ -133,6 +133,22 @@ PHASES = {
             megabytes=120,
         ),
         Phase(
+            "durable",
+            0.05,
+            schedule.durable,
+            saw={
+                "kills": 3,
+                "freezes": 2,
+                "crashes": 1,
+                "journeys": 50,
+                "slept": 30,
+                "signals": 30,
+            },
+            figures={"kills": 100, "journeys": 200},
+            mix={"journey": 12, "trek": 4, "noop": 6, "effect": 2, "nap": 2},
+            rate=30.0,
+        ),
+        Phase(
             "mixed",
             0.0,
             schedule.mixed,

@@ -120,6 +120,10 @@ class Producer:
                 return tasks.effect.call(random.choice((0.0, 0.0, 0.02, 0.1)))
             case "walk":
                 return tasks.walk.call(random.randrange(2, 8))
+            case "journey":
+                return tasks.journey.call(random.randrange(1000), random.choice((1, 1, 1, 2)))
+            case "trek":
+                return tasks.trek.call(random.randrange(1000))
             case "mapper":
                 return tasks.mapper.call(random.randrange(2, 9))
             case "diamond":

@@ -154,6 +154,24 @@ def mixed(random: Random, plan: Plan) -> Iterator[Planned]:
         (breaks, 0.5, 0.7),
         (crashes, 0.7, 1.0),
     )
+    yield from _together(random, plan, parts)
+
+
+def durable(random: Random, plan: Plan) -> Iterator[Planned]:
+    """Kills all the while, freezes, and a server that crashes now and then."""
+    parts: tuple[tuple[Make, float, float], ...] = (
+        (kills, 0.0, 1.0),
+        (freezes, 0.0, 0.5),
+        (crashes, 0.4, 1.0),
+        (drains, 0.3, 0.5),
+    )
+    yield from _together(random, plan, parts)
+
+
+def _together(
+    random: Random, plan: Plan, parts: tuple[tuple[Make, float, float], ...]
+) -> Iterator[Planned]:
+    """Each from one share of the time to another."""
     for make, begins, ends in parts:
         share = msgspec.structs.replace(plan, seconds=plan.seconds * (ends - begins))
         for each in make(random, share):

@@ -23,6 +23,7 @@ from .cgroups import limited
 from .checker import check
 from .collect import Collected
 from .crew import Crew
+from .durable import JOURNEYS, Postman
 from .evidence import Evidence, Fault, Violation
 from .injector import LEAVE_WITHIN, Injector, name_of
 from .liveness import reasons, recoveries
@@ -163,9 +164,11 @@ class Stage:
         notes = history.History(history.path_of(self._directory, "producer"))
         random = Random(f"{self._seed} producer")
         producer = Producer(dsn, notes, phase.mix, phase.rate, random, lambda: sampler.open)
+        postman = Postman(dsn, notes, Random(f"{self._seed} postman"))
         injector = Injector(self._server, dsn, crew, proxy, random)
         looking = asyncio.create_task(sampler.run())
         making = asyncio.create_task(producer.run())
+        saying = asyncio.create_task(postman.run())
         try:
             await crew.open()
             crew.keep(phase.workers)
@@ -189,8 +192,9 @@ class Stage:
         finally:
             making.cancel()
             looking.cancel()
+            saying.cancel()
             self._watching.cancel()
-            await asyncio.gather(making, looking, self._watching, return_exceptions=True)
+            await asyncio.gather(making, looking, saying, self._watching, return_exceptions=True)
             await crew.close()
             notes.close()
         self._doubles = producer.doubles
@@ -209,6 +213,10 @@ class Stage:
             waiting=found.waiting,
             left=found.left,
             effects=found.effects,
+            step_effects=found.step_effects,
+            kept=found.kept,
+            results=found.results,
+            signals=found.signals,
             presence=found.presence,
             lines=lines,
             acknowledged=frozenset(producer.acknowledged),
@@ -282,6 +290,18 @@ class Stage:
         seen["given_back"] = lines["JobGivenBack"]
         seen["effects"] = len(evidence.effects)
         seen["quarantined"] = len(evidence.quarantined)
+        seen["journeys"] = len(evidence.results)
+        seen["steps"] = sum(each.kind == "step" and not each.open for each in evidence.kept)
+        seen["slept"] = sum(
+            move.place == "asleep"
+            and move.enters
+            and move.job in evidence.jobs
+            and evidence.jobs[move.job].task in JOURNEYS
+            for move in evidence.moves
+        )
+        seen["signals"] = sum(
+            line.what == "signal" and line.said["answer"] == "sent" for line in evidence.lines
+        )
         for kind, many in injector.done.items():
             if kind not in ("kill", "freeze", "cut"):
                 seen["crashes" if kind == "crash" else f"{kind}s"] = many

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from . import durability
 from .checker import CHECKS, check
 from .evidence import (
     Budget,
@@ -343,8 +344,9 @@ def test_what_is_wrong_is_found(
 
 
 def test_every_check_has_something_it_finds() -> None:
-    finding = {each.__name__ for each in CHECKS for _, _, spoil in BAD if list(each(spoil(good())))}
-    assert finding == {each.__name__ for each in CHECKS}
+    checks = set(CHECKS) - set(durability.CHECKS)  # these have a file of their own
+    finding = {each.__name__ for each in checks for _, _, spoil in BAD if list(each(spoil(good())))}
+    assert finding == {each.__name__ for each in checks}
 
 
 def test_a_worker_the_machine_gave_no_time_to_beat_is_not_held_against_anybody() -> None:

@@ -1,10 +1,11 @@
-"""The short form: everything at once for a while, and every known mistake, which must be found.
+"""The short form: everything at once for a while, and known mistakes, which must be found.
 
 The long form is `make chaos`.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator
@@ -23,6 +24,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 SEED = "short"
 SECONDS = 30.0
+DURABLE_SECONDS = 8.0
+LONG = os.environ.get("ROTA_TEST_LONG") == "1"
+SOME = ("M1", "M10", "M15")
+"""One of each kind; `make proofs` makes all of them."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -42,7 +47,17 @@ async def test_nothing_is_lost_or_done_twice_whatever_breaks(server: Server) -> 
     shutil.rmtree(histories)
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.timeout(240)
+async def test_durable_functions_go_on_whatever_breaks(server: Server) -> None:
+    """`python -m tests.chaos --seconds 8 --faults durable --seed short` is the same."""
+    histories = Path(tempfile.mkdtemp(prefix="rota-chaos-"))
+    stage = Stage(server, PHASES["durable"], f"{SEED}:durable", histories)
+    result = await stage.run(DURABLE_SECONDS)
+    assert result.passed, table([result])
+    shutil.rmtree(histories)
+
+
+@pytest.mark.parametrize("name", MUTANTS if LONG else SOME)
 async def test_a_known_mistake_is_found(name: str, server: Server, tmp_path: Path) -> None:
     mutant = MUTANTS[name]
     stage = Stage(

@@ -61,6 +61,20 @@ def failed_flow(mill_dsn: str, mill: Program) -> str:
     return Terminal(mill_dsn).run(*words).out.strip()
 
 
+@pytest.fixture(scope="session")
+def board_dsn(rota_server: Server) -> Iterator[str]:
+    with rota_server.database() as dsn:
+        yield dsn
+
+
+@pytest.fixture(scope="session")
+def board(board_dsn: str) -> Iterator[Program]:
+    """A worker for durable functions, on a database of theirs."""
+    with Terminal(board_dsn).program("worker", "board:app") as board:
+        board.said("up to")
+        yield board
+
+
 @pytest.fixture
 def rota(
     shared_dsn: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
@@ -71,7 +85,7 @@ def rota(
     monkeypatch.syspath_prepend(str(APPS))
 
     def run(*words: str) -> Done:
-        for module in ("shop", "mill"):
+        for module in ("shop", "mill", "board"):
             monkeypatch.delitem(sys.modules, module, raising=False)  # an app remembers its database
         capfd.readouterr()
         code = main.run(list(words))
@@ -100,6 +114,13 @@ def empty_dsn(spare_dsn: str) -> str:
 def alone(rota: Rota, empty_dsn: str, monkeypatch: pytest.MonkeyPatch) -> Rota:
     """The same on a database that is empty."""
     monkeypatch.setenv("ROTA_DATABASE_URL", empty_dsn)
+    return rota
+
+
+@pytest.fixture
+def durable(rota: Rota, board: Program, board_dsn: str, monkeypatch: pytest.MonkeyPatch) -> Rota:
+    """The same where durable functions are at work."""
+    monkeypatch.setenv("ROTA_DATABASE_URL", board_dsn)
     return rota
 
 

@@ -243,6 +243,10 @@ def job(id: int, state: str, children: list[int]) -> JobLine:
         finished=NOW if ended else None,
         took=0.25 if ended else None,
         error=error,
+        wakes=None,
+        awaits=None,
+        done=None,
+        total=None,
         args=None,
         result=None,
     )
@@ -251,7 +255,7 @@ def job(id: int, state: str, children: list[int]) -> JobLine:
 def printed(jobs: list[JobLine], kept: int | None = None, called: Sequence[CalledLine] = ()) -> str:
     run = FlowDetail(1, "etl", "running", 1, NOW, NOW, None, None, None, b"{}", None, len(jobs))
     with redirect_stdout(io.StringIO()) as out:
-        Report(run, jobs, [], list(called), None, [], set(), NOW).print(kept)
+        Report(run, jobs, [], list(called), [], None, [], set(), NOW).print(kept)
     return out.getvalue()
 
 

@@ -30,11 +30,16 @@ def define(fn: Callable[..., Any], **policy: Any) -> Definition:
 
 
 class Port:
-    """A worker that is about to leave, or not."""
+    """A worker that is about to leave, or not; nothing of its jobs is kept."""
+
+    is_durable = False
+    fate = None
 
     def __init__(self) -> None:
         self.draining = False
         self.interrupted = threading.Event()
+
+    async def end(self) -> None: ...
 
     def interrupt(self) -> None:
         self.interrupted.set()

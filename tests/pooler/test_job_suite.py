@@ -30,7 +30,10 @@ SUITE = [
     "store/test_reaping.py",
     "store/test_retention.py",
     "store/test_role_settings.py",
+    "store/test_signals.py",
     "store/test_start.py",
+    "store/test_steps.py",
+    "store/test_suspend.py",
     "store/test_timers.py",
 ]
 
@@ -40,6 +43,15 @@ APART = {
     "engine/test_processes.py": "about processes beside a worker; they have no connection",
     "engine/test_isolated_code.py": "the same",
     "engine/test_isolation.py": "the same",
+    "engine/test_deadlines.py": "about executors; they have no connection",
+    "engine/test_abandoned_steps.py": "about code, whatever it is kept with",
+    "engine/test_branches.py": "the same",
+    "engine/test_intake.py": "the same",
+    "engine/test_lines.py": "the same",
+    "engine/test_plain_steps.py": "the same",
+    "engine/test_replays.py": "the same",
+    "engine/test_step_failures.py": "the same",
+    "engine/test_waiting_nodes.py": "the same",
 }
 
 EXEMPT = {
@@ -51,6 +63,9 @@ EXEMPT = {
         "counts what sessions tell when they end, and the pooler's do not"
     ),
     "cluster/test_flows.py::test_the_same_without_the_lock_strands_runs": "about that lock",
+    "cluster/test_signals.py::test_the_same_without_the_lock_or_the_look_loses_signals": (
+        "about that lock"
+    ),
     "engine/test_calls_again.py::test_ten_thousand_calls_are_made_and_waited_for": "about size",
     "store/test_reaping.py::test_a_thousand_claims_it_cannot_have_keep_it_from_none_it_can": (
         "about size"
@@ -64,6 +79,7 @@ EXEMPT = {
     "store/test_role_settings.py::test_a_connection_says_what_it_relies_on": (
         "about settings of a session; test_recognising.py has the same for transactions"
     ),
+    "store/test_signals.py::test_workers_are_told_of_who_was_woken_and_of_nothing_else": "LISTEN",
     "store/test_start.py::test_news_rides_along_only_when_asked": "LISTEN",
     "store/test_start.py::test_sql_alone_can_start_a_job_and_wakes_workers": "LISTEN",
 }
@@ -84,7 +100,7 @@ def test_the_tests_of_jobs_and_recovery_pass_through_a_pooler(rota_server: Serve
             "-m",
             "pytest",
             "-n",
-            "4",
+            "2",
             "-p",
             "no:cacheprovider",
             "--timeout",

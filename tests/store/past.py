@@ -12,7 +12,24 @@ from rota.store.retention import Found, Line
 
 from .stage import Connection, Stage
 
-TABLES = ("jobs", "runs", "outcomes", "attempts", "keys", "waiters", "cancels")
+TABLES = (
+    *("jobs", "runs", "outcomes", "attempts", "keys", "waiters", "cancels"),
+    *("checkpoints", "steps", "signals", "progress", "logs"),
+)
+
+# What code comes to, and what it says, as if it had.
+LIVED = (
+    "insert into rota.checkpoints (job, state) select each, '1' from unnest(%s::bigint[]) as each",
+    "insert into rota.steps (job, kind, name, number, position, own)"
+    " select each, 'step', number::text, 1, number, true"
+    " from unnest(%s::bigint[]) as each, generate_series(1, 2) as number",
+    "insert into rota.signals (run, name, at, payload)"
+    " select each, 'go', rota.clock(), '1' from unnest(%s::bigint[]) as each",
+    "insert into rota.signals (run, name) select each, 'never' from unnest(%s::bigint[]) as each",
+    "insert into rota.progress (job, claim, done) select each, 1, 0.5 from unnest(%s::bigint[]) as each",
+    "insert into rota.logs (job, at, attempt, message)"
+    " select each, rota.clock(), 1, 'so' from unnest(%s::bigint[]) as each, generate_series(1, 3)",
+)
 
 
 class Past:
@@ -89,6 +106,11 @@ class Past:
             "insert into rota.keys (task, key, run) values (%s, %s, %s)", task, key, run
         )
 
+    async def lived(self, *ids: int) -> None:
+        """Let jobs have come to something, and have said and heard something."""
+        for statement in LIVED:
+            await self.stage.sql(statement, list(ids))
+
     # Removing
 
     @staticmethod
@@ -123,7 +145,7 @@ class Past:
 
     async def mentions(self, *ids: int) -> dict[str, int]:
         """How many rows of each table are about these, where there are any."""
-        columns = {"jobs": "id", "runs": "id", "keys": "run"}
+        columns = {"jobs": "id", "runs": "id", "keys": "run", "signals": "run"}
         found: dict[str, Any] = {}
         for table in TABLES:
             column = columns.get(table, "job")

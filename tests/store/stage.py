@@ -63,7 +63,8 @@ with a as (delete from rota.jobs), b as (delete from rota.ready), c as (delete f
      g as (delete from rota.keys), h as (delete from rota.cancels), i as (delete from rota.waiters),
      j as (delete from rota.workers), k as (delete from rota.runs), l as (delete from rota.waiting),
      m as (delete from rota.echoes), n as (delete from rota.skills), o as (delete from rota.quarantine),
-     p as (delete from rota.checkpoints)
+     p as (delete from rota.checkpoints), q as (delete from rota.steps), r as (delete from rota.signals),
+     s as (delete from rota.progress), t as (delete from rota.logs)
 select setval('rota.ids', 1, false)
 """
 
@@ -274,7 +275,7 @@ class Stage:
     async def everything(self, on: Connection | None = None) -> list[Any]:
         """All that statements can change, to see that one changed nothing."""
         return [
-            await self.sql(f"select * from rota.{table} order by 1, 2", on=on)
+            await self.sql(f"select each::text from rota.{table} as each order by 1", on=on)
             for table in (
                 "jobs",
                 "ready",
@@ -289,6 +290,10 @@ class Stage:
                 "echoes",
                 "quarantine",
                 "checkpoints",
+                "steps",
+                "signals",
+                "progress",
+                "logs",
             )
         ]
 

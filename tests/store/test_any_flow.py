@@ -228,8 +228,8 @@ async def fork(
     assert await in_words(stage, run) == found, "what was forked stays as it is"
 
 
-EXAMPLES = int(os.environ.get("FLOW_EXAMPLES", "25"))
-"""How many graphs are tried: more with FLOW_EXAMPLES=1000."""
+EXAMPLES = 120 if os.environ.get("ROTA_TEST_LONG") == "1" else 25
+"""How many graphs are tried."""
 
 
 @pytest.mark.slow

@@ -14,14 +14,25 @@ from uuid import uuid4
 import pytest
 
 import rota.store
-from rota.store import claims, jobs
-from rota.store.jobs import Moved
+from rota.store import claims, jobs, steps
+from rota.store.jobs import Claimed, Moved
 from rota.store.query import Query
+from rota.store.steps import Unkept
 
+from .durably import sleep, step
 from .stage import Batch, Stage
 
 Make = Callable[[int, int, list[int]], Query[Any]]
 """A statement, from a worker, a claim and jobs."""
+
+
+def held(claim: int, given: list[int]) -> list[Claimed]:
+    """Jobs as somebody has them who was given this claim."""
+    return [
+        Claimed(claim, job, 1, 0, 1, job, "work", "default", "{}", None, None, None, None)
+        for job in given
+    ]
+
 
 FENCED: dict[str, Make] = {
     "job/complete": lambda worker, claim, given: jobs.complete(
@@ -51,6 +62,15 @@ FENCED: dict[str, Make] = {
         worker, [claim] * len(given), given, ["{}"] * len(given)
     ),
     "job/checkpoint": lambda worker, claim, given: jobs.checkpoint(worker, claim, given[0], "1"),
+    "job/suspend": lambda worker, claim, given: steps.suspend(
+        worker, held(claim, given), [(each, sleep(60)) for each in held(claim, given)]
+    ),
+    "step/record": lambda worker, claim, given: steps.record(
+        worker, [(each, step("a")) for each in held(claim, given)]
+    ),
+    "step/clear": lambda worker, claim, given: steps.clear(
+        worker, held(claim, given), ["{}"] * len(given)
+    ),
     "claim/pin": lambda worker, claim, given: claims.pin(worker, claim, given[0]),
     "claim/mark": lambda worker, claim, given: claims.mark(worker, claim, given[0], alone=True),
     "claim/split": lambda worker, claim, given: claims.split(worker, claim, given[0], uuid4()),
@@ -62,8 +82,8 @@ FENCED: dict[str, Make] = {
 READS = {"job/recorded"}
 """Statements that name claims and change nothing."""
 
-OTHERS = {"claim/assert", "claim/reap", "flow/start"}
-"""Statements that name a claim and have tests of their own: they raise, take away, or start."""
+OTHERS = {"claim/assert", "claim/reap", "flow/start", "step/progress"}
+"""Statements that name a claim and have tests of their own: they raise, take away, start, or tell."""
 
 
 def refused(statement: str, answer: list[Any], given: list[int]) -> bool:
@@ -71,7 +91,13 @@ def refused(statement: str, answer: list[Any], given: list[int]) -> bool:
     match statement:
         case "job/complete":
             return sorted(answer[0].jobs) == sorted(given)
+        case "step/record":
+            return {each.index: each for each in answer} == {
+                number: Unkept(number, held=False) for number in range(1, len(given) + 1)
+            }
         case "job/finish" | "job/retry" | "job/give_back" | "job/judge" | "job/quarantine":
+            return bool(answer == [Moved([], [], [], False)])
+        case "job/suspend" | "step/clear":
             return bool(answer == [Moved([], [], [], False)])
         case _:
             return answer == []

@@ -18,7 +18,7 @@ from rota.store.query import Query
 
 from .losses import bury, seen, split
 from .stage import Connection, Stage
-from .test_plans import BATCH, TABLES, fill
+from .test_plans import BATCH, MANY, TABLES, fill
 
 Grown = tuple[Stage, Connection]
 """A stage, and an ordinary connection to it that has been used."""
@@ -121,6 +121,6 @@ async def test_they_read_what_they_work_on(grown: Grown, rows: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rows", [1_000_000])
-async def test_they_do_so_among_a_million_of_each(grown: Grown, rows: int) -> None:
+@pytest.mark.parametrize("rows", [MANY])
+async def test_they_do_so_among_very_many_of_each(grown: Grown, rows: int) -> None:
     assert await excess(*grown) == {}

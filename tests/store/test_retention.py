@@ -9,7 +9,7 @@ import pytest
 from rota.store import retention
 from rota.store.retention import Line
 
-from .past import Past
+from .past import TABLES, Past
 from .stage import Stage
 from .test_plans import explain
 
@@ -96,6 +96,7 @@ async def test_a_run_goes_with_everything_that_is_about_it(past: Past, stage: St
         await stage.sql("insert into rota.cancels (job) values (%s)", id)
     bystander = await past.ended(1, key="b")
     await stage.sql("insert into rota.waiters values (%s, 'me')", bystander)
+    await past.lived(*everything, bystander)
     about = await past.mentions(bystander)
 
     await past.prune()
@@ -361,7 +362,7 @@ async def test_statements_read_by_index_and_only_what_they_work_on(
     own_stage: Stage, analysed: str
 ) -> None:
     stage, past = own_stage, Past(own_stage)
-    for table in ("jobs", "outcomes", "attempts", "runs", "waiters", "cancels", "keys"):
+    for table in TABLES:
         await stage.sql(f"alter table rota.{table} set (autovacuum_enabled = off)")
     if analysed == "empty":
         await stage.sql("analyze")
@@ -375,6 +376,7 @@ async def test_statements_read_by_index_and_only_what_they_work_on(
         " select id, created, 'succeeded', 1 from rota.jobs"
     )
     await stage.sql("insert into rota.waiters select id, 'me' from rota.jobs")
+    await past.lived(*await past.jobs())
     for _ in range(10):
         await past.flow(40)
     if analysed == "full":
@@ -384,4 +386,4 @@ async def test_statements_read_by_index_and_only_what_they_work_on(
     for query in (retention.find(past.rules("7d"), 1000, 20), retention.remove(found)):
         for scan in await explain(stage, query):
             assert scan.kind != "Seq Scan", scan
-            assert scan.read <= 30, scan
+            assert scan.read <= 80, scan

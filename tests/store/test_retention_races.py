@@ -226,3 +226,45 @@ async def test_a_turn_plans_over_indexes_for_its_transaction_and_no_longer(
     assert await stage.sql(shown, on=other) == [("off", "off")]
     await stage.sql("commit", on=other)
     assert await stage.sql(shown, on=other) == [("on", "on")]
+
+
+# Saying something
+
+
+async def test_a_run_that_is_being_removed_is_over_for_who_says_something_to_it(
+    past: Past, stage: Stage
+) -> None:
+    run = await past.ended(40)
+
+    async with stage.engine.transaction():
+        await past.remove(await past.find())
+        assert await stage.one("select rota.signal(%s, 'go')", run) == "ended"
+
+    assert await stage.one("select rota.signal(%s, 'go')", run) is None
+    assert await stage.sql("select * from rota.signals") == []
+
+
+async def test_who_holds_a_signal_of_an_old_run_holds_up_nobody(
+    past: Past, stage: Stage, other: Connection
+) -> None:
+    runs = [await past.ended(40), await past.ended(40)]
+    await past.lived(*runs)
+    await stage.sql("select from rota.signals where run = %s for update", runs[0], on=other)
+
+    await past.prune()
+
+    assert await past.jobs() == []
+
+
+async def test_a_signal_under_way_when_its_run_ends_and_goes_holds_up_nobody(
+    past: Past, stage: Stage, other: Connection
+) -> None:
+    batch = await stage.held(1)
+    assert await stage.sql("select rota.signal(%s, 'go')", batch.jobs[0], on=other) == ["sent"]
+    await stage.complete(batch)
+
+    await past.prune("0s")
+
+    assert await past.jobs() == []
+    await stage.sql("commit", on=other)
+    assert await stage.one("select rota.signal(%s, 'go')", batch.jobs[0]) is None

@@ -88,6 +88,7 @@ class BlockingRun(Generic[R]):
     cancel = blocks(Run.cancel)
     retry = blocks(Run.retry)
     release = blocks(Run.release)
+    signal = blocks(Run.signal)
 
     def __repr__(self) -> str:
         return repr(self._run)

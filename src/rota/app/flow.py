@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from rota.app.blocking import BlockingRun
 from rota.app.how import PLAIN, How, said
+from rota.app.nodes import sleeping, waiting
 from rota.app.run import Run
 from rota.engine.call import FlowCall
 from rota.errors import ArgumentError, DefinitionError
+from rota.model.durably import NO_DEFAULT
 from rota.model.flow import FlowDefinition, Node, Plan, When, named
 from rota.model.retry import Retry
 from rota.model.settings import Duration
@@ -195,6 +197,36 @@ class Flow:
             return self._add(fn, name, policy, (), "any_failed", None, last=True)
 
         return add if fn is None else add(fn)
+
+    def sleep(
+        self,
+        name: str,
+        duration: Duration,
+        *,
+        after: Sequence[FlowTask | str],
+        when: When = "all_succeeded",
+        queue: str = "default",
+    ) -> FlowTask:
+        """Add a node that ends so long after those it waits for: `flow.sleep("cool", 60, after=[bake])`."""
+        fn = sleeping(name, duration)
+        return self._add(fn, name, Policy(queue), tuple(named(after)), when, None)
+
+    def wait(
+        self,
+        name: str,
+        *,
+        signal: str | None = None,
+        type: Any = Any,
+        timeout: Duration | None = None,
+        default: Any = NO_DEFAULT,
+        after: Sequence[FlowTask | str] = (),
+        when: When = "all_succeeded",
+        queue: str = "default",
+    ) -> FlowTask:
+        """Add a node that waits until somebody sends the run a signal, of its own name or another, and
+        whose result is what that said. One that nobody sent in time fails, or answers the default."""
+        fn = waiting(signal or name, type, timeout, default)
+        return self._add(fn, name, Policy(queue), tuple(named(after)), when, None)
 
     def _add(
         self,

@@ -20,7 +20,7 @@ from rota.app.run import Run
 from rota.app.task import Task
 from rota.engine.announce import Announcer, Subscriber
 from rota.engine.call import Call, FlowCall
-from rota.errors import ArgumentError, RotaError, RunNotFound, WorkerNotFound
+from rota.errors import ArgumentError, RotaError, WorkerNotFound
 from rota.model.context import Context
 from rota.model.flow import FlowDefinition
 from rota.model.registry import Registry
@@ -247,28 +247,43 @@ class Rota:
         )
 
     @overload
-    async def fork(self, run: Run[R], *, from_: FlowTask | str) -> Run[R]: ...
+    async def fork(
+        self,
+        run: Run[R],
+        *,
+        from_: FlowTask | str | None = None,
+        from_step: str | None = None,
+        input: Mapping[str, Any] | None = None,
+    ) -> Run[R]: ...
     @overload
-    async def fork(self, run: int, *, from_: FlowTask | str) -> Run[Any]: ...
-    async def fork(self, run: Run[Any] | int, *, from_: FlowTask | str) -> Run[Any]:
-        """Start a flow's run once more from one of its tasks on: that task and all that waits for it run
-        anew, and so does what has not succeeded; the rest keeps its results."""
-        from rota.store import runs
+    async def fork(
+        self,
+        run: int,
+        *,
+        from_: FlowTask | str | None = None,
+        from_step: str | None = None,
+        input: Mapping[str, Any] | None = None,
+    ) -> Run[Any]: ...
+    async def fork(
+        self,
+        run: Run[Any] | int,
+        *,
+        from_: FlowTask | str | None = None,
+        from_step: str | None = None,
+        input: Mapping[str, Any] | None = None,
+    ) -> Run[Any]:
+        """Run something once more from a point of it on, as a run of its own: a flow from one of its tasks
+        (that task and all that waits for it run anew, and so does what has not succeeded), a task from one
+        of its steps. What came before keeps its results. `input`: as if the task had been started with
+        that."""
+        from rota.app.fork import fork
 
-        id = run if isinstance(run, int) else run.id
-        client = await self.open()
-        ending = await client.database.one(runs.outcome([id]))
-        if ending is None:
-            raise RunNotFound(f"there is no run {id}")
-        if not ending.is_flow or not ending.name:
-            raise ArgumentError(f"run {id} is not one of a flow: start its task again instead")
-        task = from_ if isinstance(from_, str) else from_.name
-        name = task if task.startswith(f"{ending.name}.") else f"{ending.name}.{task}"
-        [(forked, queues)] = await client.database.run(runs.fork(id, name))
-        if forked is None:
-            raise ArgumentError(f"run {id} of flow {ending.name!r} has no task {task!r}")
-        client.news.tell(queues)
-        return Run(self, forked, created=True)
+        return await fork(self, run if isinstance(run, int) else run.id, from_, from_step, input)
+
+    async def signal(self, run: Run[Any] | int, name: str, payload: Any = None) -> bool:
+        """Send a run, or the run of a job, a signal; as `run.signal(…)`."""
+        whole = Run[Any](self, run) if isinstance(run, int) else run
+        return await whole.signal(name, payload)
 
     def run(self, id: int) -> Run[Any]:
         """The run with this id; nothing is asked until you ask."""

@@ -8,9 +8,11 @@ import msgspec
 
 from rota.engine.call import by_name, failed_by
 from rota.errors import RotaError, RunCancelled, RunExpired, RunFailed, RunNotFound
+from rota.model import codec
+from rota.model.durably import check_label
 from rota.model.settings import Duration, seconds
 from rota.model.task import Definition
-from rota.store import jobs, runs, views, waiters
+from rota.store import jobs, runs, signals, views, waiters
 from rota.store.runs import Ending
 
 if TYPE_CHECKING:
@@ -115,6 +117,19 @@ class Run(Generic[R]):
                 "tried again"
             )
         client.news.tell(queues)
+
+    async def signal(self, name: str, payload: Any = None) -> bool:
+        """Tell it something, for `ctx.wait(name)` in its code, before or after it waits. The first signal
+        of a name stands, for good. Answers whether this was it: False if there was one (which may be
+        this one, sent again because its answer was lost), or the run is over."""
+        check_label("signal", name)
+        client = await self._app.open()
+        what = f"the payload of signal {name!r}"
+        text = codec.encode(payload, what, self._app.settings.payload_limit)
+        [answer] = await client.database.insist(signals.send(self.id, name, text))
+        if answer is None:
+            raise RunNotFound(f"there is no run {self.id}")
+        return answer == "sent"
 
     async def release(self) -> int:
         """Let it out of quarantine, where a job is put that workers died of too often: it is tried again as

@@ -8,7 +8,10 @@
 
     worker, crew, lifeline     one worker, or several processes of them
     loops                      the event loop they run in
-    start, runs, queues, workers, quarantine, db    the commands
+    start, signal, runs, show, queues, workers, quarantine, db    the commands
+    show_job, show_flow, show_steps, called        what `show` shows
+    waits                      what a job waits for, and how far it is
+    documents                  JSON that somebody typed
     demo                       everything at once, on the embedded PostgreSQL
     pg                         the embedded PostgreSQL by hand
 

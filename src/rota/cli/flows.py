@@ -41,6 +41,9 @@ SUFFIXES: dict[str, Format] = {
     ".txt": "text",
 }
 
+NODES = "rota.app.nodes"
+"""Where the code of nodes is that only wait."""
+
 
 class Listed(msgspec.Struct, frozen=True):
     """A flow as it is listed; `plan` is None where it cannot work, and `error` says why."""
@@ -276,6 +279,8 @@ def _label(plan: Plan, node: Node, *, text: bool) -> Label:
     """What its place in the graph does not say. Text has no dashes: where a task takes results of some it
     waits for, it names the others."""
     words: list[str] = []
+    if node.task.fn.__module__ == NODES:
+        words.append(_rest(node))
     if node.last:
         words.append("on failure")
     elif node.when != "all_succeeded":
@@ -289,3 +294,9 @@ def _label(plan: Plan, node: Node, *, text: bool) -> Label:
         more = f", {len(after) - 3} more" if len(after) > 3 else ""
         words.append(f"after {', '.join(after[:3])}{more}")
     return Label(detail=", ".join(words))
+
+
+def _rest(node: Node) -> str:
+    """What a node does that only waits: `sleeps for 30 days`."""
+    said = (node.task.fn.__doc__ or "").rstrip(".").removesuffix(", 0:00:00")
+    return said[:1].lower() + said[1:]

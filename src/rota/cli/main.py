@@ -11,6 +11,7 @@ import rich_click as click
 from click.exceptions import Abort
 
 from rota.cli import endings
+from rota.cli.check_deploy import check_deploy
 from rota.cli.db import db
 from rota.cli.demo import demo
 from rota.cli.flows import flows, graph
@@ -20,6 +21,7 @@ from rota.cli.quarantine import quarantine, release
 from rota.cli.queues import queues
 from rota.cli.runs import cancel, fork, retry, runs
 from rota.cli.show import show
+from rota.cli.signal import signal
 from rota.cli.start import start
 from rota.cli.target import Target, app_option, database_options
 from rota.cli.worker import worker
@@ -42,9 +44,12 @@ _CODES = "\n\n".join(f"{code}  {meaning}" for code, meaning in endings.MEANINGS.
 @click.rich_config(help_config=_LOOK)
 @click.command_panel("Work", commands=["worker", "start"])
 @click.command_panel(
-    "See", commands=["runs", "show", "queues", "workers", "quarantine", "flows", "graph"]
+    "See",
+    commands=["runs", "show", "queues", "workers", "quarantine", "flows", "graph", "check-deploy"],
 )
-@click.command_panel("Decide", commands=["cancel", "retry", "fork", "release", "drain", "prune"])
+@click.command_panel(
+    "Decide", commands=["signal", "cancel", "retry", "fork", "release", "drain", "prune"]
+)
 @click.command_panel("Set up", commands=["db", "pg", "demo"])
 @click.option_panel("Options")
 @click.version_option(package_name="rota", message="rota %(version)s")
@@ -60,8 +65,8 @@ def cli(context: click.Context, app: str | None, dsn: str | None, schema: str | 
 
 for panel in (
     (worker, start),
-    (runs, show, queues, workers, quarantine, flows, graph),
-    (cancel, retry, fork, release, drain, prune),
+    (runs, show, queues, workers, quarantine, flows, graph, check_deploy),
+    (signal, cancel, retry, fork, release, drain, prune),
     (db, pg, demo),
 ):
     for command in panel:

@@ -1,9 +1,13 @@
-"""`rota quarantine` and `release`: jobs that workers died of too often, and what becomes of them."""
+"""`rota quarantine` and `release`: jobs that nobody tries again by himself, and what becomes of them.
+
+Workers died of them too often, or their code has changed while they were under way.
+"""
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import rich_click as click
 
@@ -17,6 +21,29 @@ if TYPE_CHECKING:
     from rota.store.views import QuarantineLine
 
 PAGE = 1000
+
+_CHANGED = re.compile(
+    r"job \d+ comes to (.+) where it had come to (.+) before: its code has changed"
+)
+"""How a worker tells of it, with more than fits a table."""
+
+
+class Mismatch(NamedTuple):
+    """A job's code has changed: what it comes to now, and what it had come to there."""
+
+    asked: str
+    kept: str
+
+    def __str__(self) -> str:
+        return f"its code has changed: it comes to {self.asked} where it had come to {self.kept}"
+
+
+def mismatch_of(error: bytes | None) -> Mismatch | None:
+    from rota.model.codec import read_error
+
+    found = read_error(error)
+    said = _CHANGED.match(found.message) if found.type == "rota.errors.ReplayMismatch" else None
+    return None if said is None else Mismatch(paint.line(said[1]), paint.line(said[2]))
 
 
 @click.command()
@@ -40,10 +67,11 @@ def quarantine(
     after: int | None,
     as_json: bool,
 ) -> None:
-    """List the jobs in quarantine: those that too many workers died of.
+    """List the jobs in quarantine: too many workers died of them, or their code has changed under way.
 
     Nothing tries them again until somebody decides: `rota release` lets one out, `rota cancel` ends it. How
-    many workers that may be is the task's own: @app.task(crashes=3).
+    many workers that may be is the task's own: @app.task(crashes=3). Where its code has changed, `rota
+    show` says what it comes to now, and what it had come to before.
     """
     from rota.store import views
 
@@ -62,7 +90,14 @@ def quarantine(
         _print_jobs(found, now)
         if len(found) == limit:
             paint.hint(f"more: rota quarantine --after {found[-1].job}")
-        paint.hint("decide with `rota release JOB` or `rota cancel JOB`; `rota show JOB` says why")
+        paint.hint(_what_next(found))
+
+
+def _what_next(found: list[QuarantineLine]) -> str:
+    words = "decide with `rota release JOB` or `rota cancel JOB`; `rota show JOB` says why"
+    if any(mismatch_of(each.error) for each in found):
+        words += ". Where its code has changed, deploy code that fits before you release it"
+    return words
 
 
 def _print_jobs(found: list[QuarantineLine], now: datetime) -> None:
@@ -75,9 +110,9 @@ def _print_jobs(found: list[QuarantineLine], now: datetime) -> None:
         "attempt",
         "crashes",
         "since",
-        "last error",
+        "why",
         right=("job", "run", "attempt", "crashes", "since"),
-        free=("task", "queue", "last error"),
+        free=("task", "queue", "why"),
     )
     for each in found:
         table.add_row(
@@ -86,9 +121,9 @@ def _print_jobs(found: list[QuarantineLine], now: datetime) -> None:
             paint.text(each.task),
             paint.text(each.queue),
             paint.text(each.attempt),
-            paint.text(each.crashes),
+            paint.text(each.crashes, "" if each.crashes else "dim"),
             paint.text(paint.age(each.since, now)),
-            paint.text(paint.summary(each.error)),
+            paint.text(mismatch_of(each.error) or paint.summary(each.error)),
         )
     paint.show(table)
 
@@ -104,7 +139,8 @@ def release(
 ) -> None:
     """Let a job out of quarantine, or every job of a run: it is tried again.
 
-    Better repair first what its workers died of, or it kills more of them.
+    Better repair first what its workers died of, or it kills more of them; and where its code has changed,
+    deploy code that fits, or it is back at once.
     """
     if whole == bool(ids):
         raise click.UsageError("say which: rota release ID..., or rota release --all")

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from rota.cli import paint
+from rota.cli.documents import read_object
 from rota.cli.endings import NOT_THERE, OK, Told, code_of, leave, tell
 from rota.cli.target import Target, with_target
+from rota.cli.waits import brief
 from rota.errors import RotaError
 
 if TYPE_CHECKING:
@@ -79,6 +81,8 @@ def _print_runs(found: list[RunLine], now: datetime) -> None:
     """Columns that would say the same of every run are left out."""
     has_flows = any(each.is_flow for each in found)
     has_keys = any(each.key is not None for each in found)
+    details = {each.run: _detail(each, now) for each in found}
+    has_details = any(details.values())
     table = paint.table(
         "run",
         "name" if has_flows else "task",
@@ -88,8 +92,9 @@ def _print_runs(found: list[RunLine], now: datetime) -> None:
         "attempt",
         "age",
         *(["key"] if has_keys else []),
+        *(["detail"] if has_details else []),
         right=("run", "attempt", "age"),
-        free=("name", "task", "queue", "key"),
+        free=("name", "task", "queue", "key", "detail"),
     )
     for each in found:
         table.add_row(
@@ -101,8 +106,14 @@ def _print_runs(found: list[RunLine], now: datetime) -> None:
             paint.text(each.attempt, "" if each.attempt > 1 else "dim"),
             paint.text(paint.age(each.created, now)),
             *([paint.text(each.key)] if has_keys else []),
+            *([paint.text(details[each.run])] if has_details else []),
         )
     paint.show(table)
+
+
+def _detail(line: RunLine, now: datetime) -> str:
+    words = brief(line, now)
+    return f"{words}: {paint.line(line.note)}" if words and line.note else words
 
 
 @click.command()
@@ -150,15 +161,38 @@ def retry(target: Target, runs: tuple[int, ...]) -> None:
 @click.command()
 @with_target
 @click.argument("run", type=RUN)
-@click.option("--from", "task", metavar="TASK", required=True, help="The first that runs anew.")
-def fork(target: Target, run: int, task: str) -> None:
-    """Run a flow's RUN once more from TASK on, as a new run. Prints its id.
+@click.option("--from", "task", metavar="TASK", help="Of a flow: the first that runs anew.")
+@click.option("--from-step", "step", metavar="NAME", help="Of a task: the first step done anew.")
+@click.option(
+    "--input",
+    "document",
+    metavar="JSON",
+    help="With --from-step: arguments instead of its own, as one JSON object; - is stdin.",
+)
+def fork(
+    target: Target, run: int, task: str | None, step: str | None, document: str | None
+) -> None:
+    """Run RUN once more from somewhere on, as a new run. Prints its id.
 
-    TASK and all that waits for it run anew, and so does what has not succeeded; the rest keeps its results.
+    Of a flow, TASK and all that waits for it run anew, and so does what has not succeeded; the rest keeps
+    its results.
+
+    Of a task, what its code came to before the step NAME is kept, and the rest is done anew. Other
+    arguments are checked by the app, so they need -a MODULE:APP.
     """
+    if (task is None) == (step is None):
+        raise click.UsageError(
+            "say where it begins: --from TASK of a flow, or --from-step NAME of a task"
+        )
+    if document is not None and step is None:
+        raise click.UsageError("--input goes with --from-step; a flow is forked with what it had")
+
+    input = None if document is None else read_object(document, "--input")
 
     async def forking(app: Rota) -> int:
-        return (await app.fork(run, from_=task)).id
+        if step is None:
+            return (await app.fork(run, from_=str(task))).id
+        return (await app.fork(run, from_step=step, input=input)).id
 
     click.echo(target.ask(forking))
 

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 @click.command()
 @with_target
 @click.argument("run", type=RUN)
-@click.option("--all", "whole", is_flag=True, help="Every job of a flow, also of many alike.")
+@click.option("--all", "whole", is_flag=True, help="Every job of a flow, every step of a job.")
 @click.option("--json", "as_json", is_flag=True, help="A JSON document, for programs.")
 def show(target: Target, run: int, whole: bool, as_json: bool) -> None:
-    """Show one RUN: where it is and why, what went in and came out, its attempts.
+    """Show one RUN: where it is and why, what went in and came out, its steps and attempts.
 
     A flow's is drawn as the graph of its jobs; #17 behind a name is the job's id, and `rota show 17` shows
     that job.
@@ -30,7 +30,7 @@ def show(target: Target, run: int, whole: bool, as_json: bool) -> None:
     async def asking(app: Rota) -> show_flow.Report | show_job.Report:
         database = (await app.open()).database
         found = await show_flow.report(database, run, whole=as_json) or await show_job.report(
-            database, run
+            database, run, every=whole or as_json, whole=as_json
         )
         if found is None:
             raise RunNotFound(f"there is no run {run}; `rota runs` lists those there are")

@@ -11,7 +11,9 @@ import msgspec
 
 from rota.cli import paint
 from rota.cli.called import called_documents, print_called
+from rota.cli.show_steps import print_signals, signal_documents
 from rota.cli.trellis import trellis
+from rota.cli.waits import brief
 from rota.drawing.fold import KEPT
 from rota.drawing.label import STATES, Label
 from rota.model.graph import Graph
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
     from rota.store.database import Database
     from rota.store.runs import Result
+    from rota.store.timeline import SignalLine
     from rota.store.views import CalledLine, FlowDetail, JobLine, RunDetail, TryLine
 
 __all__ = ["KEPT", "Report", "report"]
@@ -42,6 +45,7 @@ class Report(msgspec.Struct, frozen=True):
     jobs: list[JobLine]
     tries: list[TryLine]
     called: list[CalledLine]
+    signals: list[SignalLine]
     caller: RunDetail | None
     results: list[Result]
     stuck: set[tuple[str, str]]
@@ -63,7 +67,8 @@ class Report(msgspec.Struct, frozen=True):
         more = {"flow": self.run.flow or None, "is_flow": True}
         called = called_documents(self.called)
         run = paint.fields(self.run, stored=("input",))
-        paint.say_json({**run, **more, "jobs": jobs, "called": called})
+        signals = signal_documents(self.signals)
+        paint.say_json({**run, **more, "jobs": jobs, "called": called, "signals": signals})
 
     def print(self, kept: int | None = KEPT) -> None:
         _print(self, kept)
@@ -71,7 +76,7 @@ class Report(msgspec.Struct, frozen=True):
 
 async def report(database: Database, id: int, *, whole: bool) -> Report | None:
     """None: it is no flow's run. `whole`: with everything that went in and came out."""
-    from rota.store import runs, views
+    from rota.store import runs, timeline, views
 
     run = await database.one(views.flow(id))
     if run is None:
@@ -90,8 +95,9 @@ async def report(database: Database, id: int, *, whole: bool) -> Report | None:
             stuck.add((queue, task))
     tries = await database.run(views.tries(id))
     called = await database.run(views.called(id))
+    signals = await database.run(timeline.signals(id, whole=whole))
     [now] = await database.run(views.clock())
-    return Report(run, jobs, tries, called, caller, results, stuck, now)
+    return Report(run, jobs, tries, called, signals, caller, results, stuck, now)
 
 
 def _kinds(jobs: list[JobLine]) -> list[tuple[str, str]]:
@@ -114,6 +120,7 @@ def _print(report: Report, kept: int | None) -> None:
     paint.lines(trellis(graph, labels, width=width, encoding=encoding, kept=kept))
     _print_failures(report)
     _print_quarantined(report)
+    print_signals(report.signals, report.now)
     print_called(report.called)
 
 
@@ -257,6 +264,8 @@ def _detail(
     match job.state:
         case "running" | "asleep" | "quarantined":
             words.append(f"for {paint.age(job.since, report.now)}")
+            if waits := brief(job, report.now):
+                words.append(waits)
         case "ready":
             since = job.since if ready_since is None else max(job.since, ready_since)
             words.append(f"for {paint.age(since, report.now)}")

@@ -9,6 +9,9 @@ import msgspec
 
 from rota.cli import paint
 from rota.cli.called import called_documents, print_called
+from rota.cli.quarantine import mismatch_of
+from rota.cli.show_steps import Durable, durable, print_logs, print_signals, print_steps
+from rota.cli.waits import bar, reasons
 
 if TYPE_CHECKING:
     from rota.store.database import Database
@@ -35,6 +38,8 @@ class Report(msgspec.Struct, frozen=True):
     awaited: list[JobLine]
     """What it waits for."""
     called: list[CalledLine]
+    durable: Durable
+    """What its own code has come to."""
     now: datetime
 
     def print_json(self) -> None:
@@ -42,13 +47,14 @@ class Report(msgspec.Struct, frozen=True):
         attempts = [paint.fields(each, stored=("error",)) for each in self.attempts]
         called = called_documents(self.called)
         more = {"is_flow": False, "attempts": attempts, "called": called}
-        paint.say_json({"job": self.id, **document, **more})
+        paint.say_json({"job": self.id, **document, **more, **self.durable.documents()})
 
     def print(self) -> None:
         _print(self)
 
 
-async def report(database: Database, id: int) -> Report | None:
+async def report(database: Database, id: int, *, every: bool, whole: bool) -> Report | None:
+    """`every` step of it, not only the last ones; `whole`: with everything they came to."""
     from rota.store import views
 
     job = await database.one(views.run(id))
@@ -58,15 +64,16 @@ async def report(database: Database, id: int) -> Report | None:
     if job.worker is not None:
         worker = await database.one(views.worker(job.worker))
     [takers] = await database.run(views.takers(job.queue, job.task))
-    whole: FlowDetail | None = None
+    flow: FlowDetail | None = None
     if job.run != id:
-        whole = await database.one(views.flow(job.run))
+        flow = await database.one(views.flow(job.run))
     members = await database.run(views.jobs(job.run)) if job.state == "waiting" else []
     awaited = [each for each in members if id in each.children and each.finished is None]
     attempts = await database.run(views.attempts(id))
     called = await database.run(views.called(id))
+    own = await durable(database, id, job.run, every=every, whole=whole)
     [now] = await database.run(views.clock())
-    return Report(id, job, attempts, worker, takers, whole, awaited, called, now)
+    return Report(id, job, attempts, worker, takers, flow, awaited, called, own, now)
 
 
 def _print(report: Report) -> None:
@@ -81,8 +88,11 @@ def _print(report: Report) -> None:
         paint.block("result", paint.pretty(job.result))
     if job.error is not None and job.state not in ("skipped", "quarantined"):
         paint.block("error", paint.traceback(job.error), "red")
+    print_steps(report.durable, report.now, is_over=job.finished is not None)
+    print_signals(report.durable.signals, report.now)
     _print_attempts(report)
     print_called(report.called)
+    print_logs(report.durable.logs, report.now)
 
 
 def _print_attempts(report: Report) -> None:
@@ -124,6 +134,8 @@ def _facts(report: Report) -> list[tuple[str, str]]:
     if report.whole is not None:
         of = f"of flow {report.whole.flow}" if report.whole.flow else "calls of a job"
         facts.append(("part of", f"run {job.run}, {of}; see `rota show {job.run}`"))
+    if job.origin is not None:
+        facts.append(("forked from", f"run {job.origin}"))
     if job.priority:
         facts.append(("priority", str(job.priority)))
     if job.key is not None:
@@ -134,23 +146,44 @@ def _facts(report: Report) -> list[tuple[str, str]]:
     if job.expires is not None and job.finished is None:
         facts.append(("expires", paint.clock(job.expires)))
     if job.finished is not None:
-        took = "" if job.took is None else f", took {paint.span(job.took)}"
         facts.append(
-            ("ended", f"{paint.clock(job.finished)}, {paint.age(job.finished, now)} ago{took}")
+            (
+                "ended",
+                f"{paint.clock(job.finished)}, {paint.age(job.finished, now)} ago{_took(report)}",
+            )
         )
     facts.append(("attempt", str(job.attempt)))
     if job.worker is not None:
         facts.append(("worker", _worker(report)))
+    if report.durable.progress is not None and job.state != "succeeded":
+        facts.append(("progress", bar(report.durable.progress, now)))
     if why := _why(report):
         facts.append(("why", why))
     if job.state == "quarantined":
-        facts.append(
-            (
-                "next",
-                f"`rota release {report.id}` tries it again, `rota cancel {report.id}` ends it",
-            )
-        )
+        facts.append(("next", _next(report)))
     return facts
+
+
+def _took(report: Report) -> str:
+    job = report.job
+    if job.finished is not None and any(each.until for each in report.durable.steps):
+        # It has slept: what it took after that is the least of it.
+        whole = (job.finished - job.created).total_seconds()
+        return f", {paint.span(whole)} after its start"
+    return "" if job.took is None else f", took {paint.span(job.took)}"
+
+
+def _next(report: Report) -> str:
+    id = report.id
+    tries, ends = f"`rota release {id}` tries it again", f"`rota cancel {id}` ends it"
+    found = mismatch_of(report.job.error)
+    if found is None:
+        return f"{tries}, {ends}"
+    steps = f"deploy code that comes to {found.kept} there (ctx.version(…) tells old runs from new ones)"
+    fork = (
+        "" if report.whole else f", `rota fork {id} --from-step NAME` begins anew at a step before"
+    )
+    return f"{steps}; then {tries}. Or {ends}{fork}"
 
 
 def _worker(report: Report) -> str:
@@ -191,6 +224,9 @@ class Reason(msgspec.Struct, frozen=True):
 
 def _asleep(report: Report) -> str | None:
     job, now = report.job, report.now
+    waits = report.durable.waits
+    if job.awaits or any(each.until == job.wakes for each in waits):
+        return reasons(waits, now)
     if job.wakes is None:
         return None
     if job.wakes > now:
@@ -217,7 +253,9 @@ def _ready(report: Report) -> str:
 
 
 def _quarantined(report: Report) -> str:
-    """Why it is there: whom it was lost with."""
+    """Why it is there: its code has changed, or whom it was lost with."""
+    if found := mismatch_of(report.job.error):
+        return str(found)
     reason = "too many workers were lost while they ran it"
     if report.job.error is not None:
         reason = msgspec.json.decode(report.job.error, type=Reason).message

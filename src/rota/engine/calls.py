@@ -46,7 +46,7 @@ class Calls:
         limit: int | None,
         collect: bool,
     ) -> list[Any]:
-        made = _checked(calls, limit)
+        made = checked(calls, limit)
         if not made:
             return []
         with self._desk.parked(job):
@@ -58,18 +58,18 @@ class Calls:
                 [claims.assert_held(job.claim, job.job), runs.cancel(run)]
             )
         called = await self._database.insist(runs.called(run))
-        return await self._results(made, called, collect)
+        return await self.results(made, called, collect)
 
     async def _start(
         self, job: Claimed, number: int, calls: list[Call[Any] | FlowCall], limit: int | None
     ) -> int:
         """Start the calls, or find those made before."""
-        digest = _digest(calls)
+        now = digest(calls)
         caller = Caller(job.job, job.claim, self._worker, number, job.attempt)
         _, started = await self._database.insist_on(
             [
                 claims.hold(self._worker, [job.claim]),
-                flows.start(_run_of(calls, limit, digest), notify=False, caller=caller),
+                flows.start(_run_of(calls, limit, now), notify=False, caller=caller),
             ]
         )
         if started:
@@ -84,7 +84,7 @@ class Calls:
                 f"job {job.job} is no longer held by this worker, or was cancelled: it starts nothing more"
             )
         [before] = known
-        if before.digest != digest:
+        if before.digest != now:
             raise CallsChanged(
                 f"job {job.job} made other calls in an earlier attempt (run {before.run}) than now, as its "
                 f"call {number + 1}; what a job calls must follow from its arguments alone"
@@ -99,7 +99,7 @@ class Calls:
             self._news.tell(again or [])
         return before.run
 
-    async def _results(
+    async def results(
         self, calls: list[Call[Any] | FlowCall], called: list[Called], collect: bool
     ) -> list[Any]:
         jobs = iter([each for each in called if not each.is_flow])
@@ -146,7 +146,7 @@ class Calls:
         return answer
 
 
-def _checked(calls: Sequence[CallOf[Any]], limit: int | None) -> list[Call[Any] | FlowCall]:
+def checked(calls: Sequence[CallOf[Any]], limit: int | None) -> list[Call[Any] | FlowCall]:
     if limit is not None and limit < 1:
         raise ArgumentError(f"limit is how many calls run at a time, at least 1, not {limit}")
     if len(calls) > LARGEST:
@@ -178,7 +178,7 @@ def _checked(calls: Sequence[CallOf[Any]], limit: int | None) -> list[Call[Any] 
     return found
 
 
-def _digest(calls: list[Call[Any] | FlowCall]) -> str:
+def digest(calls: list[Call[Any] | FlowCall]) -> str:
     """What is called with what, in short."""
     whole = hashlib.sha256()
     for call in calls:

@@ -18,8 +18,15 @@ from rota import errors
 from rota.engine.frames import Ask, FromProcess, Reply
 from rota.errors import RotaError
 from rota.model.context import CallOf, Failure
+from rota.model.outcome import Outcome
 
-ANSWERS: dict[str, Any] = {"failures": list[Failure], "checkpoint": Any, "fence": int}
+ANSWERS: dict[str, Any] = {
+    "failures": list[Failure],
+    "checkpoint": Any,
+    "fence": int,
+    "progress": Any,
+    "say": Any,
+}
 """What may be asked, and what is answered."""
 
 
@@ -32,6 +39,11 @@ class ChildPort:
         self._changing = threading.Lock()
         self._is_interrupted = False
         self.draining = False
+        self.is_durable = False
+        self.fate: Outcome | None = None
+
+    async def end(self) -> None:
+        """There is nothing to be kept."""
 
     # What the worker does
 
@@ -45,6 +57,18 @@ class ChildPort:
     async def fence(self) -> int:
         token: int = await self._ask("fence")
         return token
+
+    def progress(self, done: float, total: float | None, note: str | None) -> None:
+        self._tell("progress", done, total, note)
+
+    def say(self, message: str) -> None:
+        self._tell("say", message)
+
+    def _tell(self, method: str, *arguments: Any) -> None:
+        """Ask without waiting for an answer."""
+        with self._changing:
+            question = next(self._questions)
+        self._send(Ask(self._number, question, method, msgspec.json.encode(arguments)))
 
     async def _ask(self, method: str, *arguments: Any) -> Any:
         answer: Future[bytes] = Future()
@@ -95,19 +119,23 @@ class ChildPort:
     async def call(
         self, number: int, calls: Sequence[CallOf[Any]], limit: int | None, collect: bool
     ) -> list[Any]:
-        _refuse("ctx.map and ctx.run")
+        refuse("ctx.map and ctx.run")
 
     def transaction(self) -> NoReturn:
-        _refuse("ctx.transaction")
+        refuse("ctx.transaction")
 
     def blocking_transaction(self) -> NoReturn:
-        _refuse("ctx.transaction")
+        refuse("ctx.transaction")
 
     def complete(self, value: Any) -> NoReturn:
-        _refuse("ctx.complete")
+        refuse("ctx.complete")
+
+    @property
+    def durable(self) -> NoReturn:
+        refuse("ctx.step, ctx.sleep and the like")
 
 
-def _refuse(what: str) -> NoReturn:
+def refuse(what: str) -> NoReturn:
     raise RotaError(
         f'{what} cannot be used by a task with isolation="process": its process has no way to do that. Do '
         "it in a task without, which runs this one"

@@ -23,6 +23,7 @@ from rota.engine.execute import (
     Stop,
     context_of,
     done,
+    fated,
     is_to_be_skipped,
     judge,
     stopped,
@@ -74,14 +75,23 @@ class LoopExecutor:
                     value = await call
                 else:
                     value = await self._within(timeout, call, job, retry)
+                if context is not None:
+                    await context.end()
                 outcome = NOTHING if value is None else done(value, task, self._limit)
         except asyncio.CancelledError as error:
             why = self._why.get(job)
-            outcome = judge(error, job, retry) if why is None else stopped(why)
+            if why is not None:
+                outcome = stopped(why)
+            elif context is not None and context.fate is not None:
+                outcome = LOST  # its fate is looked at below; telling how it left would take longer than it
+            else:
+                outcome = judge(error, job, retry)
         except (Exception, SystemExit) as error:
             if context is None and isinstance(error, HandBack):
                 context = context_of(job, task, self._ports)
             outcome = judge(error, job, retry, context)
+        if context is not None and context.fate is not None:
+            outcome = fated(context.fate, self._why.get(job))
         if self._why and self._why.pop(job, None) is Stop.LOST:
             outcome = LOST
         if self._tasks.pop(job, None) is not None:  # else it was given up

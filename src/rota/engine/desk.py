@@ -21,7 +21,18 @@ from rota.engine.executors import Executors
 from rota.engine.lone import Lone, Mark
 from rota.engine.verdict import is_grave, verdict
 from rota.model.context import Port
-from rota.model.outcome import Again, Done, Ended, Judged, Lost, Outcome, Recorded, Unstarted
+from rota.model.outcome import (
+    Again,
+    Asleep,
+    Done,
+    Ended,
+    Judged,
+    Lost,
+    Outcome,
+    Recorded,
+    Restarted,
+    Unstarted,
+)
 from rota.model.retry import Retry
 from rota.model.task import Definition
 from rota.store.jobs import Claimed
@@ -41,11 +52,13 @@ class Batch:
     again: list[tuple[Claimed, Again, float]] = field(default_factory=list)
     unstarted: list[Claimed] = field(default_factory=list)
     judged: list[tuple[Claimed, Judged]] = field(default_factory=list)
+    asleep: list[tuple[Claimed, Asleep, float]] = field(default_factory=list)
+    restarted: list[tuple[Claimed, Restarted, float]] = field(default_factory=list)
     recorded: list[tuple[Claimed, float]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         rare = self.ended or self.again or self.unstarted or self.judged or self.recorded
-        return bool(self.done or rare)
+        return bool(self.done or rare or self.asleep or self.restarted)
 
     def singly(self) -> Iterator[Batch]:
         """The same jobs, a batch each."""
@@ -54,6 +67,8 @@ class Batch:
         yield from (Batch(again=[each]) for each in self.again)
         yield from (Batch(unstarted=[each]) for each in self.unstarted)
         yield from (Batch(judged=[each]) for each in self.judged)
+        yield from (Batch(asleep=[each]) for each in self.asleep)
+        yield from (Batch(restarted=[each]) for each in self.restarted)
 
     @property
     def claims(self) -> set[int]:
@@ -63,6 +78,7 @@ class Batch:
             | {job.claim for job, _, _ in self.again}
             | {job.claim for job in self.unstarted}
             | {job.claim for job, _ in self.judged}
+            | {job.claim for job, _, _ in (*self.asleep, *self.restarted)}
         )
 
 
@@ -84,7 +100,8 @@ class Desk:
         self.capacity = capacity
         self._backlog: deque[tuple[float, Claimed]] = deque()
         self._running: dict[int, Claimed] = {}
-        self._parked: set[Claimed] = set()  # of those running: they only wait, and take no place
+        # Of those running, those that only wait, and take no place: in so many branches.
+        self._parked: dict[Claimed, int] = {}
         self._finished = Batch()
         self._on_finished: Callable[[], None] = lambda: None
         self._empty = asyncio.Event()
@@ -124,7 +141,7 @@ class Desk:
 
     @property
     def finished(self) -> int:
-        return len(self._finished.done)
+        return len(self._finished.done) + len(self._finished.asleep)
 
     @property
     def reserved(self) -> bool:
@@ -164,7 +181,8 @@ class Desk:
                 self._on_finished()
                 break
             _, job = backlog.popleft()
-            if job.expired:
+            # What it has begun it may end, however long it has slept.
+            if job.expired and not job.begun:
                 self._finished.ended.append((job, Ended("expired", None), 0.0))
                 self._on_finished()
                 continue
@@ -186,7 +204,7 @@ class Desk:
 
     def _give_up(self, old: Claimed) -> None:
         """The job is here again, under another claim: what runs under the old one counts for nothing."""
-        self._parked.discard(old)
+        self._parked.pop(old, None)
         self._lone.end(old)
         self._stop(old, Stop.LOST)
 
@@ -226,7 +244,7 @@ class Desk:
             return  # it was given up on before it ended; perhaps it is here again
         del self._running[job.job]
         if self._parked:
-            self._parked.discard(job)
+            self._parked.pop(job, None)
         if self._lone.reserved:
             self._lone.end(job)
             self._lone.look()
@@ -250,6 +268,12 @@ class Desk:
             case Judged():
                 finished.judged.append((job, outcome))
                 notable = True
+            case Asleep():
+                finished.asleep.append((job, outcome, took))
+                notable = len(finished.asleep) % WAKE_EVERY == 1
+            case Restarted():
+                finished.restarted.append((job, outcome, took))
+                notable = True
             case Recorded():
                 finished.recorded.append((job, took))
                 notable = True
@@ -258,6 +282,10 @@ class Desk:
         self._fill()
         if notable:
             self._on_finished()
+
+    def let_go(self, job: Claimed, fate: Outcome) -> None:
+        """The job has left, and its code will not end: what it still does is not looked at."""
+        self._end(job, fate, 0.0)
 
     def take(self) -> Batch:
         """Everything finished since the last call."""
@@ -268,14 +296,17 @@ class Desk:
     def parked(self, job: Claimed) -> Iterator[None]:
         """While a job only waits for others, its place is somebody else's: perhaps theirs."""
         if self._running.get(job.job) is job:
-            self._parked.add(job)
+            self._parked[job] = self._parked.get(job, 0) + 1
             self._lone.waits(job)
             self._fill()
             self._on_finished()
         try:
             yield
         finally:
-            self._parked.discard(job)
+            if self._parked.get(job, 0) > 1:
+                self._parked[job] -= 1
+            else:
+                self._parked.pop(job, None)
 
     # Letting go
 

@@ -25,9 +25,10 @@ from uuid import UUID, uuid4
 
 from rota.engine import record
 from rota.engine.announce import Announcer
+from rota.engine.clock import Clock
 from rota.engine.desk import Batch, Desk
 from rota.engine.hand import Hand
-from rota.engine.inputs import fill
+from rota.engine.inputs import fill, recall
 from rota.engine.intake import Claim, Intake
 from rota.engine.service import Service
 from rota.engine.transaction import own_claim
@@ -71,8 +72,10 @@ class Exchange(Service):
         queues: Sequence[str],
         news: Callable[[Sequence[str]], None],
         announcer: Announcer,
+        clock: Clock,
     ) -> None:
         super().__init__()
+        self._clock = clock
         self._database = database
         self._worker = worker
         self._desk = desk
@@ -223,6 +226,7 @@ class Exchange(Service):
         if not found:
             return
         await fill(found, self._definitions, hand)
+        await recall(found, hand, self._clock)
         nonces: list[UUID] = []
         try:
             if self._some_hold:
@@ -256,6 +260,10 @@ class Exchange(Service):
         answer = record.read(batch, answers)
         if batch.again:
             self._intake.due_in(min(each.delay for _, each, _ in batch.again))
+        for _, asleep, _ in batch.asleep:
+            for each in asleep.waits:
+                if each.seconds is not None:
+                    self._intake.due_in(each.seconds)
         self._hear_of(answer.queues, answer.runs, answer.rest)
         return answer
 
@@ -323,7 +331,8 @@ class Exchange(Service):
         if failures.is_contended(error):
             self._aside.append((time.monotonic() + ASIDE_FOR, batch))
             return []
-        for job, what, took in (*batch.done, *batch.ended, *batch.again):
+        rare = (*batch.asleep, *batch.restarted)
+        for job, what, took in (*batch.done, *batch.ended, *batch.again, *rare):
             log.error("the outcome of job %s could not be stored: %s", job.job, error)
             end = Ended("failed", codec.error_document(error, job.attempt, ""))
             if what != end:

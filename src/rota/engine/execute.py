@@ -15,7 +15,14 @@ from typing import Any, Protocol
 
 import msgspec
 
-from rota.errors import ArgumentError, HandBack, RetryLater, TaskTimeout
+from rota.errors import (
+    ArgumentError,
+    HandBack,
+    RetryLater,
+    SignalTimeout,
+    StepFailed,
+    TaskTimeout,
+)
 from rota.model import codec
 from rota.model.context import Context, Port
 from rota.model.outcome import Again, Done, Ended, Lost, Outcome, Unstarted
@@ -80,8 +87,11 @@ def _judge(error: BaseException, job: Claimed, retry: Retry, context: Context | 
         # The first frame is ours and says nothing about the user's code.
         traceback.format_exception(type(error), error, trace.tb_next if trace else None)
     )
+    if isinstance(error, StepFailed) and error.__cause__ is not None:
+        # What went wrong is what counts, not where; the text says that.
+        error = error.__cause__
     document = codec.error_document(error, job.attempt, text)
-    delay = None if isinstance(error, Unstorable) else retry.after(job.attempt, error)
+    delay = None if isinstance(error, _FINAL) else retry.after(job.attempt, error)
     if delay is not None and isinstance(error, HandBack):
         delay = HANDED_BACK
     return Ended("failed", document) if delay is None else Again(delay, document)
@@ -89,6 +99,10 @@ def _judge(error: BaseException, job: Claimed, retry: Retry, context: Context | 
 
 class Unstorable(Exception):
     """The code ran, but what it returned cannot be stored; running it again would not help."""
+
+
+# What another attempt would come to as well: that nobody sent a signal in time is kept.
+_FINAL = (Unstorable, SignalTimeout)
 
 
 def too_late(timeout: float, error: BaseException | None = None) -> BaseException:
@@ -116,6 +130,11 @@ def stopped(why: Stop) -> Outcome:
             return UNSTARTED
         case Stop.LOST:
             return LOST
+
+
+def fated(fate: Outcome, why: Stop | None) -> Outcome:
+    """What an attempt comes to whose job has left, whatever its code did then."""
+    return stopped(why) if why is Stop.CANCELLED else fate
 
 
 def is_to_be_skipped(job: Claimed, condition: Definition) -> bool:

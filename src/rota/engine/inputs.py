@@ -1,4 +1,4 @@
-"""What a job takes from the jobs before it.
+"""What a job is given besides its arguments: results of the jobs before it, and what it has come to itself.
 
 A job names the jobs whose results are its arguments. For all jobs of a claim they are asked for together,
 in one query, each once however many take it.
@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from rota.engine.clock import Clock
 from rota.engine.hand import Hand
 from rota.model.flow import is_optional
 from rota.model.task import Definition
-from rota.store import flows
+from rota.store import flows, steps, views
 from rota.store.jobs import Claimed
 
 _ids = msgspec.json.Decoder(dict[str, int])
@@ -37,6 +38,21 @@ async def fill(jobs: Sequence[Claimed], tasks: Mapping[str, Definition], hand: H
         ]
         own = job.args[1:-1].strip()
         job.args = "{" + ",".join([own, *parts] if own else parts) + "}"
+
+
+async def recall(jobs: Sequence[Claimed], hand: Hand, clock: Clock) -> None:
+    """Give jobs that have begun before what they came to."""
+    begun = {job.job: job for job in jobs if job.begun}
+    if not begun:
+        return
+    for job in begun.values():
+        job.kept = []
+    [[known, [now]]] = await hand.send([[steps.of(list(begun.values())), views.clock()]])
+    clock.set(now)
+    for each in known:
+        kept = begun[each.job].kept
+        assert kept is not None
+        kept.append(each.kept)
 
 
 def _is_left_out(task: Definition, word: str) -> bool:

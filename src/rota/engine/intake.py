@@ -40,6 +40,9 @@ class Claim:
     patient: bool
     suspects: int
     """So many may come."""
+    news: int
+    losses: int
+    """How often there had been news when it was planned."""
     nonce: UUID = field(default_factory=uuid4)
     other: UUID = field(default_factory=uuid4)
     """The nonce of the suspects' claims."""
@@ -70,6 +73,8 @@ class Intake:
         self._open = True
         self._more = True  # whether a look from the floors on may find something
         self._suspects = True  # whether there may be a suspect
+        self._news = 0
+        self._losses = 0
         self._poll_at = 0.0
         self._timers_at = 0.0
 
@@ -77,11 +82,13 @@ class Intake:
 
     def look_again(self) -> None:
         """There is news: also below the floors."""
+        self._news += 1
         self._more = True
         self._floors.suspect()
 
     def look_for_suspects(self) -> None:
         """There is news of jobs that were lost with a worker."""
+        self._losses += 1
         self._suspects = True
 
     def more(self) -> None:
@@ -111,7 +118,7 @@ class Intake:
         suspects = (self._suspects or poll_due) and places > 0
         if self._suspects and suspects:
             # By themselves: if one has to run alone, nothing else should have come with it.
-            return Claim(self._floors.look(now), 0, timers_due or poll_due, False, places)
+            return self._claim(self._floors.look(now), 0, timers_due or poll_due, False, places)
         if not (self._more or full_due or timers_due or poll_due or suspects):
             return None
         ahead = self._pace.ahead
@@ -129,13 +136,16 @@ class Intake:
         if limit < 1 or (patient and self._none_patient):
             return None
         # A poll looks at the timers too: an idle worker asks once, not twice.
-        return Claim(
+        return self._claim(
             self._floors.look(now),
             limit,
             timers_due or poll_due,
             patient,
             places if suspects else 0,
         )
+
+    def _claim(self, look: Look, limit: int, timers: bool, patient: bool, suspects: int) -> Claim:
+        return Claim(look, limit, timers, patient, suspects, self._news, self._losses)
 
     def transaction(self, claim: Claim) -> list[Query[Any]]:
         """The statements that make a claim."""
@@ -178,12 +188,16 @@ class Intake:
         now = time.monotonic()
         alone: list[Claimed] = answers[1 if claim.timers else 0] if claim.suspects else []
         if claim.suspects:
-            self._suspects = bool(alone)
+            # What was said while it was on its way may be newer than what it saw.
+            self._suspects = bool(alone) or self._losses != claim.losses
         if not claim.limit:
             return alone
         found: list[Claimed] = answers[-1]
         self._pace.answered(self._desk.idle, took, full=len(found) == claim.limit)
         self._more = self._floors.learn(claim.look, found, claim.limit, took, now)
+        if self._news != claim.news:
+            self._more = True
+            self._floors.suspect()
         self._poll_at = now + self._settings.poll * random.uniform(0.8, 1.2)
         return [*alone, *found]
 

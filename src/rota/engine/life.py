@@ -6,9 +6,9 @@ ready ──▶ exchange ──▶ desk: backlog ──▶ executors ──▶ f
   ▲                                                                    │
   │◀──────────────── timers (with the claim) ◀─── asleep ◀── failed ───┘
 
-`Exchange` trades finished jobs for new ones. `Heart` says the worker lives, in a thread of its own, and
-hears what is asked of it; `Presence` does that, `Reaper` takes back what dead workers held, `Prune`
-removes what is old. The desk holds what is in between.
+`Exchange` trades finished jobs for new ones; `Scribe` writes down what their code comes to meanwhile.
+`Heart` says the worker lives, in a thread of its own, and hears what is asked of it; `Presence` does that,
+`Reaper` takes back what dead workers held, `Prune` removes what is old. The desk holds what is in between.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import datetime
 from importlib.metadata import version
 from typing import Any
 
 from rota.engine.announce import Announcer
 from rota.engine.calls import Calls
+from rota.engine.clock import Clock
 from rota.engine.desk import Desk
 from rota.engine.exchange import Exchange
 from rota.engine.heart import Heart, Pulse
@@ -32,12 +35,14 @@ from rota.engine.port import JobPort
 from rota.engine.presence import Presence
 from rota.engine.prune import Prune
 from rota.engine.reaper import Reaper
+from rota.engine.scribe import Scribe
 from rota.engine.service import Service
+from rota.engine.threads import MOST_THREADS
 from rota.engine.waiting import Waiting
 from rota.engine.wakeups import MISSED, Wakeups
 from rota.model.context import Port
 from rota.model.task import Definition
-from rota.store import claims, waiters, workers
+from rota.store import claims, views, waiters, workers
 from rota.store.database import Database
 from rota.store.jobs import Claimed
 from rota.store.plain import Plain
@@ -63,10 +68,13 @@ class Outfit:
 
 
 class Life:
-    def __init__(self, outfit: Outfit, id: int, hear: Callable[[Pulse], None]) -> None:
+    def __init__(
+        self, outfit: Outfit, id: int, hear: Callable[[Pulse], None], now: datetime
+    ) -> None:
         database, news = outfit.database, outfit.news
         self.id = id
         self.draining = False
+        self.clock = Clock(now)
         self.database = database
         self.news = news
         self.plain = outfit.plain
@@ -81,15 +89,25 @@ class Life:
             database.settings.children,
             self._mark,
         )
+        self.scribe = Scribe(database, id)
         self.calls = Calls(database, outfit.waiting, news, id, self.desk)
         self.exchange = Exchange(
-            database, id, self.desk, outfit.tasks, outfit.queues, news.tell, outfit.announcer
+            database,
+            id,
+            self.desk,
+            outfit.tasks,
+            outfit.queues,
+            news.tell,
+            outfit.announcer,
+            self.clock,
         )
         self.presence = Presence(database, id, self.desk, self.exchange, news)
         self.reaper = Reaper(database, id, news, outfit.announcer)
         self.prune = Prune(database, id)
         self.heart = Heart(database, id, lambda: self.desk.running, self._hear)
         self.presence.listen_to(self.heart)
+        self.threads = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="rota step")
+        """For steps of coroutines that are plain functions."""
         self._services: list[Service] = [self.exchange, self.presence, self.reaper, self.prune]
         self._loops: list[asyncio.Task[None]] = []
         self._unsubscribe: Callable[[], None] = lambda: None
@@ -111,7 +129,8 @@ class Life:
                 notify=settings.notify,
             )
         )
-        life = cls(outfit, id, hear)
+        [now] = await outfit.database.insist(views.clock())
+        life = cls(outfit, id, hear, now)
         if settings.notify:
             channel = in_schema(waiters.NEWS, outfit.database.schema)
             life._unsubscribe = outfit.wakeups.subscribe(channel, life._hear_word)
@@ -131,6 +150,8 @@ class Life:
         return bool(await self.database.insist(query))
 
     def _hear(self, pulse: Pulse) -> None:
+        if pulse.told is not None:
+            self.clock.set(pulse.told.now)
         self.presence.hear(pulse)
         self.reaper.hear(pulse)
         self._on_pulse(pulse)
@@ -176,7 +197,9 @@ class Life:
             each.cancel()
         self._loops = []
         await soon(self.exchange.close(), within)
+        await soon(self.scribe.close(), within)
         await soon(self.desk.close(), within)
+        self.threads.shutdown(wait=False, cancel_futures=True)
 
     async def leave(self) -> None:
         """Sign off; the heart stops last."""

@@ -14,6 +14,7 @@ import os
 import signal
 import time
 from collections import deque
+from collections.abc import Awaitable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
@@ -198,7 +199,9 @@ class ProcessExecutor:
                 raise RuntimeError(f"a process cannot ask for {ask.method!r} here")
             if attempt.port is None:
                 attempt.port = self._ports(attempt.job)
-            answer = await getattr(attempt.port, ask.method)(*msgspec.json.decode(ask.arguments))
+            answer = getattr(attempt.port, ask.method)(*msgspec.json.decode(ask.arguments))
+            if isinstance(answer, Awaitable):
+                answer = await answer
             reply = Reply(ask.question, msgspec.json.encode(answer))
         except Exception as error:
             reply = Reply(ask.question, b"", str(error), type(error).__name__)

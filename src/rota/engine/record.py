@@ -14,8 +14,8 @@ from typing import Any
 from rota.engine.announce import Announcer
 from rota.engine.desk import Batch
 from rota.model import codec, events
-from rota.model.outcome import Judged
-from rota.store import claims, jobs
+from rota.model.outcome import Asleep, Judged
+from rota.store import claims, jobs, signals, steps
 from rota.store.jobs import Claimed, Moved
 from rota.store.query import Query
 
@@ -99,6 +99,18 @@ def transactions(worker: int, batch: Batch) -> list[list[Query[Any]]]:
                 move = jobs.judge(worker, claimed, given, [end.state for _, end in judged], errors)
             release = claims.release(worker, held, given)
             segments.append([claims.hold(worker, held), move, release])
+    if batch.asleep:
+        segments.append(suspend(worker, [(job, asleep) for job, asleep, _ in batch.asleep]))
+    if batch.restarted:
+        held = sorted({job.claim for job, _, _ in batch.restarted})
+        anew = [job for job, _, _ in batch.restarted]
+        segments.append(
+            [
+                claims.hold(worker, held),
+                steps.clear(worker, anew, [each.args for _, each, _ in batch.restarted]),
+                claims.release(worker, held, [job.job for job in anew]),
+            ]
+        )
     if batch.unstarted:
         segments.append(
             give_back(
@@ -125,8 +137,10 @@ def read(batch: Batch, answers: Sequence[list[list[Any]]]) -> Answer:
             accepted = set(moved.jobs)
             answer.refused += [job.job for job, *_ in some if job.job not in accepted]
             answer.take(moved)
-    if batch.unstarted:
-        answer.take(next(each)[1][0])
+    for left in (batch.asleep, batch.restarted, batch.unstarted):
+        if left:
+            *_, [moved], _ = next(each)
+            answer.take(moved)
     return answer
 
 
@@ -201,8 +215,26 @@ def announce(worker: int, batch: Batch, lost: set[int], announcer: Announcer) ->
     for job, _ in _quarantined(batch):
         if job.job not in lost:
             announcer.announce(events.JobQuarantined(worker, job.job, job.task))
+    for job, _, _ in batch.asleep:
+        announcer.announce(events.JobSlept(worker, job.job, job.task))
     for job in batch.unstarted:
         announcer.announce(events.JobGivenBack(worker, job.job, job.task))
+
+
+def suspend(worker: int, jobs: Sequence[tuple[Claimed, Asleep]]) -> list[Query[Any]]:
+    """The transaction that lays jobs to sleep: signals are locked before claims, so that who sends one
+    finds them asleep or is seen."""
+    held = sorted({job.claim for job, _ in jobs})
+    kept = [(job, entry) for job, asleep in jobs for entry in asleep.kept]
+    waits = [(job, entry) for job, asleep in jobs for entry in asleep.waits]
+    listening = [(job, entry) for job, entry in waits if entry.kind == "wait"]
+    return [
+        *([signals.expect(listening)] if listening else []),
+        claims.hold(worker, held),
+        *([steps.record(worker, kept)] if kept else []),
+        steps.suspend(worker, [job for job, _ in jobs], waits),
+        claims.release(worker, held, [job.job for job, _ in jobs]),
+    ]
 
 
 def give_back(worker: int, held: Sequence[int], given: Sequence[int]) -> list[Query[Any]]:

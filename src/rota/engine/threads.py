@@ -23,6 +23,7 @@ from rota.engine.execute import (
     Stop,
     context_of,
     done,
+    fated,
     is_to_be_skipped,
     judge,
     stopped,
@@ -76,16 +77,21 @@ class ThreadExecutor:
                 value = (
                     task.fn(context, **arguments) if task.takes_context else task.fn(**arguments)
                 )
+                context.end_blocking()
                 if timeout is not None and self._is_late(job, began, timeout):
                     raise too_late(timeout)
                 outcome = NOTHING if value is None else done(value, task, self._limit)
         except BaseException as error:
             if context.cancelled and job in self._why:
                 outcome = stopped(self._why[job])
+            elif context.fate is not None:
+                outcome = LOST  # its fate is looked at below
             elif timeout is not None and self._is_late(job, began, timeout):
                 outcome = judge(too_late(timeout, error), job, retry, context)
             else:
                 outcome = judge(error, job, retry, context)
+        if context.fate is not None:
+            outcome = fated(context.fate, self._why.get(job))
         took = time.perf_counter() - began
         try:
             self._loop.call_soon_threadsafe(self._ended, job, outcome, took)

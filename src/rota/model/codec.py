@@ -51,7 +51,7 @@ def decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind, dec_hook=from_builtin)
 
 
-def encode(value: Any, what: str, limit: int) -> str:
+def encode(value: Any, what: object, limit: int) -> str:
     """JSON text for storing. `what` is named in errors."""
     try:
         data = _encoder.encode(value)
@@ -72,7 +72,7 @@ def encode(value: Any, what: str, limit: int) -> str:
     return data.decode()
 
 
-def check_size(size: int, what: str, limit: int) -> None:
+def check_size(size: int, what: object, limit: int) -> None:
     if size > limit:
         raise PayloadTooLarge(
             f"{what} would take {_size(size)}, more than the {_size(limit)} allowed; keep it "

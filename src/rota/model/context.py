@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, overload
+from datetime import datetime
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    NoReturn,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    overload,
+)
 
 import msgspec
 
 from rota.errors import RunFailed
 from rota.model import codec
+from rota.model.durably import Durably, Keeper, Steps
+from rota.model.outcome import Outcome
+from rota.model.settings import Duration
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection, Connection
 
+    from rota.model.retry import Retry
+
+P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
 
@@ -60,6 +76,24 @@ class Port(Protocol):
 
     def complete(self, result: Any) -> None: ...
 
+    @property
+    def durable(self) -> Keeper: ...
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether its code has come to anything that is kept."""
+
+    @property
+    def fate(self) -> Outcome | None:
+        """What the attempt comes to, whatever its code does: its job has left."""
+
+    async def end(self) -> None:
+        """The code has returned."""
+
+    def progress(self, done: float, total: float | None, note: str | None) -> None: ...
+
+    def say(self, message: str) -> None: ...
+
     def block(self, waiting: Any) -> Any:
         """Wait for a coroutine, in a thread."""
 
@@ -67,7 +101,7 @@ class Port(Protocol):
         """Stop waiting: somebody wants the job to stop."""
 
 
-class Context:
+class Context(Durably):
     """One attempt at one job."""
 
     __slots__ = (
@@ -184,6 +218,20 @@ class Context:
         """Inside `transaction()`: the job has succeeded with this result if that commits."""
         self._reach().complete(result)
 
+    # For the worker
+
+    @property
+    def fate(self) -> Outcome | None:
+        return None if self._port is None else self._port.fate
+
+    async def end(self) -> None:
+        if self._port is not None:
+            await self._port.end()
+
+    def end_blocking(self) -> None:
+        if self._port is not None and self._port.is_durable:
+            self._port.block(self._port.end())
+
     @property
     def blocking(self) -> BlockingContext:
         """The same for a plain function: `ctx.blocking.map(…)`."""
@@ -191,7 +239,10 @@ class Context:
 
     def _reach(self) -> Port:
         if self._port is None:
-            raise RuntimeError("this context belongs to no worker, so it can start nothing")
+            raise RuntimeError(
+                "this context belongs to no worker, so nothing can be started or kept; rota.testing has "
+                "one that needs none"
+            )
         return self._port
 
 
@@ -224,6 +275,34 @@ class BlockingContext:
         """As `ctx.transaction()`: `with ctx.blocking.transaction() as connection`."""
         return self._context._reach().blocking_transaction()
 
+    def step(self, name: str, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """As `ctx.step(…)`; the function runs in this thread."""
+        result: R = self._wait(self._context.step(name, fn, *args, **kwargs))
+        return result
+
+    def using(
+        self, *, retry: Retry | None = None, timeout: Duration | None = None
+    ) -> BlockingSteps:
+        """As `ctx.using(…)`."""
+        return BlockingSteps(self._context.using(retry=retry, timeout=timeout), self._wait)
+
+    def sleep(self, duration: Duration | None = None, /, **units: float) -> None:
+        """As `ctx.sleep(…)`."""
+        self._wait(self._context.sleep(duration, **units))
+
+    def sleep_until(self, when: datetime) -> None:
+        """As `ctx.sleep_until(…)`."""
+        self._wait(self._context.sleep_until(when))
+
+    def wait(self, name: str, kind: Any = Any, /, **how: Any) -> Any:
+        """As `ctx.wait(…)`."""
+        return self._wait(self._context.wait(name, kind, **how))
+
+    def restart(self, **input: Any) -> NoReturn:
+        """As `ctx.restart(…)`."""
+        self._wait(self._context.restart(**input))
+        raise AssertionError("the job has begun anew")
+
     def failures(self) -> list[Failure]:
         """As `ctx.failures()`."""
         found: list[Failure] = self._wait(self._context.failures())
@@ -231,3 +310,16 @@ class BlockingContext:
 
     def _wait(self, waiting: Any) -> Any:
         return self._context._reach().block(waiting)
+
+
+class BlockingSteps:
+    """How steps are done, for code in a thread."""
+
+    def __init__(self, steps: Steps, wait: Callable[[Any], Any]) -> None:
+        self._steps = steps
+        self._wait = wait
+
+    def step(self, name: str, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """As `ctx.blocking.step(…)`."""
+        result: R = self._wait(self._steps.step(name, fn, *args, **kwargs))
+        return result

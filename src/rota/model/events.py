@@ -110,6 +110,15 @@ class JobGivenBack(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class JobSlept(Event):
+    """The job has left its worker, and waits for a time or a signal."""
+
+    worker: int
+    job: int
+    task: str
+
+
+@dataclass(frozen=True, slots=True)
 class OutcomeRefused(Event):
     """The worker no longer held the job: what it did counts for nothing."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from rota.model.replay import Entry
+
 
 @dataclass(frozen=True, slots=True)
 class Done:
@@ -41,10 +43,27 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """It was lost with its worker before, and is not to be tried again."""
+    """It is not tried again by itself: it was lost with its worker before, or its code has changed."""
 
     state: Literal["failed", "cancelled", "quarantined"]
     error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Asleep:
+    """It waits for a time or a signal, and goes on then; the attempt is not over."""
+
+    kept: tuple[Entry, ...]
+    """What it has come to since that was last kept."""
+    waits: tuple[Entry, ...]
+    """What it waits for: the first of them that is over wakes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restarted:
+    """It begins anew, with these arguments, as if it had just been started."""
+
+    args: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,4 +71,4 @@ class Recorded:
     """It is done, and recorded already, in a transaction of its own."""
 
 
-Outcome = Done | Again | Ended | Unstarted | Lost | Judged | Recorded
+Outcome = Done | Again | Ended | Unstarted | Lost | Judged | Recorded | Asleep | Restarted

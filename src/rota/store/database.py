@@ -35,6 +35,7 @@ _SESSION = {
     "default_transaction_deferrable": "off",
     "synchronous_commit": "on",
     "idle_in_transaction_session_timeout": "10s",
+    "idle_session_timeout": "0",
     "lock_timeout": "2s",
     "client_min_messages": "warning",
     "search_path": "pg_catalog",

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import msgspec
 
+from rota.model.replay import Kept
 from rota.store.arrays import of_flags, of_ints, of_seconds, of_texts
 from rota.store.query import Query
 
@@ -63,6 +64,10 @@ class Claimed(msgspec.Struct, gc=False, eq=False):
     run: int | None
     inputs: str | None
     checkpoint: str | None = None
+    begun: bool | None = None
+    """Whether there are steps of it."""
+    kept: list[Kept] | None = None
+    """What they came to."""
 
 
 class Moved(msgspec.Struct, frozen=True):

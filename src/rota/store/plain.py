@@ -40,7 +40,7 @@ class Plain:
         self._connections = Connections(self._connect, self._limit, self._patience)
         self._places = threading.BoundedSemaphore(self._limit)
         self._idle: list[BlockingSession] = []
-        self._deadline = database.settings.statement_timeout
+        self.deadline = database.settings.statement_timeout
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Session]:
@@ -102,7 +102,7 @@ class Plain:
             )
         except Exception as error:
             raise failures.unconnected(error) from error
-        connection.deadline = self._deadline
+        connection.deadline = self.deadline
         await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
         await connection.set_read_only(False)
         return connection
@@ -122,7 +122,7 @@ class Plain:
             )
         except Exception as error:
             raise failures.unconnected(error) from error
-        connection.deadline = self._deadline
+        connection.deadline = self.deadline
         connection.isolation_level = IsolationLevel.READ_COMMITTED
         connection.read_only = False
         return connection

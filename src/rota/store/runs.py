@@ -85,6 +85,13 @@ def fork(run: int, task: str) -> Query[tuple[int | None, list[str]]]:
     return Query("run/fork", {"run": run, "task": task}, lambda forked, queues: (forked, queues))
 
 
+def fork_job(run: int, step: str, args: str | None) -> Query[tuple[int | None, str]]:
+    """Run a task's job once more from a step on: the new run, None if there is no such step, and its
+    queue."""
+    params = {"run": run, "step": step, "args": args}
+    return Query("run/fork_job", params, lambda forked, queue: (forked, queue))
+
+
 def settle(limit: int) -> Query[Settled]:
     """Pass on ends that could not be passed on before."""
     return Query("run/settle", {"limit": limit}, Settled)

@@ -9,6 +9,8 @@ create type rota.presence as enum ('active', 'draining', 'stopped', 'dead');
 
 create type rota.rule as enum ('all_succeeded', 'none_failed', 'all_done', 'any_failed');
 
+create type rota.step as enum ('step', 'sleep', 'wait', 'value', 'version');
+
 create table rota.asleep (
     job bigint not null,
     wake timestamp with time zone not null,
@@ -17,6 +19,7 @@ create table rota.asleep (
     lost smallint not null default 0,
     queue text collate "C" not null,
     task text collate "C" not null,
+    signals text[],
     since timestamp with time zone not null default rota.clock(),
     constraint asleep_pkey PRIMARY KEY (job)
 );
@@ -82,6 +85,7 @@ create table rota.jobs (
     rule rota.rule,
     children bigint[],
     inputs json,
+    origin bigint,
     constraint jobs_pkey PRIMARY KEY (id),
     constraint jobs_lane_check CHECK (((lane >= 0) AND (lane <= 9)))
 );
@@ -94,6 +98,14 @@ create table rota.keys (
     while_open boolean not null default false,
     constraint keys_pkey PRIMARY KEY (task, key)
 );
+
+create table rota.logs (
+    job bigint not null,
+    at timestamp with time zone not null,
+    attempt smallint not null,
+    message text not null
+);
+CREATE INDEX logs_job ON rota.logs USING btree (job, at);
 
 create table rota.migrations (
     version integer not null,
@@ -114,6 +126,16 @@ create table rota.outcomes (
     error json,
     constraint outcomes_pkey PRIMARY KEY (job)
 );
+
+create table rota.progress (
+    job bigint not null,
+    claim bigint not null,
+    at timestamp with time zone not null default rota.clock(),
+    done double precision not null,
+    total double precision,
+    note text,
+    constraint progress_pkey PRIMARY KEY (job)
+) with (fillfactor=50);
 
 create table rota.quarantine (
     job bigint not null,
@@ -154,11 +176,38 @@ create table rota.runs (
 );
 CREATE UNIQUE INDEX runs_parent ON rota.runs USING btree (parent, number) WHERE (parent IS NOT NULL);
 
+create table rota.signals (
+    run bigint not null,
+    name text collate "C" not null,
+    at timestamp with time zone,
+    payload json,
+    jobs bigint[] not null default '{}'::bigint[],
+    constraint signals_pkey PRIMARY KEY (run, name)
+);
+
 create table rota.skills (
     worker bigint not null,
     task text collate "C" not null,
     patient boolean not null,
     constraint skills_pkey PRIMARY KEY (worker, task)
+);
+
+create table rota.steps (
+    job bigint not null,
+    kind rota.step not null,
+    name text collate "C" not null,
+    number integer not null,
+    "position" integer not null,
+    own boolean not null,
+    place text collate "C" not null default ''::text,
+    open boolean not null default false,
+    tries smallint not null default 1,
+    at timestamp with time zone not null default rota.clock(),
+    took real,
+    until timestamp with time zone,
+    result json,
+    error json,
+    constraint steps_pkey PRIMARY KEY (job, kind, name, number)
 );
 
 create table rota.waiters (
@@ -568,6 +617,60 @@ begin
     select array_agg(pair.new) into anew from pair where pair.open;
 
     select laid.queues into queues from rota.lay(forked, anew, 1::smallint) as laid;
+end
+$$;
+
+create function rota.fork_job(run bigint,
+    step text,
+    args json,
+    OUT forked bigint,
+    OUT queue text)
+language plpgsql volatile parallel unsafe
+set enable_bitmapscan=off
+set enable_mergejoin=off
+set enable_seqscan=off
+set jit=off
+set search_path=pg_catalog, pg_temp
+as $$
+declare
+    first integer;
+begin
+    -- Kept until the copy is made: who removes old runs passes by.
+    perform from rota.outcomes where outcomes.job = fork_job.run for key share;
+    perform from rota.jobs where jobs.id = fork_job.run and jobs.run is null;
+    if not found then
+        return;
+    end if;
+    select min(steps.position) into first
+      from rota.steps
+     where steps.job = fork_job.run
+       and steps.kind in ('step', 'sleep', 'wait')
+       and steps.name = fork_job.step;
+    if first is null then
+        return;
+    end if;
+    forked := nextval('rota.ids');
+    insert into rota.jobs (id, lane, task, queue, args, options, origin)
+    select forked, jobs.lane, jobs.task, jobs.queue, coalesce(fork_job.args, jobs.args), jobs.options, jobs.id
+      from rota.jobs
+     where jobs.id = fork_job.run
+    returning jobs.queue into fork_job.queue;
+    insert into rota.steps (job, kind, name, number, position, own, place, open, tries, at, took, until, result, error)
+    select forked, steps.kind, steps.name, steps.number, steps.position, steps.own, steps.place, steps.open,
+           steps.tries, steps.at, steps.took, steps.until, steps.result, steps.error
+      from rota.steps
+     where steps.job = fork_job.run
+       and steps.position < first;
+    -- What was said to the run and heard by then is known to the new one, too.
+    insert into rota.signals (run, name, at, payload)
+    select forked, signals.name, signals.at, signals.payload
+      from rota.signals
+     where signals.run = fork_job.run
+       and signals.at is not null
+       and exists (select from rota.steps
+                    where steps.job = forked and steps.kind = 'wait' and steps.name = signals.name);
+    insert into rota.ready (seq, job, lane, queue, task)
+    select jobs.id, jobs.id, jobs.lane, jobs.queue, jobs.task from rota.jobs where jobs.id = forked;
 end
 $$;
 
@@ -1007,7 +1110,8 @@ begin
         )
         select array_agg(undone.job) into anew from undone;
 
-        -- What waits for one of these may be given something else this time: it makes its calls anew.
+        -- What waits for one of these may be given something else this time: it makes its calls and does
+        -- its steps anew.
         if not calls then
             update rota.runs
                set number = null
@@ -1017,6 +1121,12 @@ begin
                     cross join lateral unnest(job.children) as child (job)
                     where job.id = any(anew)))
                and runs.number is not null;
+            delete from rota.steps
+             where steps.job = any(array(
+                   select child.job
+                     from rota.jobs as job
+                    cross join lateral unnest(job.children) as child (job)
+                    where job.id = any(anew) and child.job <> retry.run));
         end if;
     end if;
 
@@ -1086,6 +1196,68 @@ begin
         return;
     end if;
     select passed.* into queues, runs, rest from rota.pass_on(ended, kinds, with_runs => true) as passed;
+end
+$$;
+
+create function rota.signal(run bigint,
+    name text,
+    payload json DEFAULT 'null'::json) returns text
+language plpgsql volatile parallel unsafe
+set enable_bitmapscan=off
+set enable_mergejoin=off
+set enable_seqscan=off
+set jit=off
+set lock_timeout=2s
+set search_path=pg_catalog, pg_temp
+as $$
+declare
+    whole   bigint;
+    waiting bigint[];
+    queues  text[];
+begin
+    select coalesce(jobs.run, jobs.id) into whole from rota.jobs where jobs.id = signal.run;
+    if not found then
+        select runs.id into whole from rota.runs where runs.id = signal.run;
+        if not found then
+            return null;
+        end if;
+    end if;
+    if signal.name is null or signal.name = '' or length(signal.name) > 200 then
+        raise exception 'a signal''s name has 1 to 200 letters' using errcode = 'RT003';
+    end if;
+    if exists (select from rota.outcomes where outcomes.job = whole) then
+        return 'ended';
+    end if;
+
+    insert into rota.signals as known (run, name, at, payload)
+    values (whole, signal.name, rota.clock(), coalesce(signal.payload, 'null'))
+    on conflict on constraint signals_pkey do update
+       set at = excluded.at, payload = excluded.payload
+     where known.at is null
+    returning known.jobs into waiting;
+    if not found then
+        return 'known';
+    end if;
+
+    -- Who waits for it has locked the signal before it lay down: here it is asleep, or will see what was sent.
+    perform from rota.asleep
+      where asleep.job = any(waiting) and signal.name = any(asleep.signals)
+      order by asleep.job
+        for update;
+    with gone as (
+        delete from rota.asleep
+         where asleep.job = any(waiting) and signal.name = any(asleep.signals)
+        returning asleep.*
+    ),
+    put as (
+        insert into rota.ready (seq, job, lane, attempt, lost, queue, task)
+        select nextval('rota.ids'), gone.job, gone.lane, gone.attempt, gone.lost, gone.queue, gone.task
+          from (select gone.* from gone order by gone.job) as gone
+        returning ready.queue
+    )
+    select array_agg(distinct put.queue) into queues from put;
+    perform pg_notify('rota.wake', news.queue) from unnest(queues) as news (queue);
+    return 'sent';
 end
 $$;
 

@@ -65,6 +65,8 @@ class Session(AsyncConnection[Any]):
     """Seconds that one wait for the server may take."""
 
     _settings = b""
+    _until: float | None = None
+    _watch: asyncio.TimerHandle | None = None
 
     async def set_up(self, settings: Mapping[str, str], pooler: str, deadline: float) -> None:
         """Look at the other end, and have the settings hold: from here on, or in every transaction."""
@@ -155,17 +157,34 @@ class Session(AsyncConnection[Any]):
     async def wait(self, gen: PQGen[T], *args: Any, **named: Any) -> T:
         if self.deadline is None:
             return await super().wait(gen, *args, **named)
-        timer = asyncio.get_running_loop().call_later(self.deadline, self._hang_up)
+        loop = asyncio.get_running_loop()
+        until = self._until = loop.time() + self.deadline
+        # One timer for many waits: most are over long before it looks.
+        if self._watch is None or self._watch.when() > until:
+            if self._watch is not None:
+                self._watch.cancel()
+            self._watch = loop.call_at(until, self._look)
         try:
             return await super().wait(gen, *args, **named)
         except OperationalError as error:
-            if timer.when() <= asyncio.get_running_loop().time():
+            if until <= loop.time():
                 raise NoAnswer(
                     f"no answer in {self.deadline:g} s, so this connection was given up"
                 ) from error
             raise
         finally:
-            timer.cancel()
+            self._until = None
+
+    def _look(self) -> None:
+        """Whether the wait under way has taken too long."""
+        self._watch = None
+        if self._until is None:
+            return
+        loop = asyncio.get_running_loop()
+        if self._until <= loop.time():
+            self._hang_up()
+        else:
+            self._watch = loop.call_at(self._until, self._look)
 
     async def _try_cancel(self, *, timeout: float = 5.0) -> None:
         """Whoever stops waiting is not kept waiting: the server hears of it, or the line is cut."""

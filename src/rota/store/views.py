@@ -31,6 +31,12 @@ class RunLine(msgspec.Struct, frozen=True):
     since: datetime
     created: datetime
     key: str | None
+    wakes: datetime | None
+    awaits: list[str] | None
+    """Signals that would wake it before then."""
+    done: float | None
+    total: float | None
+    note: str | None
 
 
 class RunDetail(msgspec.Struct, frozen=True):
@@ -53,6 +59,10 @@ class RunDetail(msgspec.Struct, frozen=True):
     error: bytes | None
     """Also why it is in quarantine."""
     wakes: datetime | None
+    awaits: list[str] | None
+    """Signals that would wake it before then."""
+    origin: int | None
+    """The run it was forked from."""
     crashes: int
     """How many workers died of it, while it is a suspect or in quarantine."""
     suspect: bool
@@ -90,6 +100,10 @@ class JobLine(msgspec.Struct, frozen=True):
     finished: datetime | None
     took: float | None
     error: bytes | None
+    wakes: datetime | None
+    awaits: list[str] | None
+    done: float | None
+    total: float | None
     args: bytes | None
     result: bytes | None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -25,6 +26,7 @@ class Told(msgspec.Struct, frozen=True):
     nonces: list[str]
     echoes: bool
     """Ends are left to be passed on."""
+    now: datetime
 
 
 class Seen(msgspec.Struct, frozen=True):

@@ -8,15 +8,25 @@
 
         assert await run.result() == "a.100.png"
 
-Everything happens in a real PostgreSQL, in a database that is made for the test and dropped after it:
-there is no second engine in memory that could behave otherwise. `rota.testing.plugin` has the fixtures,
-docs/testing.md the whole story.
+That happens in a real PostgreSQL, in a database that is made for the test and dropped after it: there is no
+second engine in memory that could behave otherwise. What a durable function comes to, whatever crashes and
+however long it sleeps, is tested without any:
+
+    async def test_a_customer_is_asked_after_a_week():
+        show = await rehearse(onboard, user=42)
+
+        assert show.steps == ["welcome", "ask"]
+        assert show.slept == timedelta(days=7)
+
+`rota.testing.plugin` has the fixtures, docs/testing.md the whole story.
 """
 
 from rota.testing.clock import Clock, NotThrowaway
 from rota.testing.harness import Harness
 from rota.testing.idle import NotIdle, run_until_idle, until_idle
+from rota.testing.inline import crash_everywhere, rehearse
 from rota.testing.proxy import Proxy
+from rota.testing.show import Show
 from rota.testing.witness import NotSeen, Witness
 
 __all__ = [
@@ -26,7 +36,10 @@ __all__ = [
     "NotSeen",
     "NotThrowaway",
     "Proxy",
+    "Show",
     "Witness",
+    "crash_everywhere",
+    "rehearse",
     "run_until_idle",
     "until_idle",
 ]

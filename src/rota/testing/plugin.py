@@ -3,6 +3,7 @@
     rota_dsn       a fresh, migrated database, dropped after the test
     rota_app       a Rota in it, closed after the test
     rota_harness   that app, with a clock to set and events to wait for
+    rota_rehearse  runs a durable function with no database at all; for tests that await, and others
 
 The async ones need pytest-asyncio (in either mode) or anyio's plugin.
 """
@@ -18,6 +19,7 @@ import pytest
 if TYPE_CHECKING:
     from rota.app import Rota
     from rota.testing.harness import Harness
+    from rota.testing.inline import Rehearse
     from rota.testing.server import Server
 
 
@@ -61,3 +63,11 @@ async def rota_harness(rota_app: Rota) -> AsyncIterator[Harness]:
 
     async with Harness(rota_app) as harness:
         yield harness
+
+
+@pytest.fixture
+def rota_rehearse() -> Rehearse:
+    """`rota.testing.rehearse`: `await rota_rehearse(task, …)`, or `rota_rehearse.blocking(task, …)`."""
+    from rota.testing.inline import rehearse
+
+    return rehearse

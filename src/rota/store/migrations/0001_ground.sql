@@ -5,7 +5,7 @@
 -- place that holds its id:
 --
 --   ready      may be claimed now                          (claiming deletes the row)
---   asleep     waits for a time: delay, retry              (waking moves it to ready)
+--   asleep     waits for a time or a signal: delay, retry, sleep   (waking moves it to ready)
 --   waiting    waits for other jobs of its run             (the last of them moves it on)
 --   claims     held by a worker, many to a row             (the array is the truth of who holds what)
 --   quarantine has killed its workers too often            (somebody releases or cancels it)
@@ -79,7 +79,8 @@ create table rota.jobs (
     options  json,                                      -- what `using(…)` said beyond the task's own policy
     rule     rota.rule,
     children bigint[],                                  -- who waits for it: jobs of its run, or the run itself
-    inputs   json                                       -- argument → the job whose result it is
+    inputs   json,                                      -- argument → the job whose result it is
+    origin   bigint                                     -- the run this one was forked from
 );
 
 -- Runs of more than one job: of a flow, or of the calls a job has made. A job started alone has none.
@@ -126,6 +127,7 @@ create table rota.asleep (
     lost    smallint not null default 0,
     queue   text collate "C" not null,
     task    text collate "C" not null,
+    signals text[],                                     -- … or for one of these, whichever comes first
     since   timestamptz not null default rota.clock()
 );
 create index asleep_wake on rota.asleep (wake);

@@ -341,7 +341,8 @@ begin
         )
         select array_agg(undone.job) into anew from undone;
 
-        -- What waits for one of these may be given something else this time: it makes its calls anew.
+        -- What waits for one of these may be given something else this time: it makes its calls and does
+        -- its steps anew.
         if not calls then
             update rota.runs
                set number = null
@@ -351,6 +352,12 @@ begin
                     cross join lateral unnest(job.children) as child (job)
                     where job.id = any(anew)))
                and runs.number is not null;
+            delete from rota.steps
+             where steps.job = any(array(
+                   select child.job
+                     from rota.jobs as job
+                    cross join lateral unnest(job.children) as child (job)
+                    where job.id = any(anew) and child.job <> retry.run));
         end if;
     end if;
 

@@ -44,7 +44,9 @@ select claimed.id, pick.job, pick.attempt, pick.lost, pick.place::int, pick.seq,
        job.task, job.queue, job.args::text, job.options::text, job.expires <= rota.clock(),
        job.run, job.inputs::text,
        case when (select exists (select from rota.checkpoints)) then
-            (select checkpoints.state::text from rota.checkpoints where checkpoints.job = pick.job) end
+            (select checkpoints.state::text from rota.checkpoints where checkpoints.job = pick.job) end,
+       case when (select exists (select from rota.steps)) then
+            (select true from rota.steps where steps.job = pick.job limit 1) end
   from claimed
  cross join pick
  -- One look-up a job, whatever the statistics say: `offset 0` leaves the planner no other way.

@@ -56,7 +56,8 @@ claimed as (
 select claimed.id, pick.job, pick.attempt, pick.lost, 0, pick.seq,
        job.task, job.queue, job.args::text, job.options::text, job.expires <= rota.clock(),
        job.run, job.inputs::text,
-       (select checkpoints.state::text from rota.checkpoints where checkpoints.job = pick.job)
+       (select checkpoints.state::text from rota.checkpoints where checkpoints.job = pick.job),
+       (select true from rota.steps where steps.job = pick.job limit 1)
   from claimed
   join pick on pick.job = claimed.job
  cross join lateral (

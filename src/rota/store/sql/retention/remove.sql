@@ -1,5 +1,5 @@
--- Remove runs that were found to be old, each with its jobs, outcomes, attempts and key, and with what was left
--- of those who waited for it. Answers how many runs and jobs went, by queue and outcome.
+-- Remove runs that were found to be old, each with its jobs, outcomes, attempts, steps and key, and with what was
+-- left of those who waited for it. Answers how many runs and jobs went, by queue and outcome.
 --
 -- Nobody is waited for. A run goes only if its outcome is the one that was found and can be locked, and with it
 -- its row, its key and the outcome of the job that started it: whoever is about to try it, or that job,
@@ -97,6 +97,34 @@ gone_checkpoints as (
     delete from rota.checkpoints
      where exists (select from rota.checkpoints)
        and checkpoints.job = any(array(select gone.id from gone))
+),
+gone_steps as (
+    delete from rota.steps
+     where exists (select from rota.steps)
+       and steps.job = any(array(select gone.id from gone))
+),
+gone_signals as (
+    delete from rota.signals
+     where exists (select from rota.signals)
+       and signals.ctid = any(array(
+           select stale.spot
+             from gone
+            cross join lateral (
+                  select signals.ctid as spot
+                    from rota.signals
+                   where signals.run = gone.id
+                     for update skip locked
+                  ) as stale))
+),
+gone_progress as (
+    delete from rota.progress
+     where exists (select from rota.progress)
+       and progress.job = any(array(select gone.id from gone))
+),
+gone_logs as (
+    delete from rota.logs
+     where exists (select from rota.logs)
+       and logs.job = any(array(select gone.id from gone))
 ),
 gone_keys as (
     delete from rota.keys where keys.ctid = any(array(select held.spot from held))

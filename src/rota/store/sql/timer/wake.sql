@@ -23,5 +23,6 @@ select (select count(*) from put)::int,
        (select extract(epoch from next.wake - rota.clock())::float8
           from rota.asleep as next
          where next.wake > rota.clock()
+           and next.wake < 'infinity'
          order by next.wake
          limit 1)

@@ -1,8 +1,10 @@
--- Jobs in quarantine after an id, by id; of one task or queue where asked. Each with the error of its last attempt.
+-- Jobs in quarantine after an id, by id; of one task or queue where asked. Each with why: the error of its last attempt
+-- where that was lost with its worker, else the one it was put there for.
 select quarantine.job, coalesce(job.run, job.id) as run, quarantine.task, quarantine.queue, quarantine.attempt,
        case when quarantine.lost < 0 then greatest(-quarantine.lost - 2, 0) else quarantine.lost end as crashes,
        quarantine.at,
-       coalesce(last.error, quarantine.error) as error
+       case when quarantine.error ->> 'type' <> 'rota.errors.WorkerLost' then quarantine.error
+            else coalesce(last.error, quarantine.error) end as error
   from rota.quarantine
   join rota.jobs as job on job.id = quarantine.job
   left join lateral (

@@ -1,7 +1,8 @@
 -- Runs, the latest first, before an id; of one task or flow, queue or state where asked. Jobs that belong to a
 -- run and calls that a job has made are not listed: they are shown with it.
 select listed.run, listed.name, listed.is_flow, listed.queue, listed.state, listed.attempt, listed.worker,
-       listed.since, listed.created, listed.key
+       listed.since, listed.created, listed.key, nullif(asleep.wake, 'infinity'), asleep.signals, progress.done,
+       progress.total, progress.note
   from ((select state.run, state.task as name, false as is_flow, state.queue, state.state, state.attempt,
                 state.worker, state.since, job.created, job.key
            from rota.jobs as job
@@ -25,5 +26,7 @@ select listed.run, listed.name, listed.is_flow, listed.queue, listed.state, list
             and (%(state)s::text is null or state.state = %(state)s::text)
           order by run.id desc
           limit %(limit)s::int)) as listed
+  left join rota.asleep on asleep.job = listed.run
+  left join rota.progress on progress.job = listed.run
  order by listed.run desc
  limit %(limit)s::int

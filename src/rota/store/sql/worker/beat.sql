@@ -21,5 +21,5 @@ select told.asked is not null,
               where (select exists (select from rota.cancels))),
        array(select held.id from held order by held.id),
        array(select held.nonce::text from held order by held.id),
-       exists (select from rota.echoes)
+       exists (select from rota.echoes), rota.clock()
   from told

@@ -1,0 +1,72 @@
+"""A new customer, over a week: steps that are done once, a sleep that holds nothing, an answer awaited.
+
+python examples/onboarding.py                               the week is two seconds here
+cd examples && rota worker onboarding:app                   or the worker in one terminal,
+cd examples && rota start -a onboarding:app onboard mail=ada@example.org week=60
+rota show 1; rota signal 1 confirmed true                   and what you know of the run from another
+
+Kill the worker whenever you like, and start it again: nothing is done twice that was done.
+"""
+
+import asyncio
+
+from rota import Context, Retry, Rota
+
+app = Rota("local")  # the embedded PostgreSQL; Rota() takes the one that ROTA_DATABASE_URL names
+
+WEEK = 7 * 24 * 60 * 60.0
+
+
+async def open_account(ctx: Context, mail: str) -> int:
+    """The row and the record that this step is done are committed together: there is never a second one."""
+    async with ctx.transaction() as connection:
+        added = await connection.execute(
+            "insert into accounts (mail) values (%s) returning id", (mail,)
+        )
+        [account] = await added.fetchone() or [0]
+    return int(account)
+
+
+def send(mail: str, text: str) -> None:
+    """A plain function runs in a thread. It may run twice, if its worker dies while it does."""
+    print(f"to {mail}: {text}")
+
+
+@app.task
+async def onboard(ctx: Context, mail: str, week: float = WEEK) -> str:
+    account = await ctx.step("account", open_account, ctx, mail)
+    patiently = ctx.using(retry=Retry(attempts=5, wait=60))
+    await patiently.step("welcome", send, mail, f"welcome, you are number {account}")
+
+    ctx.progress(1, 2, "leaves them alone for a week")
+    await ctx.sleep(week)
+
+    ctx.progress(2, 2, "waits for an answer")
+    confirmed = await ctx.wait("confirmed", bool, timeout=week, default=False)
+    if not confirmed:
+        await patiently.step("reminder", send, mail, "are you still there?")
+    return f"{mail} {'stays' if confirmed else 'may come back'}"
+
+
+@app.task
+async def prepare(ctx: Context) -> None:
+    async with ctx.transaction() as connection:
+        await connection.execute(
+            "create table if not exists accounts "
+            "(id bigint generated always as identity primary key, mail text not null)"
+        )
+        ctx.complete()
+
+
+async def main(week: float = 2) -> None:
+    async with app, app.worker():
+        await (await prepare.start()).result(timeout=30)
+        ada = await onboard.start(mail="ada@example.org", week=week)
+        bob = await onboard.start(mail="bob@example.org", week=week)
+        await ada.signal("confirmed", True)  # it need not wait for it yet
+        print(await ada.result(timeout=30))
+        print(await bob.result(timeout=30))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

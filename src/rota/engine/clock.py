@@ -1,0 +1,22 @@
+"""What time it is by the database's clock, as far as one knows without asking.
+
+It was told some time ago, and how long ago is measured by a clock that only moves forward. Nothing about
+jobs is decided by it: it is what a task's own code is told.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime, timedelta
+
+
+class Clock:
+    def __init__(self, now: datetime) -> None:
+        self.set(now)
+
+    def set(self, now: datetime) -> None:
+        self._told = now
+        self._at = time.monotonic()
+
+    def now(self) -> datetime:
+        return self._told + timedelta(seconds=time.monotonic() - self._at)

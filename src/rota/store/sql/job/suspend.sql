@@ -1,0 +1,90 @@
+-- Lay jobs to sleep until what they wait for: the first of their open steps that is over by time, or a signal. Where that
+-- is so already they are ready at once. The attempt is not counted. Answers as finish does.
+--
+-- The signals they wait for were locked, then the claims held, by earlier statements of the transaction: a signal, or a
+-- wish to cancel, that was written before is seen here, and one that comes after sees the job asleep.
+with waited as materialized (
+    select given.job, min(coalesce(step.until, 'infinity')) as until,
+           array_agg(given.name) filter (where given.kind = 'wait') as signals,
+           coalesce(bool_or(step.until <= rota.clock() or said.at is not null), false) as over
+      from unnest(%(waiting)s::bigint[], %(runs)s::bigint[], %(kinds)s::text[], %(names)s::text[], %(numbers)s::int[])
+           as given (job, run, kind, name, number)
+     cross join lateral (
+           select steps.until
+             from rota.steps
+            where steps.job = given.job and steps.kind = given.kind::rota.step and steps.name = given.name
+              and steps.number = given.number
+           offset 0
+           ) as step
+      left join lateral (
+           select signals.at
+             from rota.signals
+            where given.kind = 'wait' and signals.run = given.run and signals.name = given.name
+              and signals.at is not null
+           offset 0
+           ) as said on true
+     group by given.job
+),
+accepted as materialized (
+    select given.job, claims.id as claim,
+           claims.attempts[array_position(claims.jobs, given.job)] as attempt,
+           claims.lost[array_position(claims.jobs, given.job)] as lost,
+           exists (select from rota.cancels where cancels.job = given.job) as unwanted
+      from unnest(%(claims)s::bigint[], %(jobs)s::bigint[]) as given (claim, job)
+      join rota.claims on claims.id = given.claim
+                      and claims.worker = %(worker)b::bigint
+                      and given.job = any(claims.jobs)
+),
+ended as (
+    insert into rota.outcomes (job, claim, worker, state, attempt)
+    select accepted.job, accepted.claim, %(worker)b::bigint, 'cancelled', accepted.attempt
+      from accepted
+     where accepted.unwanted
+    on conflict (job) do nothing
+),
+obeyed as (
+    delete from rota.cancels
+     where cancels.job = any(array(select accepted.job from accepted where accepted.unwanted))
+),
+-- Not joined: nobody knows how many they are, and one by one each would be looked for among all.
+together as materialized (
+    select each.job, max(each.attempt) as attempt, max(each.lost) as lost, bool_or(each.unwanted) as unwanted,
+           max(each.until) as until, max(each.signals) as signals, bool_or(each.over) as over
+      from (select accepted.job, accepted.attempt, accepted.lost, accepted.unwanted,
+                   null::timestamptz as until, null::text[] as signals, null::boolean as over
+              from accepted
+             union all
+            select waited.job, null, null, null, waited.until, waited.signals, waited.over
+              from waited) as each
+     group by each.job
+    having count(each.attempt) > 0
+),
+laid as materialized (
+    select accepted.job, accepted.attempt,
+           -- Its code has run and come back: it is no suspect any more.
+           case when accepted.lost < 0 then greatest(-accepted.lost - 2, 0) else accepted.lost end as lost,
+           job.lane, job.queue, job.task, accepted.until, accepted.signals, coalesce(accepted.over, true) as over
+      from together as accepted
+     cross join lateral (
+           select jobs.lane, jobs.queue, jobs.task from rota.jobs where jobs.id = accepted.job offset 0
+           ) as job
+     where not accepted.unwanted
+),
+slept as (
+    insert into rota.asleep (job, wake, lane, attempt, lost, queue, task, signals)
+    select laid.job, laid.until, laid.lane, laid.attempt, laid.lost, laid.queue, laid.task, laid.signals
+      from laid
+     where not laid.over
+),
+put as (
+    insert into rota.ready (seq, job, lane, attempt, lost, queue, task)
+    select nextval('rota.ids'), laid.job, laid.lane, laid.attempt, laid.lost, laid.queue, laid.task
+      from laid
+     where laid.over
+    returning ready.queue
+)
+select array(select accepted.job from accepted),
+       array(select distinct put.queue from put) || passed.queues, passed.runs, passed.rest
+  from rota.pass_on(
+       array(select accepted.job from accepted where accepted.unwanted),
+       array(select 'cancelled'::rota.outcome from accepted where accepted.unwanted)) as passed

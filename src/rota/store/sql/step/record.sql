@@ -1,0 +1,44 @@
+-- Keep what steps of many jobs have come to. Answers those that were not kept, by their number in the list: whether their
+-- claim still holds the job, and then there is one already, which stands; if not, the job has been taken away.
+--
+-- Locked for key share: nobody takes the jobs away meanwhile, and ends of others in the same claims need not wait.
+-- A step that is open is written once more; any other is not.
+with held as materialized (
+    select claims.id, claims.jobs
+      from rota.claims
+     where claims.id = any(%(claims)s::bigint[])
+       and claims.worker = %(worker)b::bigint
+     order by claims.id
+       for key share
+),
+given as materialized (
+    select given.*, held.id is not null as accepted
+      from unnest(%(claims)s::bigint[], %(jobs)s::bigint[], %(kinds)s::text[], %(names)s::text[], %(numbers)s::int[],
+                  %(positions)s::int[], %(own)s::boolean[], %(open)s::boolean[], %(tries)s::smallint[],
+                  %(took)s::bigint[], %(seconds)s::float8[], %(untils)s::timestamptz[], %(results)s::json[],
+                  %(errors)s::json[], %(places)s::text[])
+           with ordinality as given (claim, job, kind, name, number, position, own, open, tries, took, seconds, until,
+                                     result, error, place, index)
+      left join held on held.id = given.claim and given.job = any(held.jobs)
+),
+kept as (
+    insert into rota.steps as known
+           (job, kind, name, number, position, own, open, tries, took, until, result, error, place)
+    select given.job, given.kind::rota.step, given.name, given.number, given.position, given.own, given.open,
+           given.tries, given.took::float8 / 1e6,
+           coalesce(given.until, rota.clock() + make_interval(secs => given.seconds)), given.result, given.error,
+           given.place
+      from given
+     where given.accepted
+    on conflict (job, kind, name, number) do update
+       set open = excluded.open, tries = excluded.tries, at = excluded.at, took = excluded.took,
+           until = coalesce(excluded.until, known.until), result = excluded.result, error = excluded.error
+     where known.open
+    returning known.job, known.kind, known.name, known.number
+)
+select given.index::int, given.accepted
+  from given
+ where not exists (
+       select from kept
+        where kept.job = given.job and kept.kind = given.kind::rota.step and kept.name = given.name
+          and kept.number = given.number)

@@ -1,0 +1,6 @@
+-- What was said to a run, the first first, and what somebody has waited for and nobody said. In full only where asked.
+select signals.name, signals.at, left(signals.payload::text, 200),
+       case when %(whole)s::boolean then signals.payload end, signals.jobs
+  from rota.signals
+ where signals.run = %(run)s::bigint
+ order by signals.at, signals.name

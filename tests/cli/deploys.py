@@ -1,0 +1,88 @@
+"""Runs in flight, and new code for them: what the tests of `rota check-deploy` begin with."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from rota import Context
+from rota import Rota as App
+from rota.testing import run_until_idle
+
+from .terminal import Done
+
+Deploy = Callable[[str], str]
+
+HEAD = """
+from datetime import timedelta
+from pathlib import Path
+from rota import Context, Rota
+app = Rota()
+async def note(what: str) -> str:
+    Path(__file__).with_name("touched").write_text(what)
+    return what
+"""
+
+
+def deploying(where: Path, monkeypatch: pytest.MonkeyPatch) -> Deploy:
+    """Makes a module of new code, each time; answers its app's name."""
+    monkeypatch.syspath_prepend(str(where))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+    def write(code: str) -> str:
+        (where / "new.py").write_text(HEAD + dedent(code))
+        sys.modules.pop("new", None)
+        return "new:app"
+
+    return write
+
+
+def in_flight(dsn: str, start: Callable[[App], Awaitable[Any]]) -> Any:
+    """Register tasks with an app, start runs, and run them until they sleep."""
+
+    async def running() -> Any:
+        async with App(dsn, poll=0.1) as app:
+            started = await start(app)
+            await run_until_idle(app)
+            return started
+
+    return asyncio.run(running())
+
+
+def report_of(done: Done) -> Any:
+    """What it says with --json, whatever its exit code."""
+    return json.loads(done.out)
+
+
+async def note(what: str) -> str:
+    return what
+
+
+async def onboarding(app: App) -> int:
+    """A run that has come to a step and a sleep."""
+
+    @app.task
+    async def onboard(ctx: Context, user: int) -> None:
+        await ctx.step("account", note, "account")
+        await ctx.sleep(days=7)
+        await ctx.step("ask", note, "ask")
+
+    return (await onboard.start(user=42)).id
+
+
+OTHER = """
+@app.task
+async def onboard(ctx: Context, user: int) -> None:
+    await ctx.step("account", note, "account")
+    await ctx.step("greet", note, "greet")
+    await ctx.sleep(days=7)
+    await ctx.step("ask", note, "ask")
+"""
+"""A step put where there was none."""

@@ -1,0 +1,229 @@
+"""`rota check-deploy`: tasks and arguments of jobs in flight, and how much of it is looked at."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from rota import Rota as App
+from rota.cli.endings import FAILED, MISTAKE, NO_DATABASE
+
+from .conftest import Rota
+from .deploys import OTHER, Deploy, deploying, in_flight, note, onboarding, report_of
+
+
+@pytest.fixture
+def deploy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deploy:
+    return deploying(tmp_path, monkeypatch)
+
+
+# Names and arguments
+
+
+def test_tasks_that_are_gone_are_told_with_how_many_wait_for_them(
+    alone: Rota, empty_dsn: str, deploy: Deploy
+) -> None:
+    async def starting(app: App) -> None:
+        resize = app.task(name="resize")(note)
+        flow = app.flow("etl")
+
+        @flow.task
+        async def extract(day: str) -> str:
+            return day
+
+        @flow.task
+        async def load(extract: str) -> None: ...
+
+        await app.start_many([resize.using(delay=timedelta(days=1)).call("x") for _ in range(3)])
+        await flow.using(delay=timedelta(days=1)).start(day="monday")
+
+    in_flight(empty_dsn, starting)
+    code = """
+    resizes = app.task(name="resizes")(note)
+    etl = app.flow("etl")
+
+    @etl.task
+    async def extract(day: str) -> str:
+        return day
+    """
+
+    checked = alone("check-deploy", deploy(code), "--json")
+    report = report_of(checked)
+
+    assert (checked.code, report["stranded"]) == (FAILED, 4)
+    assert [(each["task"], each["problem"], each["jobs"]) for each in report["strands"]] == [
+        ("resize", "task", 3),
+        ("etl.load", "task", 1),
+    ]
+    assert report["strands"][0]["reason"] == "new:app has 'resizes', but no 'resize'"
+    table = alone("check-deploy", deploy(code))
+    assert "no such task" in table.out
+    assert table.complaint == "4 jobs would strand with new:app"
+
+
+def test_arguments_that_no_longer_fit_are_told(alone: Rota, empty_dsn: str, deploy: Deploy) -> None:
+    async def starting(app: App) -> None:
+        @app.task
+        async def remind(user: int, text: str = "") -> None: ...
+
+        @app.task
+        async def charge(amount: int) -> None: ...
+
+        later = timedelta(days=1)
+        await remind.using(delay=later).start(user=1)
+        await charge.using(delay=later).start(amount=5)
+        await charge.using(delay=later).start(amount=6)
+
+    in_flight(empty_dsn, starting)
+    code = """
+    @app.task
+    async def remind(user: int, locale: str) -> None: ...
+    @app.task
+    async def charge(amount: str, currency: str = "EUR") -> None: ...
+    """
+
+    report = report_of(alone("check-deploy", deploy(code), "--json"))
+
+    assert [(each["task"], each["jobs"], each["reason"]) for each in report["strands"]] == [
+        ("charge", 2, "Expected `str`, got `int` (in amount)"),
+        ("remind", 1, "Object missing required field `locale`"),
+    ]
+
+
+def test_results_that_a_job_takes_are_looked_at_once_they_are_there(
+    alone: Rota, empty_dsn: str, deploy: Deploy
+) -> None:
+    async def starting(app: App) -> None:
+        flow = app.flow("etl")
+
+        @flow.task
+        async def extract(day: str) -> str:
+            return day
+
+        flow.sleep("rest", timedelta(days=1), after=[extract])
+
+        @flow.task(after=["rest"])
+        async def load(extract: str, day: str) -> None: ...
+
+        @flow.task
+        async def tell(load: None) -> None: ...
+
+        await flow.start(day="monday")
+
+    in_flight(empty_dsn, starting)
+    code = """
+    etl = app.flow("etl")
+    @etl.task
+    async def extract(day: str) -> {kind}:
+        return day
+    etl.sleep("rest", timedelta(days=1), after=[extract])
+    @etl.task(after=["rest"])
+    async def load(extract: {kind}, day: str) -> None: ...
+    @etl.task
+    async def tell(load: None) -> None: ...
+    """
+
+    assert alone("check-deploy", deploy(code.format(kind="str"))).code == 0
+    checked = alone("check-deploy", deploy(code.format(kind="int")))
+
+    assert checked.code == FAILED
+    assert "etl.load" in checked.out
+    assert "(in extract)" in checked.out
+
+
+# How much, and what not
+
+
+def test_of_many_only_some_are_looked_at_and_that_is_said(
+    alone: Rota, empty_dsn: str, deploy: Deploy
+) -> None:
+    async def starting(app: App) -> None:
+        task = app.task(name="many")(note)
+        await app.start_many([task.using(delay=timedelta(days=1)).call(str(n)) for n in range(5)])
+
+    in_flight(empty_dsn, starting)
+    code = deploy('many = app.task(name="many")(note)')
+
+    checked = alone("check-deploy", code, "--most", "2")
+
+    assert checked.code == 0
+    assert "looked at 2 jobs of 1 task" in checked.out
+    assert (
+        "of the 5 jobs of many only 2 were looked at, those under way and the oldest" in checked.out
+    )
+    assert "and the newest" in alone("check-deploy", code, "--most", "2", "--newest").out
+
+
+def test_the_oldest_or_the_newest_are_looked_at(
+    alone: Rota, empty_dsn: str, deploy: Deploy
+) -> None:
+    async def starting(app: App) -> None:
+        @app.task(name="many")
+        async def many(what: Any) -> None: ...
+
+        later = timedelta(days=1)
+        await app.start_many([many.using(delay=later).call(each) for each in (1, "a", "b")])
+
+    in_flight(empty_dsn, starting)
+    code = deploy('many = app.task(name="many")(note)')
+
+    assert alone("check-deploy", code, "--most", "1").code == FAILED
+    assert alone("check-deploy", code, "--most", "1", "--newest").code == 0
+
+
+def test_those_in_quarantine_are_told_but_fail_nobodys_deploy(
+    alone: Rota, empty_dsn: str, deploy: Deploy
+) -> None:
+    run = in_flight(empty_dsn, onboarding)
+    with psycopg.connect(empty_dsn, autocommit=True) as connection:
+        connection.execute(
+            "with gone as (delete from rota.asleep returning *)"
+            " insert into rota.quarantine (job, lane, attempt, lost, queue, task)"
+            " select job, lane, attempt, lost, queue, task from gone"
+        )
+
+    checked = alone("check-deploy", deploy(OTHER))
+
+    assert (checked.code, checked.err) == (0, "")
+    assert f"{run}  history does not fit  comes to step 'greet'" in checked.out
+    assert "1 job in quarantine would not go on either" in checked.out
+
+
+def test_jobs_in_a_queue_that_no_task_names_are_mentioned(
+    alone: Rota, empty_dsn: str, deploy: Deploy
+) -> None:
+    async def starting(app: App) -> None:
+        task = app.task(name="paint", queue="images")(note)
+        await task.using(delay=timedelta(days=1)).start("x")
+
+    in_flight(empty_dsn, starting)
+
+    checked = alone("check-deploy", deploy('paint = app.task(name="paint")(note)'))
+
+    assert checked.code == 0
+    assert "1 job of paint: in queue 'images', which is not the queue of any task of new:app" in (
+        checked.out
+    )
+
+
+def test_where_nothing_is_in_flight_there_is_nothing_to_strand(alone: Rota) -> None:
+    checked = alone("check-deploy", "shop:app")
+
+    assert (checked.code, checked.out) == (0, "nothing is in flight\n")
+    assert alone("check-deploy", "shop:app", "--json").json() == {
+        "app": "shop:app",
+        "stranded": 0,
+        "strands": [],
+        "tasks": [],
+    }
+
+
+def test_mistakes_and_a_database_that_is_not_there_have_codes_of_their_own(alone: Rota) -> None:
+    assert alone("check-deploy").code == MISTAKE
+    assert alone("check-deploy", "nothing:app").code == MISTAKE
+    nowhere = "postgresql://127.0.0.1:1/none"
+    assert alone("check-deploy", "shop:app", "--dsn", nowhere).code == NO_DATABASE

@@ -1,0 +1,115 @@
+"""`rota fork --from-step`: a task's run once more, from one of its steps on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rota.cli.endings import MISTAKE, NOT_THERE
+
+from .conftest import Rota
+from .terminal import eventually
+
+BOARD = ("-a", "board:app")
+
+
+def start(rota: Rota, *words: str) -> str:
+    return rota("start", *BOARD, *words).out.splitlines()[0]
+
+
+def shown(rota: Rota, run: str) -> Any:
+    return rota("show", run, "--json").json()
+
+
+def onboarded(rota: Rota, confirmed: str) -> str:
+    run = start(rota, "onboard", "mail=ada", "pause=0.1")
+    eventually(lambda: shown(rota, run)["awaits"])
+    rota("signal", run, "confirmed", confirmed)
+    eventually(lambda: shown(rota, run)["state"] == "succeeded")
+    return run
+
+
+def kept(rota: Rota, run: str) -> dict[tuple[str, str, int], str]:
+    """When each step of a run was kept."""
+    return {
+        (each["kind"], each["name"], each["number"]): each["at"]
+        for each in shown(rota, run)["steps"]
+    }
+
+
+def test_a_fork_keeps_what_comes_before_the_step_and_does_the_rest_anew(durable: Rota) -> None:
+    run = onboarded(durable, "1")
+
+    done = durable("fork", run, "--from-step", "invoice")
+
+    forked = done.out.strip()
+    assert (done.code, done.err) == (0, "")
+    eventually(lambda: shown(durable, forked)["awaits"])
+    before, after = kept(durable, run), kept(durable, forked)
+    assert after["step", "charge", 2] == before["step", "charge", 2]
+    assert after["step", "invoice", 1] != before["step", "invoice", 1]
+    assert f"forked from  run {run}\n" in durable("show", forked).out
+    assert shown(durable, forked)["origin"] == int(run)
+    durable("signal", forked, "confirmed", "2")
+    eventually(lambda: shown(durable, forked)["result"] == "ada: 2")
+    assert shown(durable, run)["result"] == "ada: 1"
+
+
+def test_a_fork_takes_other_arguments_where_the_app_checks_them(durable: Rota) -> None:
+    run = onboarded(durable, "1")
+    words = ("fork", run, "--from-step", "sleep", "--input", '{"mail": "bob", "pause": 0.1}')
+
+    unchecked, forked = durable(*words), durable(*words, *BOARD).out.strip()
+
+    assert unchecked.code == MISTAKE
+    assert "is not one of this app, so its input cannot be checked" in unchecked.complaint
+    eventually(lambda: shown(durable, forked)["awaits"])
+    durable("signal", forked, "confirmed", "2")
+    eventually(lambda: shown(durable, forked)["result"] == "bob: 2")
+
+
+MISTAKES = {
+    "nowhere to begin": ((), "say where it begins: --from TASK of a flow, or --from-step NAME"),
+    "two places to begin": (("--from", "a", "--from-step", "b"), "say where it begins"),
+    "a step it has not come to": (("--from-step", "later"), "has not come to a step 'later'"),
+    "a task of no flow": (("--from", "a"), "is not one of a flow"),
+    "input for a flow": (("--from", "a", "--input", "{}"), "--input goes with --from-step"),
+    "input that is no JSON": (("--from-step", "a", "--input", "{"), "--input is not JSON"),
+    "input that is a list": (
+        ("--from-step", "a", "--input", "[]"),
+        "--input must be a JSON object",
+    ),
+    "input nobody takes": (
+        ("--from-step", "one", "--input", '{"stepz": 1}'),
+        "takes no argument 'stepz'",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_line_and_nothing_is_forked(durable: Rota, mistake: str) -> None:
+    words, expected = MISTAKES[mistake]
+    run = start(durable, "count", "steps=1", "--wait")
+
+    done = durable("fork", *BOARD, run, *words)
+
+    assert (done.code, done.out) == (MISTAKE, "")
+    assert expected in done.complaint
+    assert str(durable("runs", "--limit", "1", "--json").json()[0]["run"]) == run
+
+
+def test_a_run_that_is_not_there_cannot_be_forked(durable: Rota) -> None:
+    done = durable("fork", "999999999", "--from-step", "a")
+
+    assert done.code == NOT_THERE
+    assert "there is no run 999999999" in done.complaint
+
+
+def test_a_flow_is_not_forked_from_a_step(durable: Rota) -> None:
+    run = start(durable, "order", "item=book")
+
+    done = durable("fork", run, "--from-step", "a")
+
+    assert done.code == MISTAKE
+    assert f"run {run} is one of a flow" in done.complaint

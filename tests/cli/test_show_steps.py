@@ -1,0 +1,296 @@
+"""What `rota show` and `rota runs` say of a job's own code: its steps, what it waits for, how far it is."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from .conftest import Rota
+from .terminal import Program, Terminal, eventually
+
+BOARD = ("-a", "board:app")
+
+
+def start(rota: Rota, *words: str) -> str:
+    return rota("start", *BOARD, *words).out.splitlines()[0]
+
+
+def shown(rota: Rota, run: str) -> Any:
+    return rota("show", run, "--json").json()
+
+
+def asleep(rota: Rota, *words: str) -> str:
+    """A run that has left its worker."""
+    run = start(rota, *words)
+    eventually(lambda: shown(rota, run)["state"] == "asleep")
+    return run
+
+
+@pytest.fixture(scope="session")
+def onboarding(board_dsn: str, board: Program) -> str:
+    """A run that has come to one of each kind, and sleeps for an hour."""
+    terminal = Terminal(board_dsn)
+    run = terminal.run("start", *BOARD, "onboard", "mail=ada").out.strip()
+
+    def told() -> object:
+        document = terminal.run("show", run, "--json").json()
+        return document["state"] == "asleep" and document["progress"] and document["logs"]
+
+    eventually(told)
+    return run
+
+
+def on_a_terminal(dsn: str, columns: int, *words: str) -> list[str]:
+    ours, theirs = pty.openpty()
+    environment = {**Terminal(dsn).environment, "COLUMNS": str(columns), "TERM": "xterm-256color"}
+    subprocess.run(
+        [sys.executable, "-m", "rota", *words], stdout=theirs, env=environment, check=True
+    )
+    os.close(theirs)
+    printed = os.read(ours, 100_000).decode()
+    os.close(ours)
+    return re.sub(r"\x1b\[[0-9;]*m", "", printed).splitlines()
+
+
+def timeline(printed: str) -> list[str]:
+    """The lines of the steps' table."""
+    lines = printed.splitlines()
+    first = next(at for at, line in enumerate(lines) if line.startswith("kind "))
+    rest = lines[first + 1 :]
+    return rest[: rest.index("")] if "" in rest else rest
+
+
+# Steps
+
+
+def test_steps_are_shown_in_the_order_the_code_came_to_them(durable: Rota, onboarding: str) -> None:
+    table = timeline(durable("show", onboarding).out)
+
+    names = [re.split(r"  +", line)[:2] for line in table]
+    assert names[:1] + names[3:] == [
+        ["step", "account"],
+        ["step", "charge"],
+        ["step", "charge no. 2"],
+        ["step", "card"],
+        ["step", "invoice"],
+        ["sleep", names[-1][1]],
+    ]
+    assert sorted(each[0] for each in names[1:3]) == ["value", "version"]
+    assert table[-3].endswith("failed: ValueError: card [bold]declined[/bold] \\x1b[31m 7")
+    assert table[-2].endswith('"sent"')
+    assert re.search(r"until (\d{4}-\d\d-\d\d )?\d\d:\d\d", table[-1])
+
+
+def test_a_long_result_is_cut_in_the_table_and_whole_in_json(
+    durable: Rota, onboarding: str
+) -> None:
+    [line] = [each for each in timeline(durable("show", onboarding).out) if "account" in each]
+    [step] = [each for each in shown(durable, onboarding)["steps"] if each["name"] == "account"]
+
+    assert '{"mail":"ada","filler":"xxx' in line
+    assert len(line) < 300
+    assert step["result"] == {"mail": "ada", "filler": "x" * 500}
+
+
+def test_json_has_everything_about_the_steps(durable: Rota, onboarding: str) -> None:
+    document = shown(durable, onboarding)
+
+    steps = {(each["kind"], each["name"], each["number"]): each for each in document["steps"]}
+    card = steps["step", "card", 1]
+    assert (card["tries"], card["open"], card["own"]) == (1, False, True)
+    assert card["error"]["type"] == "ValueError"
+    assert card["took"] > 0
+    assert steps["step", "charge", 2]["result"] == 1
+    assert steps["version", "fees", 1]["result"] is True
+    assert steps["sleep", "sleep", 1]["until"] == document["wakes"]
+    assert [each["position"] for each in document["steps"]] == sorted(
+        each["position"] for each in document["steps"]
+    )
+    assert document["progress"]["note"] == "a [bold]week\x1b[31m"
+    assert document["logs"][0]["message"] == "begun\nwith two lines"
+
+
+def test_of_many_steps_and_lines_the_last_are_shown(durable: Rota) -> None:
+    run = start(durable, "count", "steps=50", "lines=30", "--wait")
+    eventually(lambda: len(shown(durable, run)["logs"]) == 30)
+
+    brief, whole = durable("show", run).out, durable("show", run, "--all").out
+
+    assert len(timeline(brief)) == 41  # with what it says of the others
+    assert timeline(brief)[0].startswith("step  one no. 11 ")
+    assert "and 10 steps before; --all shows them" in brief
+    assert "and 10 lines before; --all shows them" in brief
+    assert "  line 9\n" not in brief
+    assert len(timeline(whole)) == 50
+    assert "line 0\n" in whole
+    assert "--all" not in whole
+
+
+def test_a_job_without_steps_says_nothing_of_them(durable: Rota) -> None:
+    run = start(durable, "count", "steps=0", "--wait")
+
+    printed = durable("show", run).out
+
+    assert "kind" not in printed
+    assert "log" not in printed
+    document = shown(durable, run)
+    assert (document["steps"], document["signals"], document["logs"]) == ([], [], [])
+    assert document["progress"] is None
+
+
+# Waiting
+
+
+def test_a_run_that_sleeps_says_until_when(durable: Rota, onboarding: str) -> None:
+    printed = durable("show", onboarding).out
+
+    assert re.search(r"why +it sleeps until .+ \d\d:\d\d:\d\d \S+, in \d+ min", printed)
+
+
+def test_a_run_that_waits_for_a_signal_names_it(durable: Rota) -> None:
+    patient = asleep(durable, "answer")
+    hurried = asleep(durable, "answer", "timeout=86400")
+
+    first, second = durable("show", patient).out, durable("show", hurried).out
+
+    assert "it waits for signal 'answer', however long that takes" in first
+    assert timeline(first)[0].endswith("waits")
+    assert re.search(r"it waits for signal 'answer', until .+, in 23 h 59 min", second)
+    assert re.search(r"waits until \d{4}-\d\d-\d\d \d\d:\d\d$", timeline(second)[0])
+
+
+def test_a_run_whose_branches_wait_names_all_they_wait_for(durable: Rota) -> None:
+    run = asleep(durable, "twice")
+
+    printed = durable("show", run).out
+
+    assert re.search(r"it sleeps until .*; it waits for signal 'right'", printed)
+
+
+def test_a_step_between_tries_says_when_the_next_is(durable: Rota) -> None:
+    run = asleep(durable, "stubborn")
+
+    printed = durable("show", run).out
+
+    assert re.search(r"why +step 'knock' failed once, the next try waits: until .*, in", printed)
+    assert re.search(r"next try .*, after ValueError: card", timeline(printed)[0])
+
+
+def test_a_wait_that_nobody_answered_says_so(durable: Rota) -> None:
+    run = start(durable, "answer", "timeout=0.1", "--wait")
+
+    assert timeline(durable("show", run).out)[0].endswith("nobody sent it in time")
+
+
+def test_a_wait_that_a_cancel_ended_is_no_longer_waited_for(durable: Rota) -> None:
+    run = asleep(durable, "answer")
+    durable("cancel", run)
+
+    assert timeline(durable("show", run).out)[0].endswith("nobody waits for it any more")
+
+
+def test_what_was_said_to_a_run_is_shown(durable: Rota) -> None:
+    run = start(durable, "answer", "--delay", "1h")
+    durable("signal", run, "answer", '"[red]\\u001b[2J"')
+
+    printed = durable("show", run).out
+
+    [line] = [each for each in printed.splitlines() if each.startswith("answer ")]
+    assert line.endswith('"[red]\\u001b[2J"')
+
+
+def test_a_run_that_has_slept_says_how_long_it_took_in_all(durable: Rota) -> None:
+    slept = start(durable, "onboard", "mail=b", "pause=0.1")
+    eventually(lambda: shown(durable, slept)["awaits"])
+    durable("signal", slept, "confirmed", "true")
+    eventually(lambda: shown(durable, slept)["state"] == "succeeded")
+
+    assert re.search(r"ended .* ago, .* after its start", durable("show", slept).out)
+
+
+# Progress, and the log
+
+
+def test_progress_is_a_bar_with_its_note(durable: Rota, onboarding: str) -> None:
+    printed = durable("show", onboarding).out
+
+    assert re.search(
+        r"progress +█{10}░{10} 50 %, 2 of 4, \d+ \S+ ago: a \[bold\]week\\x1b\[31m", printed
+    )
+
+
+def test_the_log_is_shown_line_by_line(durable: Rota, onboarding: str) -> None:
+    lines = durable("show", onboarding).out.splitlines()
+
+    log = lines[lines.index("log") + 1 :]
+    assert re.fullmatch(r"  .*\d\d:\d\d(:\d\d)?  begun", log[0])
+    assert re.fullmatch(r" +with two lines", log[1])
+    assert log[2].endswith("card [bold]declined[/bold] \\x1b[31m 7")
+    assert len(log) == 3
+
+
+def test_runs_say_what_they_wait_for_and_how_far_they_are(durable: Rota, onboarding: str) -> None:
+    waits = asleep(durable, "answer", "name=approved")
+
+    lines = {line.split()[0]: line for line in durable("runs", "--limit", "1000").out.splitlines()}
+
+    assert re.search(r"until .*, 50 %: a \[bold\]week\\x1b\[31m$", lines[onboarding])
+    assert lines[waits].endswith("  waits for signal 'approved'")
+    [listed] = [
+        each
+        for each in durable("runs", "--limit", "1000", "--json").json()
+        if str(each["run"]) == onboarding
+    ]
+    assert (listed["done"], listed["total"], listed["awaits"]) == (2.0, 4.0, None)
+
+
+def test_of_runs_that_are_over_nobody_asks_how_far_they_are(durable: Rota) -> None:
+    run = start(durable, "count", "steps=1", "--wait")
+    eventually(lambda: shown(durable, run)["progress"])
+
+    [heading, *_] = durable("runs", "--task", "count").out.splitlines()
+
+    assert heading.split() == ["run", "task", "queue", "state", "attempt", "age"]
+    assert "progress" not in durable("show", run).out
+
+
+# Flows
+
+
+def test_nodes_that_only_wait_are_told_from_others_in_drawings(durable: Rota) -> None:
+    drawn = durable("graph", "order", *BOARD).out
+
+    assert "cool  sleeps for 30 days\n" in drawn
+    assert "approval  waits for signal 'approval'\n" in drawn
+
+
+def test_a_flows_run_says_what_its_jobs_wait_for(durable: Rota) -> None:
+    run = start(durable, "order", "item=book")
+    eventually(lambda: [each["state"] for each in shown(durable, run)["jobs"]].count("asleep") == 2)
+
+    printed = durable("show", run).out
+
+    assert re.search(r"cool #\d+ +asleep +for \d+ s, until \d{4}-", printed)
+    assert re.search(
+        r"approval #\d+ +asleep +for \d+ s, waits for signal 'approval', until", printed
+    )
+
+
+# Terminals
+
+
+@pytest.mark.parametrize("columns", [40, 60, 100])
+def test_the_timeline_fits_the_terminal(
+    durable: Rota, board_dsn: str, onboarding: str, columns: int
+) -> None:
+    table = timeline("\n".join(on_a_terminal(board_dsn, columns, "show", onboarding)))
+
+    assert all(len(line) <= columns for line in table)
+    assert len(table) == 8
+    assert any(line.startswith("step ") for line in table)

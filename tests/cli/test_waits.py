@@ -1,0 +1,57 @@
+"""How far a job is, in words: whatever numbers it gives."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rota.cli import waits
+from rota.store.timeline import ProgressLine
+
+NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("done", "total", "said"),
+    [
+        (0, 10, "0 %"),
+        (4, 10, "40 %"),
+        (999, 1000, "99 %"),
+        (10, 10, "100 %"),
+        (12, 10, "100 %"),
+        (-1, 10, "0 %"),
+        (1234, None, "1,234 done"),
+        (1.5, None, "1.5 done"),
+        (3, 0, "3 done"),
+        (math.nan, 10, "nan done"),
+        (3, math.inf, "3 done"),
+    ],
+)
+def test_a_share_is_said_as_a_person_would(done: float, total: float | None, said: str) -> None:
+    assert waits.share(float(done), total) == said
+
+
+@given(st.floats(), st.none() | st.floats())
+def test_a_bar_is_as_long_as_a_bar_whatever_the_numbers(done: float, total: float | None) -> None:
+    said = waits.bar(ProgressLine(NOW, done, total, None), NOW)
+
+    drawn = sum(said.count(letter) for letter in "█░")
+    assert drawn in (0, waits.BAR)
+    assert said.endswith(", 0 s ago")
+
+
+def test_a_note_is_one_line() -> None:
+    said = waits.bar(ProgressLine(NOW, 1.0, 2.0, "two\nlines"), NOW + timedelta(seconds=3))
+
+    assert said.endswith("50 %, 1 of 2, 3 s ago: two lines")
+
+
+def test_a_moment_today_has_no_date_and_any_other_has_no_seconds() -> None:
+    assert waits.moment(NOW, NOW) == NOW.astimezone().strftime("%H:%M:%S")
+    assert waits.moment(NOW + timedelta(days=7), NOW) == (
+        (NOW + timedelta(days=7)).astimezone().strftime("%Y-%m-%d %H:%M")
+    )

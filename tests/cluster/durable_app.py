@@ -1,0 +1,331 @@
+"""A function of ten steps, and worker processes of which each dies at a place of its own.
+
+Orders come on standard input, a line of JSON each, and for each a process is forked off that has everything
+imported; when it is gone the answer says how. A process counts how far one line of code has come: the job's
+own, what writes down steps, or what records ends and sleeps. Each await is two places, before the line
+goes on and when it has come to rest again; at the one it was told the process kills itself, with SIGKILL.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import select
+import signal
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import psycopg  # noqa: F401 - imported here, so that no worker has to
+
+from rota import Context, Rota, Task
+from rota.app import client  # noqa: F401
+from rota.engine import worker  # noqa: F401
+from rota.engine.hand import Hand
+from rota.engine.ledger import JobLedger
+from rota.engine.notes import Notes
+from rota.engine.port import JobPort
+from rota.engine.scribe import Scribe
+from rota.engine.stepping import Step
+from rota.model.events import JobFinished
+from rota.store import migrate  # noqa: F401
+
+LINES = ("own", "scribe", "exchange")
+STEPS = 10
+SLEEP, EARLY, LATE = 3, 5, 7
+"""The steps after which it sleeps, hears what was said before, waits for what is said later."""
+WRITES = (1, 3, 5, 7, 9)
+"""The steps that write through the transaction; the others do something outside of the database."""
+
+ENDS = {"job/complete", "job/suspend"}
+
+
+class Doom:
+    """Counts how far a line of code has come, and is the end of this process where it was told."""
+
+    def __init__(self) -> None:
+        self.line = ""
+        self.place = 0
+        self.come = 0
+
+    def count(self, line: str) -> None:
+        if line != self.line:
+            return
+        self.come += 1
+        if self.come == self.place:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+doom = Doom()
+
+
+class Counted:
+    """A coroutine whose every await is counted."""
+
+    def __init__(self, line: str, coroutine: Coroutine[Any, Any, Any]) -> None:
+        self._line = line
+        self._coroutine = coroutine
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        go_on: Callable[[Any], Any] = self._coroutine.send
+        given: Any = None
+        while True:
+            doom.count(self._line)
+            try:
+                waits_for = go_on(given)
+            except StopIteration as end:
+                doom.count(self._line)
+                return end.value
+            doom.count(self._line)
+            try:
+                given = yield waits_for
+                go_on = self._coroutine.send
+            except BaseException as error:
+                go_on, given = self._coroutine.throw, error
+
+
+def count_awaits() -> None:
+    """Of the lines that work for the job; its own counts by itself."""
+    write, send, block = Scribe._send, Hand.send, JobPort.block
+
+    async def counted_write(self: Scribe, pages: Any) -> None:
+        await Counted("scribe", write(self, pages))
+
+    async def counted_send(self: Hand, segments: Any) -> Any:
+        if any(query.statement in ENDS for segment in segments for query in segment):
+            return await Counted("exchange", send(self, segments))
+        return await send(self, segments)
+
+    def counted_block(self: JobPort, waiting: Any) -> Any:
+        async def counted() -> Any:
+            return await Counted("own", waiting)
+
+        doom.count("own")
+        answer = block(self, counted())
+        doom.count("own")
+        return answer
+
+    Scribe._send = counted_write  # type: ignore[method-assign]
+    Hand.send = counted_send  # type: ignore[method-assign]
+    JobPort.block = counted_block  # type: ignore[method-assign]
+    JobLedger.linger = 0.02  # what sleeps longer leaves its worker
+
+
+# The function
+
+
+def define(app: Rota, notes: Path | None = None) -> tuple[Task[[int], list[str]], ...]:
+    """Each step comes to something nobody could guess, and leaves it where it has its effect."""
+
+    def note(job: int, step: int, token: str) -> str:
+        assert notes is not None
+        value = uuid4().hex
+        doom.count("own")
+        file = os.open(notes, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        os.write(file, f"{job} {step} {value} {token}\n".encode())
+        os.close(file)
+        doom.count("own")
+        return value
+
+    async def note_slowly(job: int, step: int, token: str) -> str:
+        await asyncio.sleep(0)
+        value = note(job, step, token)
+        await asyncio.sleep(0)
+        return value
+
+    async def ten(ctx: Context, steps: int) -> list[str]:
+        token = str(ctx.uuid())
+        values = []
+        for step in range(steps):
+            fn: Any = write
+            if step not in WRITES:
+                fn = note if step in (2, 8) else note_slowly
+            elif step == 7:
+                fn = write_in_a_thread
+            who = ctx if step in WRITES else ctx.job_id
+            value: str = await ctx.step(f"step {step}", fn, who, step, token)
+            values.append(value)
+            if step == SLEEP:
+                await ctx.sleep(0.1)
+            if step == EARLY:
+                values.append(await ctx.wait("early", str))
+            if step == LATE:
+                values.append(await ctx.wait("late", str))
+        return [token, *values]
+
+    def ten_in_a_thread(ctx: Context, steps: int) -> list[str]:
+        token = str(ctx.uuid())
+        values = []
+        for step in range(steps):
+            if step in WRITES:
+                value = ctx.blocking.step(f"step {step}", write_in_a_thread, ctx, step, token)
+            else:
+                value = ctx.blocking.step(f"step {step}", note, ctx.job_id, step, token)
+            values.append(value)
+            if step == SLEEP:
+                ctx.blocking.sleep(0.1)
+            if step == EARLY:
+                values.append(ctx.blocking.wait("early", str))
+            if step == LATE:
+                values.append(ctx.blocking.wait("late", str))
+        return [token, *values]
+
+    async def counted(ctx: Context, steps: int) -> list[str]:
+        answer: list[str] = await Counted("own", ten(ctx, steps))
+        return answer
+
+    return app.task(name="ten")(counted), app.task(name="threaded")(ten_in_a_thread)
+
+
+INSERT = "insert into effects (job, step, value, token) values (%s, %s, %s, %s)"
+
+
+async def write(ctx: Context, step: int, token: str) -> str:
+    value = uuid4().hex
+    async with ctx.transaction() as connection:
+        await connection.execute(INSERT, (ctx.job_id, step, value, token))
+    if step == 5:  # more than one block of it is still one transaction
+        async with ctx.transaction() as connection:
+            await connection.execute(INSERT, (ctx.job_id, -step, value, token))
+        await asyncio.sleep(0)
+    return value
+
+
+def write_in_a_thread(ctx: Context, step: int, token: str) -> str:
+    value = uuid4().hex
+    with ctx.blocking.transaction() as connection:
+        connection.execute(INSERT, (ctx.job_id, step, value, token))
+        if step == 5:
+            doom.count("own")
+            connection.execute(INSERT, (ctx.job_id, -step, value, token))
+    doom.count("own")
+    return value
+
+
+# Known mistakes
+
+
+def record_after_the_transaction() -> None:
+    """What a step wrote and that it is done are true one after the other."""
+    from rota.store import steps
+
+    async def commit(self: Step, entry: Any) -> None:
+        fence = self._fence
+        assert fence is not None
+        assert self._open is not None
+        await self._open.aclose()
+        await fence._database.insist(steps.record(fence.worker, [(fence.job, entry)]))
+
+    Step.commit = commit  # type: ignore[method-assign]
+
+
+def do_not_wait_for_the_record() -> None:
+    """The code goes on while what it came to is being written."""
+    write = JobLedger.write
+    writing = set()
+
+    async def do_not_wait(self: JobLedger, entries: Any) -> None:
+        task = asyncio.get_running_loop().create_task(write(self, entries))
+        writing.add(task)
+        await asyncio.sleep(0)
+
+    JobLedger.write = do_not_wait  # type: ignore[method-assign]
+
+
+def keep_no_values() -> None:
+    """What costs nothing to find out again is not the same then."""
+
+    async def flush(self: Notes) -> None:
+        self.take()
+
+    Notes.flush = flush  # type: ignore[method-assign]
+
+
+MUTANTS: dict[str, Callable[[], None]] = {
+    "the record is written after the transaction": record_after_the_transaction,
+    "the record is not waited for": do_not_wait_for_the_record,
+    "values are not kept before a step": keep_no_values,
+}
+
+
+# The processes
+
+
+async def work(order: dict[str, Any]) -> None:
+    """Until somebody dies, or the job has ended, or all is done."""
+    finishes = order.get("place") is None
+    # Who comes later has not seen the dead alive, and has only their silence to go by.
+    patience = 2 if finishes else 20
+    app = Rota(order["dsn"], poll=0.1, beat=0.5, dead_after=patience, connections=4, drain_for=5)
+    define(app, Path(order["notes"]))
+    queues: list[str] = order["queues"]
+    if finishes:
+        async with app:
+            await app.work(queues=queues, concurrency=10)
+        return
+    ended = asyncio.Event()
+    app.subscribe(lambda event: ended.set() if isinstance(event, JobFinished) else None)
+    async with app, app.worker(queues=queues, concurrency=1):
+        await ended.wait()
+
+
+def live(order: dict[str, Any]) -> None:
+    logging.basicConfig(level=logging.ERROR)
+    count_awaits()
+    if order.get("mutant"):
+        MUTANTS[order["mutant"]]()
+    if order.get("place") is not None:
+        doom.line, doom.place = order["line"], order["place"]
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.setpgid(0, 0)
+    asyncio.run(work(order))
+
+
+def fork(order: dict[str, Any]) -> int:
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            live(order)
+            code = 0
+        except BaseException:
+            logging.exception("a worker failed")
+        finally:
+            logging.shutdown()
+            os._exit(code)
+    return pid
+
+
+def main() -> None:
+    alive: dict[int, dict[str, Any]] = {}
+    rest = b""
+    while True:
+        ready, _, _ = select.select([0], [], [], 0.01)
+        if ready:
+            data = os.read(0, 65536)
+            if not data:
+                break
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                order = json.loads(line)
+                if "end" in order:
+                    for pid in alive:
+                        os.kill(pid, signal.SIGTERM)
+                else:
+                    alive[fork(order)] = order
+        with suppress(ChildProcessError):
+            while alive and (gone := os.waitpid(-1, os.WNOHANG))[0]:
+                order = alive.pop(gone[0])
+                answer = {"number": order["number"], "code": os.waitstatus_to_exitcode(gone[1])}
+                os.write(1, json.dumps(answer).encode() + b"\n")
+    for pid in alive:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

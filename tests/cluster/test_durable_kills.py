@@ -1,0 +1,301 @@
+"""A worker killed at every await of a function of ten steps, one process for each of them.
+
+All of them first, each in a queue of its own; then what is there is looked at; then one that lives
+finishes what was left. A step that writes through `ctx.transaction()` has had its effect once. Of the
+others exactly those are repeated whose code had had its effect and whose record was not written.
+
+All places are a few hundred; `make test` takes a sample of them, `make proofs` all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from cluster.durable_app import EARLY, LATE, LINES, MUTANTS, STEPS, WRITES, define
+from cluster.fleet import until
+from rota import Rota
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+APP = Path(__file__).with_name("durable_app.py")
+EVERY = os.environ.get("ROTA_TEST_LONG") == "1"
+AT_ONCE = 4
+SAMPLE = 31
+LEAST = {"own": 150, "scribe": 30, "exchange": 12}
+"""Places that there are at least: fewer, and they are not counted where they should be."""
+
+TABLE = "create table effects (job bigint, step int, value text, token text)"
+
+
+class Executioner:
+    """Forks workers that die where they are told."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._numbers = count()
+        self._waiting: dict[int, asyncio.Future[int]] = {}
+        self._reading = asyncio.create_task(self._read())
+
+    async def run(self, **order: Any) -> int:
+        """A process with these orders; answers how it ended."""
+        number = next(self._numbers)
+        gone = self._waiting[number] = asyncio.get_running_loop().create_future()
+        self._say({"number": number, **order})
+        code: int = await gone
+        return code
+
+    def end(self) -> None:
+        self._say({"end": True})
+
+    def _say(self, order: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(order).encode() + b"\n")
+
+    async def _read(self) -> None:
+        assert self._process.stdout is not None
+        while line := await self._process.stdout.readline():
+            said = json.loads(line)
+            self._waiting.pop(said["number"]).set_result(said["code"])
+
+    async def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        await self._process.wait()
+        await self._reading
+
+
+@asynccontextmanager
+async def executioner() -> AsyncIterator[Executioner]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(APP), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    one = Executioner(process)
+    try:
+        yield one
+    finally:
+        await one.close()
+
+
+@dataclass(slots=True)
+class Left:
+    """What is there of a job: effects by step, and what was kept of it."""
+
+    written: dict[int, list[str]] = field(default_factory=dict)
+    noted: dict[int, list[str]] = field(default_factory=dict)
+    kept: dict[int, str] = field(default_factory=dict)
+    tokens: set[str] = field(default_factory=set)
+
+
+class Trial:
+    """Jobs of which each is killed at a place of its own."""
+
+    def __init__(self, dsn: str, directory: Path, task: str, steps: int, mutant: str = "") -> None:
+        self.dsn = dsn
+        self.steps = steps
+        self.mutant = mutant
+        self.task = task
+        self._directory = directory
+        self.jobs: dict[int, str] = {}
+        """Of those whose worker was killed: which, and where."""
+        self.unreached: set[int] = set()
+
+    async def run(self, places: dict[str, range]) -> dict[int, Left]:
+        """Kill all; answers what was left when the last was dead."""
+        async with Rota(self.dsn) as app, executioner() as forks:
+            tasks = define(app)
+            task = {"ten": tasks[0], "threaded": tasks[1]}[self.task]
+            async with await psycopg.AsyncConnection.connect(self.dsn, autocommit=True) as asks:
+                await asks.execute(TABLE)
+            saying = asyncio.create_task(self._say_late())
+            try:
+                for line, each in places.items():
+                    await self._kill_along(forks, task, line, each)
+                left = await self.look()
+                await self._finish(forks)
+            finally:
+                saying.cancel()
+                await asyncio.gather(saying, return_exceptions=True)
+        return left
+
+    async def _kill_along(self, forks: Executioner, task: Any, line: str, places: range) -> None:
+        """Until one comes to its end before it comes to its place."""
+        ahead = iter(places)
+        over = False
+
+        async def kill_some() -> None:
+            nonlocal over
+            while not over and (place := next(ahead, None)) is not None:
+                queue = f"{line}-{place}"
+                run = await task.using(queue=queue).start(self.steps)
+                await run.signal("early", "so early")
+                code = await forks.run(line=line, place=place, **self._order([queue], queue))
+                if code == 0:
+                    over = True
+                    self.unreached.add(run.id)
+                else:
+                    assert code == -9, f"{queue} ended with {code}"
+                    self.jobs[run.id] = queue
+
+        await asyncio.gather(*(kill_some() for _ in range(AT_ONCE)))
+        assert over, f"{line} has more places than were tried"
+
+    async def _finish(self, forks: Executioner) -> None:
+        """Let a worker that lives take up what the dead have left."""
+        queues = [*self.jobs.values()]
+        order = self._order(queues, "finish")
+        living = asyncio.create_task(forks.run(**order))
+        ended = f"select count(*) from rota.outcomes where job = any('{{{_list(self.jobs)}}}')"
+        await until(self.dsn, ended, (len(self.jobs),), within=60)
+        forks.end()
+        assert await living == 0
+
+    def _order(self, queues: list[str], notes: str) -> dict[str, Any]:
+        file = str(self._directory / f"notes-{notes}")
+        return {"dsn": self.dsn, "queues": queues, "notes": file, "mutant": self.mutant}
+
+    async def _say_late(self) -> None:
+        """Say what jobs wait for, once they do."""
+        statement = (
+            "select rota.signal(job, 'late', to_json('so late'::text))"
+            " from rota.asleep where signals is not null"
+        )
+        async with await psycopg.AsyncConnection.connect(self.dsn, autocommit=True) as asks:
+            while True:
+                await asks.execute(statement.encode())
+                await asyncio.sleep(0.05)
+
+    async def look(self) -> dict[int, Left]:
+        """What there is of all that were killed."""
+        found = {job: Left() for job in self.jobs}
+        async with await psycopg.AsyncConnection.connect(self.dsn, autocommit=True) as asks:
+            effects = await asks.execute("select job, step, value, token from effects")
+            for job, step, value, token in await effects.fetchall():
+                if job in found:
+                    found[job].written.setdefault(step, []).append(value)
+                    found[job].tokens.add(token)
+            kept = await asks.execute(
+                "select job, name, result::text from rota.steps where kind = 'step' and not open"
+            )
+            for job, name, result in await kept.fetchall():
+                if job in found:
+                    found[job].kept[int(name.split()[1])] = json.loads(result)
+        for file in sorted(self._directory.glob("notes-*"), key=_last_those_that_live):
+            for line in file.read_text().splitlines():
+                job, step, value, token = line.split()
+                if int(job) in found:
+                    found[int(job)].noted.setdefault(int(step), []).append(value)
+                    found[int(job)].tokens.add(token)
+        return found
+
+    async def ends(self) -> dict[int, tuple[str, int, int, list[str]]]:
+        """How each ended: its state, its attempt, how often its worker was lost, its result."""
+        async with await psycopg.AsyncConnection.connect(self.dsn, autocommit=True) as asks:
+            found = await asks.execute(
+                "select job, state::text, attempt, result::text,"
+                " (select count(*)::int from rota.attempts where attempts.job = outcomes.job"
+                "     and attempts.error ->> 'type' = 'rota.errors.WorkerLost')"
+                " from rota.outcomes where job = any(%s)",
+                (list(self.jobs),),
+            )
+            return {
+                job: (state, attempt, lost, json.loads(result or "[]"))
+                for job, state, attempt, result, lost in await found.fetchall()
+            }
+
+    async def faults(self, left: dict[int, Left]) -> list[str]:
+        """What is not as it should be."""
+        ends, after = await self.ends(), await self.look()
+        return [
+            f"{where}: {fault}"
+            for job, where in self.jobs.items()
+            for fault in judge(where, self.steps, left[job], after[job], *ends[job])
+        ]
+
+
+def judge(
+    where: str,
+    steps: int,
+    left: Left,
+    after: Left,
+    state: str,
+    attempt: int,
+    lost: int,
+    result: list[str],
+) -> Iterator[str]:
+    """What is wrong with a job: what was there when its worker had died, what is there now, its end."""
+    wanted = list(range(steps))
+    if state != "succeeded" or len(result) != 1 + steps + (steps > EARLY) + (steps > LATE):
+        yield f"{state} with {result}"
+        return
+    token, *values = result
+    if steps > LATE and values.pop(LATE + 2) != "so late":
+        yield f"heard {result}"
+    if steps > EARLY and values.pop(EARLY + 1) != "so early":
+        yield f"heard {result}"
+    if after.tokens != {token}:
+        yield f"was told {after.tokens}, and came to {token}"
+    if sorted(after.kept) != wanted or left.kept.items() - after.kept.items():
+        yield f"kept {left.kept}, then {after.kept}"
+    for step in wanted:
+        if after.kept[step] != values[step]:
+            yield f"step {step} was kept as {after.kept[step]}, and the code was given {values[step]}"
+        if step in WRITES:
+            if (step in left.written) != (step in left.kept):
+                yield f"step {step}: written {step in left.written}, kept {step in left.kept}"
+            for each in (step, -5) if step == 5 else (step,):
+                if after.written.get(each) != [values[step]]:
+                    yield f"step {step} came to {values[step]} and wrote {after.written.get(each)}"
+        else:
+            noted = after.noted.get(step, [])
+            repeated = step in left.noted and step not in left.kept
+            if len(noted) != 1 + repeated or noted[-1] != values[step]:
+                yield f"step {step} came to {values[step]}, and did {noted}"
+    # A death that a job alone was there for is an attempt; one when it was asleep, or over, is not.
+    if attempt != 1 + lost or lost > 1 or (where.startswith("own") and lost == 0):
+        yield f"attempt {attempt} after {lost} workers were lost with it"
+
+
+def _last_those_that_live(notes: Path) -> bool:
+    return notes.name == "notes-finish"
+
+
+def _list(ids: Iterable[int]) -> str:
+    return ",".join(map(str, ids))
+
+
+@pytest.mark.parametrize("task", ["ten", "threaded"])
+async def test_killed_at_any_await_each_step_has_its_effect_once(
+    rota_dsn: str, tmp_path: Path, task: str
+) -> None:
+    trial = Trial(rota_dsn, tmp_path, task, STEPS)
+    # Coprime to whatever repeats with the steps, so that a sample sees a bit of each.
+    stride = 1 if EVERY else SAMPLE
+    left = await trial.run({line: range(1, 2**40, stride) for line in LINES})
+
+    faults = await trial.faults(left)
+    assert not faults, "\n".join(faults)
+    seen = Counter(where.split("-")[0] for where in trial.jobs.values())
+    after = await trial.look()
+    repeated = sum(len(some) - 1 for each in after.values() for some in each.noted.values())
+    print(f"{task}: killed at {dict(seen)} places; {repeated} of the steps in flight were repeated")
+    assert all(seen[line] >= LEAST[line] // stride for line in LINES), seen
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+async def test_a_known_mistake_is_seen(rota_dsn: str, tmp_path: Path, mutant: str) -> None:
+    trial = Trial(rota_dsn, tmp_path, "ten", 2, mutant)
+    left = await trial.run({"own": range(1, 2**40, 3)})
+    assert await trial.faults(left), mutant

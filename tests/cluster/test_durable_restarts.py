@@ -1,0 +1,272 @@
+"""A run that is asleep outlives everything: its workers, its server, and the code next to it.
+
+Workers are `rota worker` in processes of their own, the server is one of the test's own, and a deploy is
+another text in the module's place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from cluster.fleet import ask, until
+from outage.pair import in_memory
+from rota import Context, Rota, Run
+from rota.localpg import LocalPostgres
+from rota.testing.clock import MARK, Clock
+
+pytestmark = pytest.mark.slow
+
+BEFORE = """
+from rota import Context, Rota
+
+app = Rota(poll=0.1, beat=0.25, dead_after=10, drain_for=10)
+
+@app.task
+async def other(n: int) -> int:
+    return n
+
+async def note(ctx: Context, what: str) -> str:
+    async with ctx.transaction() as connection:
+        await connection.execute("insert into effects (step, version) values (%s, 1)", (what,))
+    return what + " by 1"
+
+@app.task
+async def onboard(ctx: Context, user: str) -> list[str]:
+    told = [await ctx.step("welcome", note, ctx, f"welcome {user}")]
+    await ctx.sleep(days=7)
+    told.append(await ctx.step("remind", note, ctx, f"remind {user}"))
+    told.append(await ctx.wait("reply", str))
+    told.append(await ctx.step("thank", note, ctx, f"thank {user}"))
+    return told
+"""
+
+# Another task takes something else, there is one more, and the function is written another way, before what
+# it has come to and after: it comes to the same things.
+AFTER = """
+import logging
+from dataclasses import dataclass
+
+from rota import Context, Rota
+
+app = Rota(poll=0.1, beat=0.25, dead_after=10, drain_for=10)
+log = logging.getLogger("shop")
+
+@dataclass
+class Order:
+    number: int
+    paid: bool = False
+
+@app.task
+async def brand_new(order: Order) -> int:
+    return order.number
+
+@app.task
+async def other(order: Order, twice: bool = False) -> int:
+    return order.number * (2 if twice else 1)
+
+async def write(ctx: Context, what: str) -> str:
+    log.info("to tell: %s", what)
+    async with ctx.transaction() as connection:
+        await connection.execute("insert into effects (step, version) values (%s, 2)", (what,))
+    return f"{what} by 2"
+
+@app.task
+async def onboard(ctx: Context, user: str, greeting: str = "welcome") -> list[str]:
+    log.info("on board with %s", user)
+
+    async def tell(name: str) -> str:
+        return await ctx.step(name, write, ctx, f"{name} {user}")
+
+    first = await tell(greeting)
+    ctx.log("and now to bed")
+    await ctx.sleep(days=7)
+    second = await tell("remind")
+    reply = await ctx.wait("reply", str)
+    return [first, second, reply, await tell("thank")]
+"""
+
+TABLE = "create table effects (id int generated always as identity, step text, version int)"
+EFFECTS = "select array_agg(step || ' ' || version order by id) from effects"
+ASLEEP = "select count(*) from rota.asleep"
+
+
+class Site:
+    """Where an app is deployed: its module, its server, its workers."""
+
+    def __init__(self, directory: Path, server: LocalPostgres, dsn: str) -> None:
+        self.server = server
+        self.dsn = dsn
+        self._directory = directory
+        self._workers: list[subprocess.Popen[bytes]] = []
+
+    def deploy(self, text: str) -> None:
+        (self._directory / "shop.py").write_text(text)
+
+    def start_workers(self) -> None:
+        path = filter(None, (str(self._directory), os.environ.get("PYTHONPATH")))
+        environment = {
+            **os.environ,
+            "ROTA_DATABASE_URL": self.dsn,
+            "PYTHONPATH": os.pathsep.join(path),
+            "PYTHONDONTWRITEBYTECODE": "1",  # two texts of one length and second are one to Python
+        }
+        command = [sys.executable, "-m", "rota", "worker", "shop:app"]
+        for _ in range(2):
+            self._workers.append(
+                subprocess.Popen(
+                    command, env=environment, cwd=self._directory, stderr=subprocess.DEVNULL
+                )
+            )
+
+    async def manned(self) -> None:
+        """These are there, and have looked for work."""
+        pids = ",".join(str(each.pid) for each in self._workers)
+        working = f"""
+            select count(*) from rota.workers
+             where state = 'active' and beats >= 2 and pid = any('{{{pids}}}')
+        """
+        await until(self.dsn, working, (len(self._workers),), within=30)
+
+    def stop_workers(self, how: signal.Signals = signal.SIGTERM) -> list[int]:
+        gone, self._workers = self._workers, []
+        for each in gone:
+            each.send_signal(how)
+        return [each.wait(30) for each in gone]
+
+    def close(self) -> None:
+        for each in self._workers:
+            each.kill()
+            each.wait()
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    with in_memory() as directory:
+        server = LocalPostgres(directory / "pg", profile="test")
+        dsn = await asyncio.to_thread(server.start)
+        try:
+            async with Rota(dsn) as app:
+                await app.migrate()
+            with psycopg.connect(dsn, autocommit=True) as connection:
+                connection.execute(f"create schema {MARK}".encode())
+                connection.execute(TABLE)
+            site = Site(tmp_path, server, dsn)
+            try:
+                yield site
+            finally:
+                site.close()
+        finally:
+            await asyncio.to_thread(server.stop)
+
+
+@asynccontextmanager
+async def begun(site: Site) -> AsyncIterator[tuple[Rota, Run[list[str]]]]:
+    """A run that has come to its sleep, by the code before."""
+    site.deploy(BEFORE)
+    site.start_workers()
+    async with Rota(site.dsn) as app:
+
+        async def onboard(ctx: Context, user: str) -> list[str]:
+            raise AssertionError("the producer does not work")
+
+        run = await app.task(onboard).start("ada")
+        await until(site.dsn, ASLEEP, (1,), within=30)
+        await site.manned()
+        yield app, run
+
+
+async def still_asleep(site: Site) -> None:
+    """Workers are there, and nothing has happened."""
+    await site.manned()
+    assert await ask(site.dsn, ASLEEP) == (1,)
+    assert await ask(site.dsn, EFFECTS) == (["welcome ada 1"],)
+
+
+async def test_a_sleeping_run_outlives_its_workers_its_server_and_a_deploy(site: Site) -> None:
+    async with begun(site) as (app, run):
+        # All workers leave, and others come; all are killed, and others come.
+        assert await asyncio.to_thread(site.stop_workers) == [0, 0]
+        site.start_workers()
+        await still_asleep(site)
+        assert await asyncio.to_thread(site.stop_workers, signal.SIGKILL) == [-9, -9]
+        site.start_workers()
+        await still_asleep(site)
+
+        # The server is restarted, then dies.
+        for immediately in (False, True):
+            await asyncio.to_thread(site.server.restart, immediately=immediately)
+            await until(site.dsn, ASLEEP, (1,), within=30)
+            await still_asleep(site)
+
+        # Another version is deployed.
+        assert await asyncio.to_thread(site.stop_workers) == [0, 0]
+        site.deploy(AFTER)
+        site.start_workers()
+        await still_asleep(site)
+
+        clock = Clock(app)
+        await clock.advance(timedelta(days=6))
+        await still_asleep(site)
+        await clock.advance(timedelta(days=1))
+        await until(site.dsn, EFFECTS, (["welcome ada 1", "remind ada 2"],), within=10)
+
+        # It waits for a signal: the same once more.
+        await until(site.dsn, ASLEEP, (1,), within=10)
+        assert await asyncio.to_thread(site.stop_workers, signal.SIGKILL) == [-9, -9]
+        await asyncio.to_thread(site.server.restart, immediately=True)
+        await until(site.dsn, ASLEEP, (1,), within=30)
+        assert await run.signal("reply", "with pleasure")
+        await asyncio.to_thread(site.server.restart, immediately=True)
+        site.start_workers()
+
+        told = ["welcome ada by 1", "remind ada by 2", "with pleasure", "thank ada by 2"]
+        assert await run.result(timeout=30) == told
+        assert await ask(site.dsn, EFFECTS) == (["welcome ada 1", "remind ada 2", "thank ada 2"],)
+        attempts = "select attempt, (select count(*) from rota.attempts) from rota.outcomes"
+        assert await ask(site.dsn, attempts) == (1, 0)
+
+
+async def test_one_that_was_due_while_nobody_was_there_goes_on_when_somebody_is(site: Site) -> None:
+    async with begun(site) as (app, run):
+        assert await asyncio.to_thread(site.stop_workers) == [0, 0]
+        await Clock(app).advance(timedelta(days=30))
+        await asyncio.to_thread(site.server.kill)
+        await asyncio.to_thread(site.server.restart)
+        assert await ask(site.dsn, ASLEEP) == (1,)
+
+        site.start_workers()
+        await run.signal("reply", "late")
+        assert (await run.result(timeout=30))[1:] == ["remind ada by 1", "late", "thank ada by 1"]
+        assert await ask(site.dsn, EFFECTS) == (["welcome ada 1", "remind ada 1", "thank ada 1"],)
+
+
+async def test_one_whose_own_code_has_changed_is_set_aside_and_goes_on_with_the_right_code(
+    site: Site,
+) -> None:
+    """So that a deploy that does matter is seen to."""
+    async with begun(site) as (app, run):
+        assert await asyncio.to_thread(site.stop_workers) == [0, 0]
+        site.deploy(AFTER.replace("first = await tell(greeting)", 'first = await tell("hello")'))
+        site.start_workers()
+        await Clock(app).advance(timedelta(days=8))
+        await until(site.dsn, "select count(*) from rota.quarantine", (1,), within=30)
+        assert await ask(site.dsn, EFFECTS) == (["welcome ada 1"],)
+
+        assert await asyncio.to_thread(site.stop_workers) == [0, 0]
+        site.deploy(AFTER)
+        site.start_workers()
+        assert await run.release() == 1
+        await run.signal("reply", "fine")
+        told = ["welcome ada by 1", "remind ada by 2", "fine", "thank ada by 2"]
+        assert await run.result(timeout=30) == told

@@ -1,0 +1,289 @@
+"""Runs that wait for signals in real processes, while others send them, with the windows held open.
+
+Each run waits for two signals, one after the other, each of which two sessions send at the same moment:
+before it waits, after it has looked and before it has locked the signal, while it lies down, or when it
+sleeps. Whichever was first is what it hears: always, once, and no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from psycopg import AsyncConnection
+
+from cluster.fleet import Fleet, ask, until
+from cluster.signal_app import END, NAMES, mutated, number_of
+
+pytestmark = pytest.mark.slow
+
+WORKERS = 8
+SENDERS = 8
+
+RUNS = 2000 if os.environ.get("ROTA_TEST_LONG") == "1" else 120
+"""How many runs are raced."""
+
+# Who waits takes a little longer to lock the signal, and to commit when it has laid itself down; both can
+# be seen from outside, by the locks it holds meanwhile. Who sends takes longer, too.
+SLOW = """
+create table public.laid (job bigint, wake timestamptz);
+create function public.linger() returns trigger language plpgsql as $$ begin
+    if new.at is null then
+        perform pg_advisory_xact_lock(1, new.run::int);
+        perform pg_sleep(0.015);
+    end if;
+    return new;
+end $$;
+create trigger slow before insert on rota.signals for each row execute function public.linger();
+create function public.dawdle() returns trigger language plpgsql as
+$$ begin perform pg_sleep(0.002 * random()); return null; end $$;
+create trigger slower after insert or update on rota.signals for each row execute function public.dawdle();
+create function public.note() returns trigger language plpgsql as $$ begin
+    insert into public.laid values (new.job, new.wake);
+    perform pg_advisory_xact_lock(2, new.job::int);
+    perform pg_sleep(0.015);
+    return null;
+end $$;
+create constraint trigger lie after insert on rota.asleep
+    deferrable initially deferred for each row execute function public.note()
+"""
+
+MOMENTS = ("before it waits", "before it locks", "lying down", "asleep")
+
+# Whether a run is at the moment of this number, and whether it sleeps.
+SEEN = """
+select exists (select from pg_locks
+                where locktype = 'advisory' and classid = %s::oid and objid = %s::oid and granted),
+       exists (select from rota.asleep where job = %s)
+"""
+
+START = "select run from rota.start(task => 'listen', args => json_build_object('n', %s::int))"
+
+# Somebody has waited for it before: the row is there.
+EXPECTED = """
+with begun as materialized (
+    select run from rota.start(task => 'listen', args => json_build_object('n', %s::int)))
+insert into rota.signals (run, name, jobs)
+select run, name, array[run] from begun, unnest(array['go', 'on']) as name
+returning run
+"""
+
+# Who sleeps although it was said.
+LOST = """
+select count(*) from rota.asleep
+ where exists (select from rota.signals
+                where signals.run = asleep.job and signals.name = any(asleep.signals) and at is not null)
+"""
+
+QUIET = "select (select count(*) from rota.ready) + (select count(*) from rota.claims)"
+
+
+@pytest.fixture
+def signal_fleet(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> Fleet:
+    """Processes that run the task of signal_app.py."""
+    monkeypatch.setattr("cluster.fleet.APP", Path(__file__).with_name("signal_app.py"))
+    return fleet
+
+
+@dataclass
+class Story:
+    """What was sent, and how it was answered."""
+
+    start: str = START
+    runs: dict[int, int] = field(default_factory=dict)
+    sent: dict[int, dict[str, int]] = field(default_factory=dict)
+    answers: Counter[str] = field(default_factory=Counter)
+    met: Counter[str] = field(default_factory=Counter)
+    """At which moment runs were met."""
+
+
+async def send_all(dsn: str, story: Story, numbers: list[int], seed: int) -> None:
+    """Start runs one after the other, and race each of them to where it waits."""
+    chance = random.Random(seed)
+    async with (
+        await AsyncConnection.connect(dsn, autocommit=True) as one,
+        await AsyncConnection.connect(dsn, autocommit=True) as two,
+    ):
+
+        async def send(on: AsyncConnection[Any], n: int, name: str, who: int) -> None:
+            cursor = await on.execute(
+                "select rota.signal(%s, %s, %s::text::json)",
+                (story.runs[n], name, number_of(n, name, who)),
+            )
+            row = await cursor.fetchone()
+            assert row is not None
+            story.answers[row[0]] += 1
+            if row[0] == "sent":
+                assert name not in story.sent[n], "sent twice"
+                story.sent[n][name] = number_of(n, name, who)
+
+        async def aim(run: int) -> None:
+            """Wait for one of the moments."""
+            moment = chance.choice(MOMENTS)
+            if moment == "before it waits":
+                await asyncio.sleep(0.01 * chance.random())
+            else:
+                query, lock = SEEN.encode(), MOMENTS.index(moment)
+                asleep = seen = False
+                while not asleep and not seen:
+                    await asyncio.sleep(0.003)
+                    [[seen, asleep]] = await (await one.execute(query, (lock, run, run))).fetchall()
+                moment = moment if seen else "asleep"
+            story.met[moment] += 1
+
+        for n in numbers:
+            story.sent[n] = {}
+            row = await (await one.execute(story.start.encode(), (n,))).fetchone()
+            assert row is not None
+            story.runs[n] = row[0]
+            for name in NAMES:
+                await aim(row[0])
+                await asyncio.gather(send(one, n, name, 0), send(two, n, name, 1))
+
+
+async def race(dsn: str, many: int, story: Story) -> None:
+    shares = [list(range(many))[each::SENDERS] for each in range(SENDERS)]
+    await asyncio.gather(*(send_all(dsn, story, share, seed) for seed, share in enumerate(shares)))
+    assert len(story.runs) == many
+    # The second of two may come when the run is over already.
+    assert story.answers["sent"] == story.answers["known"] + story.answers["ended"] == 2 * many
+
+
+async def prepare(dsn: str) -> None:
+    async with await AsyncConnection.connect(dsn, autocommit=True) as connection:
+        await connection.execute(SLOW.encode())
+
+
+@pytest.mark.timeout(120 + RUNS // 5)
+async def test_eight_processes_lose_no_signal_and_hear_each_once(
+    rota_dsn: str, direct_dsn: str, signal_fleet: Fleet
+) -> None:
+    await prepare(direct_dsn)
+    signal_fleet.start(rota_dsn, WORKERS, concurrency=4)
+    await until(direct_dsn, "select count(*) from rota.workers", (WORKERS,), within=40)
+    story = Story()
+    began = time.perf_counter()
+    await race(direct_dsn, RUNS, story)
+    await until(direct_dsn, "select count(*) from rota.outcomes", (RUNS,), within=30)
+    took = time.perf_counter() - began
+
+    assert signal_fleet.stop() == [0] * WORKERS
+    assert await ask(direct_dsn, LOST) == (0,)
+    # What was heard is what was sent, whenever it was asked for; each run came to its end once.
+    notes = signal_fleet.notes()
+    values = {value for sent in story.sent.values() for value in sent.values()}
+    ends = {100 * n + END for n in range(RUNS)}
+    assert notes.keys() == values | ends
+    assert {notes[end] for end in ends} == {1}
+    wanted = {story.runs[n]: [sent[name] for name in NAMES] for n, sent in story.sent.items()}
+    assert await results(direct_dsn) == wanted
+    # The windows were hit: signals were there before, came while a run lay down, and woke sleepers.
+    [laid, early, looked] = await ask(
+        direct_dsn,
+        "select (select count(*) from public.laid), count(*) filter (where jobs = '{}'),"
+        " count(*) - (select count(*) from public.laid) - count(*) filter (where jobs = '{}')"
+        " from rota.signals",
+    )
+    print(
+        f"{RUNS} runs, {2 * RUNS} waits in {took:.1f} s: {early} heard without waiting, {looked} seen "
+        f"while lying down, {laid} woken; sent {dict(story.met)}"
+    )
+    assert min(early, looked, laid) > 0
+    assert await ask(
+        direct_dsn,
+        "select (select count(*) from rota.ready), (select count(*) from rota.claims),"
+        " (select count(*) from rota.asleep), (select count(*) from rota.attempts),"
+        " (select count(distinct worker) > 1 from rota.outcomes),"
+        " (select deadlocks from pg_stat_database where datname = current_database())",
+    ) == (0, 0, 0, 0, True, 0)
+
+
+async def results(dsn: str) -> dict[int, Any]:
+    async with await AsyncConnection.connect(dsn, autocommit=True) as connection:
+        cursor = await connection.execute(
+            "select job, result from rota.outcomes where state = 'succeeded'"
+        )
+        return dict(await cursor.fetchall())
+
+
+@pytest.mark.parametrize("mutant", ["blind", "unlocked"])
+async def test_the_same_without_the_lock_or_the_look_loses_signals(
+    rota_dsn: str,
+    direct_dsn: str,
+    signal_fleet: Fleet,
+    monkeypatch: pytest.MonkeyPatch,
+    mutant: str,
+) -> None:
+    """So that the test above is known to see it."""
+    mutated(mutant)  # says if it is none any more
+    monkeypatch.setenv("SIGNAL_MUTANT", mutant)
+    await prepare(direct_dsn)
+    signal_fleet.start(rota_dsn, WORKERS, concurrency=4)
+    await until(direct_dsn, "select count(*) from rota.workers", (WORKERS,), within=40)
+    many = 60
+    await race(direct_dsn, many, Story(EXPECTED))
+    await until(direct_dsn, QUIET, (0,), within=20)
+
+    signal_fleet.stop()
+    [lost] = await ask(direct_dsn, LOST)
+    print(f"{mutant}: {lost} of {2 * many} waits never heard what was said")
+    assert lost > 0
+
+
+async def test_a_signal_that_comes_when_the_time_is_up_is_heard_or_it_is_not(
+    rota_dsn: str, direct_dsn: str, signal_fleet: Fleet
+) -> None:
+    """But the run goes on, once; timers of eight processes and the sender wake it at the same moment."""
+    many = 100
+    await prepare(direct_dsn)
+    signal_fleet.start(rota_dsn, WORKERS, concurrency=20)
+    await until(direct_dsn, "select count(*) from rota.workers", (WORKERS,), within=40)
+    answers: dict[int, str] = {}
+    chance = random.Random(1)
+
+    async def send(due: list[tuple[int, float]], began: float) -> None:
+        async with await AsyncConnection.connect(direct_dsn, autocommit=True) as connection:
+            for job, rest in due:
+                left = began + rest + chance.uniform(-0.1, 0.2) - time.monotonic()
+                await asyncio.sleep(max(left, 0))
+                cursor = await connection.execute(
+                    "select rota.signal(%s, 'go', %s::text::json)",
+                    (job, number_of(runs[job], "go", 0)),
+                )
+                [[answers[job]]] = await cursor.fetchall()
+
+    async with await AsyncConnection.connect(direct_dsn, autocommit=True) as connection:
+        cursor = await connection.execute(
+            "select begun.run, n from generate_series(0, %s) as n, lateral rota.start("
+            " task => 'listen_for', args => json_build_object('n', n, 'seconds', 3 + 0.02 * n)) as begun",
+            (many - 1,),
+        )
+        runs: dict[int, int] = dict(await cursor.fetchall())
+        await until(direct_dsn, "select count(*) from public.laid", (many,), within=20)
+        # Each at the time at which its own wait is over, give or take.
+        cursor = await connection.execute(
+            "select job, extract(epoch from wake - clock_timestamp())::float8 from public.laid"
+            " order by wake"
+        )
+        due = await cursor.fetchall()
+        began = time.monotonic()
+    await asyncio.gather(*(send(due[each::SENDERS], began) for each in range(SENDERS)))
+    await until(direct_dsn, "select count(*) from rota.outcomes", (many,), within=20)
+
+    assert signal_fleet.stop() == [0] * WORKERS
+    found = await results(direct_dsn)
+    heard = [job for job, value in found.items() if value != -1]
+    print(
+        f"{len(heard)} of {many} heard what was sent as their time was up; {Counter(answers.values())}"
+    )
+    assert signal_fleet.notes() == {100 * n + END: 1 for n in range(many)}
+    assert all(found[job] == number_of(runs[job], "go", 0) for job in heard)
+    assert {answers[job] for job in heard} == {"sent"}
+    assert 0 < len(heard) < many

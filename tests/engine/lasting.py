@@ -1,0 +1,57 @@
+"""Looking at what a job's code has come to, and losing the worker it runs in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.asking import fetch, until
+from rota import Rota, Run
+from rota.model.events import JobSlept
+from rota.testing import Harness
+
+
+async def steps(dsn: str, run: Run[Any] | int) -> list[str]:
+    """What is kept of a job, in its order: `step charge 2`, with an `…` if it is open."""
+    job = run if isinstance(run, int) else run.id
+    rows = await fetch(
+        dsn,
+        f"select kind::text, name, number, open from rota.steps where job = {job} order by position",
+    )
+    return [
+        f"{kind} {name}{'' if number == 1 else f' {number}'}{' …' if is_open else ''}"
+        for kind, name, number, is_open in rows
+    ]
+
+
+async def is_asleep(run: Run[Any]) -> bool:
+    return await run.status() == "asleep"
+
+
+async def asleep(*runs: Run[Any]) -> None:
+    """Until they have left their worker."""
+    for run in runs:
+        await until(lambda run=run: is_asleep(run))
+
+
+async def lose_workers(app: Rota) -> None:
+    """Every worker is presumed dead, and what it held goes back."""
+    client = await app.open()
+    async with client.database.connection() as connection:
+        await connection.execute("update rota.workers set state = 'dead'")
+        await connection.execute("select rota.reap(id) from rota.claims")
+
+
+async def slept(harness: Harness, run: Run[Any], times: int) -> None:
+    """Until it has left its worker so many times."""
+
+    async def so_often() -> bool:
+        left = [each for each in harness.events if isinstance(each, JobSlept)]
+        return len([each for each in left if each.job == run.id]) >= times
+
+    await until(so_often)
+
+
+def note(seen: list[Any], what: Any, value: Any = None) -> Any:
+    """A step that shows that it was done."""
+    seen.append(what)
+    return value

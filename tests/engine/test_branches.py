@@ -1,0 +1,400 @@
+"""Branches: several things at once in one job, some of which wait while others work."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from engine.asking import TWICE, fetch, until
+from engine.lasting import asleep, note, slept, steps
+from rota import Context, Retry, Rota, StepFailed, Task
+from rota.engine.ledger import JobLedger
+from rota.model.events import JobSlept
+from rota.testing import Harness
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(JobLedger, "linger", 0.05)
+
+
+def left(harness: Harness) -> int:
+    return len([each for each in harness.events if isinstance(each, JobSlept)])
+
+
+# Working
+
+
+async def test_steps_gathered_run_at_once_and_are_given_again(rota_app: Rota) -> None:
+    now = most = 0
+    ran: list[int] = []
+
+    async def part(n: int) -> int:
+        nonlocal now, most
+        ran.append(n)
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0.02)
+        now -= 1
+        return n * n
+
+    @rota_app.task(retry=TWICE)
+    async def work(ctx: Context) -> list[int]:
+        found = await asyncio.gather(*(ctx.step("part", part, n) for n in range(5)))
+        if ctx.attempt == 1:
+            raise ValueError("not yet")
+        return list(found)
+
+    async with rota_app.worker():
+        assert await (await work.start()).result(timeout=10) == [0, 1, 4, 9, 16]
+    assert (most, ran) == (5, list(range(5)))
+
+
+async def test_of_steps_gathered_only_those_that_were_not_done_are_done_again(
+    rota_app: Rota, rota_dsn: str
+) -> None:
+    ran: list[str] = []
+    all_there = asyncio.Barrier(3)
+
+    @rota_app.task(retry=TWICE)
+    async def work(ctx: Context) -> Any:
+        async def breaks() -> str:
+            ran.append("breaks")
+            await all_there.wait()
+            if ctx.attempt == 1:
+                raise ValueError("not yet")
+            return "whole"
+
+        async def line(name: str) -> Any:
+            first = await ctx.step(f"{name} one", note, ran, f"{name} one", name)
+            second = await ctx.step(f"{name} two", note, ran, f"{name} two", name)
+            await all_there.wait()
+            return first + second
+
+        return await asyncio.gather(line("a"), ctx.step("breaks", breaks), line("b"))
+
+    async with rota_app.worker():
+        run = await work.start()
+        assert await run.result(timeout=10) == ["aa", "whole", "bb"]
+    assert sorted(ran) == ["a one", "a two", "b one", "b two", "breaks", "breaks"]
+    assert await fetch(rota_dsn, "select bool_or(own) from rota.steps") == [(False,)]
+
+
+async def test_a_branch_that_goes_on_lives_with_its_own_failures_only(rota_app: Rota) -> None:
+    ran: list[str] = []
+    failed = asyncio.Event()
+
+    def broken(name: str) -> str:
+        ran.append(name)
+        if ran.count(name) == 1:
+            raise LookupError(name)
+        return name
+
+    @rota_app.task(retry=TWICE)
+    async def work(ctx: Context) -> Any:
+        async def lives_with_it() -> None:
+            try:
+                await ctx.step("mild", broken, "mild")
+            except StepFailed:
+                await failed.wait()
+                await ctx.step("instead", note, ran, "instead")
+
+        async def does_not() -> str:
+            try:
+                return await ctx.step("grave", broken, "grave")
+            finally:
+                failed.set()
+
+        found = await asyncio.gather(lives_with_it(), does_not(), return_exceptions=True)
+        for each in found:
+            if isinstance(each, BaseException):
+                raise each
+        return found[1]
+
+    async with rota_app.worker():
+        assert await (await work.start()).result(timeout=10) == "grave"
+    assert sorted(ran) == ["grave", "grave", "instead", "mild"]
+
+
+async def test_a_task_group_is_a_way_to_branch(rota_harness: Harness) -> None:
+    app = rota_harness.app
+    ran: list[str] = []
+
+    @app.task
+    async def work(ctx: Context) -> Any:
+        async with asyncio.TaskGroup() as group:
+            first = group.create_task(_line(ctx, "a", ran))
+            second = group.create_task(_line(ctx, "b", ran))
+        return [first.result(), second.result()]
+
+    async with app.worker():
+        run = await work.start()
+        await asleep(run)
+        await rota_harness.clock.advance(HOUR)
+        assert await run.result(timeout=10) == ["a", "b"]
+    assert sorted(ran) == ["a after", "a before", "b after", "b before"]
+    assert left(rota_harness) == 1
+
+
+async def _line(ctx: Context, name: str, ran: list[str]) -> str:
+    await ctx.step(f"{name} before", note, ran, f"{name} before")
+    await ctx.sleep(HOUR)
+    await ctx.step(f"{name} after", note, ran, f"{name} after")
+    return name
+
+
+# Waiting beside work
+
+
+async def test_while_one_branch_works_the_job_stays_though_another_sleeps(
+    rota_harness: Harness, rota_dsn: str
+) -> None:
+    app = rota_harness.app
+    go = asyncio.Event()
+    ran: list[str] = []
+
+    @app.task
+    async def work(ctx: Context) -> Any:
+        async def long() -> str:
+            ran.append("long")
+            await go.wait()
+            return "long"
+
+        async def sleeps() -> str:
+            await ctx.sleep(HOUR)
+            return "slept"
+
+        return await asyncio.gather(sleeps(), ctx.step("long", long))
+
+    async with app.worker() as worker:
+        run = await work.start()
+        await until(lambda: _kept(rota_dsn, run.id, "sleep sleep"))
+        await asyncio.sleep(0.3)  # many times as long as it lingers
+        assert left(rota_harness) == 0
+        assert worker.life.desk.running == 1
+        go.set()
+        await asleep(run)
+        assert worker.life.desk.running == 0
+        await rota_harness.clock.advance(HOUR)
+        assert await run.result(timeout=10) == ["slept", "long"]
+    assert ran == ["long"]
+
+
+async def test_it_wakes_for_whatever_comes_first(rota_harness: Harness, rota_dsn: str) -> None:
+    """One branch sleeps, one waits for a signal, one for a step to be tried again."""
+    app = rota_harness.app
+    order: list[str] = []
+    tries = 0
+
+    def charge() -> str:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise LookupError("busy")
+        return "charged"
+
+    @app.task
+    async def work(ctx: Context) -> Any:
+        async def sleeps() -> Any:
+            await ctx.sleep(3 * HOUR)
+            return await ctx.step("slept", note, order, "slept", 1)
+
+        async def waits() -> Any:
+            word = await ctx.wait("word", str)
+            return await ctx.step("heard", note, order, f"heard {word}", 2)
+
+        async def charges() -> Any:
+            patient = ctx.using(retry=Retry(attempts=2, wait=HOUR, jitter=0))
+            return await ctx.step("told", note, order, await patient.step("charge", charge), 3)
+
+        return await asyncio.gather(sleeps(), waits(), charges())
+
+    async with app.worker():
+        run = await work.start()
+        await asleep(run)
+        await rota_harness.clock.advance(HOUR)
+        await slept(rota_harness, run, 2)
+        assert order == ["charged"]
+        await asleep(run)
+        assert await run.signal("word", "now")
+        await slept(rota_harness, run, 3)
+        assert order == ["charged", "heard now"]
+        await asleep(run)
+        await rota_harness.clock.advance(2 * HOUR)
+        assert await run.result(timeout=10) == [1, 2, 3]
+    assert order == ["charged", "heard now", "slept"]
+    assert tries == 2
+
+
+async def test_a_signal_is_heard_by_a_branch_that_waits_where_it_is(
+    rota_harness: Harness, rota_dsn: str
+) -> None:
+    app = rota_harness.app
+    go = asyncio.Event()
+
+    @app.task
+    async def work(ctx: Context) -> Any:
+        async def waits() -> Any:
+            word = await ctx.wait("word")
+            go.set()
+            return word
+
+        return await asyncio.gather(waits(), ctx.step("long", go.wait))
+
+    async with app.worker():
+        run = await work.start()
+        await until(lambda: _kept(rota_dsn, run.id, "wait word …"))
+        assert await run.signal("word", "now")
+        assert await run.result(timeout=10) == ["now", True]
+    assert left(rota_harness) == 0
+
+
+async def test_a_job_that_waits_where_it_is_takes_no_place(
+    rota_harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = rota_harness.app
+    seen: list[int] = []
+
+    @app.task
+    async def work(ctx: Context) -> None:
+        await asyncio.gather(ctx.sleep(0.3), ctx.sleep(0.3))
+
+    @app.task
+    async def other() -> None:
+        seen.append(worker.life.desk.running)
+
+    monkeypatch.setattr(JobLedger, "linger", 0.5)
+    async with app.worker(concurrency=1) as worker:
+        run = await work.start()
+        await until(lambda: _is_parked(worker))
+        await (await other.start()).result(timeout=10)
+        assert await run.status() == "running"
+        await run.result(timeout=10)
+    assert seen == [1]
+    assert left(rota_harness) == 0
+
+
+async def test_a_branch_begun_just_before_the_own_line_sleeps_does_its_work(
+    rota_harness: Harness,
+) -> None:
+    app = rota_harness.app
+    ran: list[str] = []
+
+    @app.task
+    async def work(ctx: Context) -> Any:
+        async def branch() -> Any:
+            return await ctx.step("branch", note, ran, "branch", 1)
+
+        beside = asyncio.create_task(branch())
+        await ctx.sleep(HOUR)
+        return await beside
+
+    async with app.worker():
+        run = await work.start()
+        await asleep(run)
+        assert ran == ["branch"]
+        await rota_harness.clock.advance(HOUR)
+        assert await run.result(timeout=10) == 1
+    assert ran == ["branch"]
+
+
+async def test_branches_that_come_to_rest_together_leave_together(
+    rota_harness: Harness, rota_dsn: str
+) -> None:
+    """What was put off is kept, whoever of them says first that the job leaves."""
+    app = rota_harness.app
+    seen: list[Any] = []
+
+    @app.task
+    async def work(ctx: Context) -> None:
+        async def sleeps() -> None:
+            await ctx.sleep(HOUR)
+
+        async def asks() -> None:
+            await asyncio.sleep(0.02)
+            seen.append(ctx.uuid())
+            await asyncio.sleep(60)
+
+        talker = asyncio.create_task(asks())
+        # Not gathered: then the first that leaves would stop the others.
+        await asyncio.wait([asyncio.create_task(sleeps()) for _ in range(10)])
+        talker.cancel()
+
+    async with app.worker():
+        run = await work.start()
+        await asleep(run)
+        assert "value uuid" in await steps(rota_dsn, run)
+        await rota_harness.clock.advance(HOUR)
+        await run.result(timeout=10)
+
+
+# Calls beside it
+
+
+async def test_calls_in_one_branch_are_waited_for_while_another_sleeps(
+    rota_harness: Harness, double: Task[[int], int]
+) -> None:
+    app = rota_harness.app
+    go = asyncio.Event()
+    seen: list[int] = []
+
+    @app.task
+    async def slow() -> int:
+        await go.wait()
+        return 1
+
+    @app.task
+    async def work(ctx: Context) -> Any:
+        async def calls() -> Any:
+            found = await ctx.run(slow.call())
+            return await ctx.step("after", note, seen, found, found)
+
+        async def waits() -> Any:
+            return await ctx.wait("word")
+
+        return await asyncio.gather(calls(), waits())
+
+    async with app.worker():
+        run = await work.start()
+        await asyncio.sleep(0.3)
+        go.set()
+        await until(lambda: _is(seen, [1]))
+        await asleep(run)
+        await run.signal("word", 2)
+        assert await run.result(timeout=10) == [1, 2]
+
+
+@pytest.mark.parametrize("other", ["calls", "sleep"])
+async def test_with_one_place_calls_of_several_branches_all_run(
+    rota_app: Rota, double: Task[[int], int], other: str
+) -> None:
+    @rota_app.task
+    async def slow(n: int) -> int:
+        await asyncio.sleep(0.1)
+        return n
+
+    @rota_app.task
+    async def work(ctx: Context) -> Any:
+        beside = ctx.map([double.call(1)]) if other == "calls" else ctx.sleep(0.03)
+        found = await asyncio.gather(beside, ctx.map(slow.call(n) for n in range(3)))
+        return found[1]
+
+    async with rota_app.worker(concurrency=1):
+        assert await (await work.start()).result(timeout=10) == [0, 1, 2]
+
+
+async def _kept(dsn: str, job: int, what: str) -> bool:
+    return what in await steps(dsn, job)
+
+
+async def _is(found: Any, wanted: Any) -> bool:
+    return bool(found == wanted)
+
+
+async def _is_parked(worker: Any) -> bool:
+    return bool(worker.life.desk._parked)

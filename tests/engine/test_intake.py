@@ -1,0 +1,66 @@
+"""What is said while a claim is on its way may be newer than what the claim saw: it is looked for again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from rota.engine.desk import Desk
+from rota.engine.intake import Claim, Intake
+from rota.model.settings import Settings
+from rota.model.task import Definition, Policy
+
+
+async def nothing() -> None: ...
+
+
+@pytest.fixture
+async def intake() -> Intake:
+    tasks = {"nothing": Definition(nothing, "nothing", Policy())}
+    return Intake(Settings(poll=3600.0), 1, Desk(tasks, 10, 1000), tasks, ["default"])
+
+
+def answered(intake: Intake, claim: Claim) -> None:
+    """Nothing was found."""
+    answers: list[list[object]] = [[], [], []]
+    intake.read(claim, answers, 0.001)
+
+
+def planned(intake: Intake) -> Claim | None:
+    return intake.plan(time.monotonic() + 60)
+
+
+async def rested(intake: Intake) -> None:
+    """Until it has looked everywhere, found nothing, and has no reason to look again before the poll."""
+    intake._timers_at = float("inf")
+    while (claim := planned(intake)) is not None:
+        answered(intake, claim)
+
+
+@pytest.mark.parametrize("say", [Intake.look_again, Intake.look_for_suspects])
+async def test_news_that_comes_while_a_claim_is_on_its_way_makes_it_look_again(
+    intake: Intake, say: Callable[[Intake], None]
+) -> None:
+    await rested(intake)
+    say(intake)
+    claim = planned(intake)
+    assert claim is not None
+    say(intake)  # committed too late for the claim to see it
+
+    answered(intake, claim)
+
+    assert planned(intake) is not None
+
+
+@pytest.mark.parametrize("say", [Intake.look_again, Intake.look_for_suspects])
+async def test_news_that_a_claim_has_followed_up_is_old(
+    intake: Intake, say: Callable[[Intake], None]
+) -> None:
+    await rested(intake)
+    say(intake)
+
+    await rested(intake)
+
+    assert planned(intake) is None

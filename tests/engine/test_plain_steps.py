@@ -1,0 +1,346 @@
+"""Steps that are plain functions, and durable code that is one: in threads, with ctx.blocking."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from engine.asking import ONCE, TWICE, fetch, until
+from engine.lasting import asleep, note, slept, steps
+from rota import Context, Retry, Rota, RunCancelled, RunFailed, StepFailed
+from rota.engine.ledger import JobLedger
+from rota.model.events import JobClaimed, JobQuarantined
+from rota.testing import Harness
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(JobLedger, "linger", 0.05)
+
+
+# Of a coroutine
+
+
+async def test_a_plain_step_does_not_stop_the_loop(rota_app: Rota) -> None:
+    here = threading.get_ident()
+    go = threading.Event()
+
+    def slow() -> bool:
+        assert go.wait(10)
+        return threading.get_ident() != here
+
+    @rota_app.task
+    async def work(ctx: Context) -> bool:
+        return await ctx.step("slow", slow)
+
+    async with rota_app.worker():
+        run = await work.start()
+        await asyncio.sleep(0.05)
+        go.set()
+        assert await run.result(timeout=10) is True
+
+
+async def test_a_plain_step_that_runs_out_of_things_fails(rota_app: Rota) -> None:
+    """Nobody who awaits can be told of a StopIteration: it would wait for ever."""
+
+    @rota_app.task(retry=ONCE)
+    async def work(ctx: Context) -> str:
+        with pytest.raises(StepFailed) as failed:
+            await ctx.step("next", next, iter([]))
+        return f"{failed.value.kind}: {failed.value.reason}"
+
+    @rota_app.task(retry=ONCE)
+    def plain(ctx: Context) -> str:
+        with pytest.raises(StepFailed) as failed:
+            ctx.blocking.step("next", next, iter([]))
+        return f"{failed.value.kind}: {failed.value.reason}"
+
+    async with rota_app.worker():
+        for task in (work, plain):
+            run = await task.start()
+            assert await run.result(timeout=5) == "RuntimeError: it raised StopIteration"
+
+
+async def test_plain_steps_of_many_jobs_run_at_once(rota_app: Rota) -> None:
+    meet = threading.Barrier(20)
+
+    @rota_app.task(retry=ONCE)
+    async def work(ctx: Context) -> int:
+        return await ctx.step("meet", meet.wait, 10)
+
+    async with rota_app.worker(concurrency=20):
+        runs = await rota_app.start_many([work.call() for _ in range(20)])
+        assert sorted([await run.result(timeout=20) for run in runs]) == list(range(20))
+
+
+# Plain code
+
+
+async def test_plain_code_does_it_all(rota_harness: Harness, rota_dsn: str) -> None:
+    app = rota_harness.app
+    ran: list[str] = []
+    threads: set[bool] = set()
+
+    @app.task(retry=TWICE)
+    def work(ctx: Context) -> list[Any]:
+        mine = threading.get_ident()
+        blocking = ctx.blocking
+
+        def step(name: str) -> str:
+            ran.append(name)
+            threads.add(threading.get_ident() == mine)
+            return name
+
+        async def coroutine() -> str:
+            ran.append("coroutine")
+            return "coroutine"
+
+        found: list[Any] = [
+            blocking.step("one", step, "one"),
+            blocking.using(timeout=5).step("two", step, "two"),
+            blocking.step("async", coroutine),
+            str(ctx.uuid()),
+            ctx.version("x"),
+        ]
+        blocking.sleep(HOUR)
+        found.append(blocking.wait("word", int))
+        blocking.sleep_until(ctx.now())
+        if ctx.attempt == 1:
+            raise ValueError("not yet")
+        return [*found, str(ctx.uuid())]
+
+    async with app.worker(concurrency=1) as worker:
+        run = await work.start()
+        await asleep(run)
+        assert worker.life.desk.running == 0
+        await rota_harness.clock.advance(HOUR)
+        await slept(rota_harness, run, 2)
+        await asleep(run)
+        await run.signal("word", 7)
+        found = await run.result(timeout=10)
+    assert found[:3] == ["one", "two", "coroutine"]
+    assert found[4:6] == [True, 7]
+    assert ran == ["one", "two", "coroutine"]
+    assert threads == {True}
+    kept = await steps(rota_dsn, run)
+    assert kept[:6] == [
+        "step one",
+        "step two",
+        "step async",
+        "value uuid",
+        "version x",
+        "sleep sleep",
+    ]
+    assert "wait word" in kept
+
+
+async def test_a_plain_step_that_fails_is_tried_again_and_told(rota_app: Rota) -> None:
+    tries: list[int] = []
+
+    def charge(enough: int) -> str:
+        tries.append(1)
+        if len(tries) < enough:
+            raise LookupError(f"try {len(tries)}")
+        return "charged"
+
+    @rota_app.task(retry=ONCE)
+    def work(ctx: Context) -> list[str]:
+        how = ctx.blocking.using(retry=Retry(attempts=2, wait=0))
+        with pytest.raises(StepFailed, match="try 2"):
+            how.step("charge", charge, 4)
+        return [how.step("charge", charge, 4)]
+
+    async with rota_app.worker():
+        assert await (await work.start()).result(timeout=10) == ["charged"]
+
+
+async def test_plain_code_that_swallows_its_end_sleeps_all_the_same(rota_harness: Harness) -> None:
+    app = rota_harness.app
+    ran: list[str] = []
+
+    @app.task(retry=ONCE)
+    def work(ctx: Context) -> str:
+        try:
+            ctx.blocking.sleep(HOUR)
+        except Exception:
+            ran.append("an Exception")  # it is none
+        except BaseException:
+            ran.append("swallowed")
+        return "done"
+
+    async with app.worker():
+        run = await work.start()
+        await asleep(run)
+        await rota_harness.clock.advance(HOUR)
+        assert await run.result(timeout=10) == "done"
+    assert ran == ["swallowed"]
+
+
+async def test_plain_code_that_has_changed_is_set_aside(rota_harness: Harness) -> None:
+    app = rota_harness.app
+    name = "charge"
+
+    @app.task
+    def work(ctx: Context) -> int:
+        ctx.blocking.step(name, lambda: None)
+        ctx.blocking.sleep(HOUR)
+        return ctx.attempt
+
+    async with app.worker():
+        run = await work.start()
+        await asleep(run)
+        name = "other"
+        await rota_harness.clock.advance(HOUR)
+        await rota_harness.saw(JobQuarantined, job=run.id)
+        name = "charge"
+        assert await run.release() == 1
+        assert await run.result(timeout=10) == 1
+
+
+async def test_plain_code_that_ends_early_is_set_aside(rota_harness: Harness) -> None:
+    app = rota_harness.app
+    short = False
+
+    @app.task
+    def work(ctx: Context) -> None:
+        if not short:
+            ctx.blocking.step("charge", lambda: None)
+            ctx.blocking.sleep(HOUR)
+
+    async with app.worker():
+        run = await work.start()
+        await asleep(run)
+        short = True
+        await rota_harness.clock.advance(HOUR)
+        await rota_harness.saw(JobQuarantined, job=run.id)
+
+
+# Too late, and stopped
+
+
+@pytest.mark.parametrize("kind", ["thread", "coroutine"])
+async def test_a_plain_step_that_takes_too_long_fails_and_leaves_nothing(
+    rota_app: Rota, rota_dsn: str, kind: str
+) -> None:
+    """In a thread it cannot be stopped. What it wrote by then is undone all the same."""
+    async with await psycopg.AsyncConnection.connect(rota_dsn, autocommit=True) as connection:
+        await connection.execute("create table note (n int)")
+
+    wrote: list[int] = []
+
+    def slow(ctx: Context) -> None:
+        with ctx.blocking.transaction() as connection:
+            connection.execute("insert into note values (1)")
+        time.sleep(0.2)  # given up meanwhile
+        with ctx.blocking.transaction() as connection:
+            connection.execute("insert into note values (2)")
+        wrote.append(2)
+
+    if kind == "thread":
+
+        @rota_app.task(name="work", retry=ONCE)
+        def work(ctx: Context) -> str:
+            with pytest.raises(StepFailed) as failed:
+                ctx.blocking.using(timeout=0.05).step("slow", slow, ctx)
+            ctx.blocking.step("after", lambda: None)
+            return failed.value.kind
+    else:
+
+        @rota_app.task(name="work", retry=ONCE)
+        async def work(ctx: Context) -> str:
+            with pytest.raises(StepFailed) as failed:
+                await ctx.using(timeout=0.05).step("slow", slow, ctx)
+            await ctx.step("after", lambda: None)
+            return failed.value.kind
+
+    async with rota_app.worker():
+        run = await work.start()
+        assert await run.result(timeout=10) == "rota.errors.TaskTimeout"
+        await until(lambda: _has(wrote, 2))
+    assert await fetch(rota_dsn, "select n from note") == []
+    assert await steps(rota_dsn, run) == ["step slow", "step after"]
+
+
+async def test_plain_code_is_cancelled_where_it_waits(rota_harness: Harness) -> None:
+    app = rota_harness.app
+    seen: list[str] = []
+
+    @app.task
+    def work(ctx: Context, how: str) -> None:
+        try:
+            if how == "lingers":
+                while True:
+                    ctx.blocking.sleep(0.04)
+            else:
+                ctx.blocking.step("until told", _until_told, ctx)
+                ctx.blocking.step("never", seen.append, "never")
+        finally:
+            seen.append(how)
+
+    async with app.worker():
+        for how in ("lingers", "step"):
+            run = await work.start(how)
+            await rota_harness.saw(JobClaimed, job=run.id)
+            await asyncio.sleep(0.1)
+            assert await run.cancel() in ("requested", "cancelled")
+            with pytest.raises(RunCancelled):
+                await run.result(timeout=10)
+            await until(lambda how=how: _has(seen, how))
+    assert seen == ["lingers", "step"]
+
+
+async def test_given_back_by_a_worker_that_leaves_plain_code_goes_on_elsewhere(
+    rota_dsn: str,
+) -> None:
+    ran: list[str] = []
+    async with Rota(rota_dsn, drain_for=0.05, poll=0.05) as app:
+
+        @app.task
+        def work(ctx: Context) -> str:
+            ctx.blocking.step("one", note, ran, "one")
+            if ran == ["one"] and not stop.is_set():
+                begun.set()
+                while not ctx.cancelled:
+                    time.sleep(0.01)
+                ctx.blocking.step("no more", note, ran, "no more")
+            ctx.blocking.step("two", note, ran, "two")
+            return ",".join(ran)
+
+        begun, stop = threading.Event(), threading.Event()
+        run = await work.start()
+        async with app.worker():
+            await until(lambda: _is_set(begun))
+        stop.set()
+        async with app.worker():
+            assert await run.result(timeout=10) == "one,two"
+
+
+async def test_async_code_that_uses_the_blocking_form_is_told(rota_app: Rota) -> None:
+    @rota_app.task(retry=ONCE)
+    async def work(ctx: Context) -> None:
+        ctx.blocking.step("x", lambda: None)
+
+    async with rota_app.worker():
+        with pytest.raises(RunFailed, match="would stop the worker's own loop"):
+            await (await work.start()).result(timeout=10)
+
+
+def _until_told(ctx: Context) -> None:
+    while not ctx.cancelled:
+        time.sleep(0.01)
+
+
+async def _has(seen: list[Any], what: Any) -> bool:
+    return what in seen
+
+
+async def _is_set(event: threading.Event) -> bool:
+    return event.is_set()

@@ -1,0 +1,227 @@
+"""How far a job is and what it had to say: written soon, in company, whatever becomes of the job."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from copy import copy
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from engine import apart
+from engine.asking import ONCE, TWICE, fetch, until
+from engine.lasting import asleep
+from rota import Context, Rota, RunFailed
+from rota.engine import scribe
+from rota.engine.ledger import JobLedger
+from rota.store.database import Database
+from rota.testing import Harness
+
+HOUR = timedelta(hours=1)
+PROGRESS = "select done, total, note from rota.progress"
+LINES = "select attempt, message from rota.logs order by at, ctid"
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(JobLedger, "linger", 0.05)
+    monkeypatch.setattr(scribe, "SOON", 0.02)
+
+
+async def reads(dsn: str, query: str, expected: list[Any]) -> None:
+    """Until it is written."""
+
+    async def so() -> bool:
+        return bool(await fetch(dsn, query) == expected)
+
+    await until(so)
+
+
+async def test_it_is_written_while_the_job_runs(
+    rota_app: Rota, rota_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go = asyncio.Event()
+
+    @rota_app.task
+    async def work(ctx: Context) -> None:
+        ctx.progress(3, 10, "copying")
+        ctx.log("begun")
+        await go.wait()
+        ctx.progress(10.5)
+        ctx.log("ended")
+
+    async with rota_app.worker():
+        run = await work.start()
+        await reads(rota_dsn, PROGRESS, [(3, 10, "copying")])
+        await reads(rota_dsn, LINES, [(1, "begun")])
+        monkeypatch.setattr(scribe, "SOON", 60)
+        go.set()
+        await run.result(timeout=10)
+    # The last words are written, too, though the job has ended.
+    assert await fetch(rota_dsn, PROGRESS) == [(10.5, None, None)]
+    assert await fetch(rota_dsn, LINES) == [(1, "begun"), (1, "ended")]
+
+
+async def test_what_is_said_before_a_sleep_is_written_and_not_said_again_after_it(
+    rota_harness: Harness, rota_dsn: str
+) -> None:
+    app = rota_harness.app
+
+    @app.task
+    async def work(ctx: Context) -> None:
+        ctx.log("one")
+        await ctx.step("one", lambda: None)
+        ctx.progress(1, 2)
+        ctx.log("two")
+        await ctx.sleep(HOUR)
+        ctx.log("three")
+
+    async with app.worker():
+        run = await work.start()
+        await asleep(run)
+        await reads(rota_dsn, PROGRESS, [(1, 2, None)])
+        await rota_harness.clock.advance(HOUR)
+        await run.result(timeout=10)
+    assert [message for _, message in await fetch(rota_dsn, LINES)] == ["one", "two", "three"]
+
+
+async def test_each_line_says_which_attempt_said_it(rota_app: Rota, rota_dsn: str) -> None:
+    @rota_app.task(retry=TWICE)
+    async def work(ctx: Context) -> None:
+        ctx.log("tried")
+        if ctx.attempt == 1:
+            raise ValueError("not yet")
+
+    async with rota_app.worker():
+        await (await work.start()).result(timeout=10)
+    assert await fetch(rota_dsn, LINES) == [(1, "tried"), (2, "tried")]
+
+
+async def test_threads_say_it_in_the_same_way(rota_app: Rota, rota_dsn: str) -> None:
+    go = threading.Event()
+
+    @rota_app.task
+    def work(ctx: Context) -> None:
+        ctx.progress(1, 4, note="from a thread")
+        ctx.log("from a thread")
+        go.wait(10)
+
+    async with rota_app.worker():
+        run = await work.start()
+        await reads(rota_dsn, PROGRESS, [(1, 4, "from a thread")])
+        await reads(rota_dsn, LINES, [(1, "from a thread")])
+        go.set()
+        await run.result(timeout=10)
+
+
+async def test_a_step_may_say_how_far_it_is(rota_app: Rota, rota_dsn: str) -> None:
+    @rota_app.task
+    async def work(ctx: Context) -> None:
+        def copy() -> None:
+            ctx.progress(1, 2)
+            ctx.log("half")
+
+        await ctx.step("copy", copy)
+
+    async with rota_app.worker():
+        await (await work.start()).result(timeout=10)
+    assert await fetch(rota_dsn, PROGRESS) == [(1, 2, None)]
+    assert await fetch(rota_dsn, LINES) == [(1, "half")]
+
+
+async def test_much_that_is_said_costs_few_statements_and_only_the_last_progress_counts(
+    rota_app: Rota, rota_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[str] = []
+    insist = Database.insist
+
+    async def counted(self: Database, query: Any, *args: Any, **kwargs: Any) -> Any:
+        if query.statement in ("step/progress", "step/log"):
+            written.append(query.statement)
+        return await insist(self, query, *args, **kwargs)
+
+    monkeypatch.setattr(Database, "insist", counted)
+    monkeypatch.setattr(scribe, "SOON", 0.25)
+
+    @rota_app.task
+    async def work(ctx: Context) -> None:
+        for n in range(1000):
+            ctx.progress(n, 1000)
+            ctx.log(f"line {n}")
+
+    async with rota_app.worker():
+        for run in await rota_app.start_many([work.call() for _ in range(5)]):
+            await run.result(timeout=10)
+    assert await fetch(rota_dsn, f"{PROGRESS} limit 9") == [(999, 1000, None)] * 5
+    assert await fetch(rota_dsn, "select count(*) from rota.logs") == [(5000,)]
+    assert len(written) <= 10
+
+
+async def test_what_cannot_be_stored_is_made_visible_and_spoils_nobody_elses(
+    rota_app: Rota, rota_dsn: str
+) -> None:
+    @rota_app.task
+    async def work(ctx: Context, message: str) -> None:
+        text = message.replace("NUL", "\x00").replace("LONE", "\ud800")
+        ctx.log(text)
+        ctx.progress(1, note=text)
+
+    async with rota_app.worker():
+        runs = await rota_app.start_many([work.call(m) for m in ("fine", "NUL", "LONE")])
+        for run in runs:
+            await run.result(timeout=10)
+    expected = ["\\0", "\\ud800", "fine"]
+    assert sorted(message for _, message in await fetch(rota_dsn, LINES)) == expected
+    assert sorted(note for *_, note in await fetch(rota_dsn, PROGRESS)) == expected
+
+
+async def test_a_worker_that_was_lost_does_not_take_progress_back(
+    rota_app: Rota, rota_dsn: str
+) -> None:
+    """What it says under the claim it had is not heard any more."""
+    go = asyncio.Event()
+
+    @rota_app.task
+    async def work(ctx: Context) -> None:
+        ctx.progress(9, 10)
+        await go.wait()
+
+    async with rota_app.worker() as worker:
+        run = await work.start()
+        await reads(rota_dsn, PROGRESS, [(9, 10, None)])
+        before = copy(worker.life.desk._running[run.id])
+        before.claim -= 1
+        worker.life.scribe.progress(before, 1, 10, None)
+        worker.life.scribe.say(before, "so far")
+        await reads(rota_dsn, LINES, [(1, "so far")])
+        assert await fetch(rota_dsn, PROGRESS) == [(9, 10, None)]
+        go.set()
+        await run.result(timeout=10)
+
+
+# In a process of its own
+
+
+@pytest.fixture
+async def app(rota_dsn: str) -> AsyncIterator[Rota]:
+    async with Harness(apart.app, rota_dsn) as harness:
+        yield harness.app
+
+
+async def test_an_isolated_task_says_how_far_it_is(app: Rota, rota_dsn: str) -> None:
+    async with app.worker():
+        await (await apart.tells.start()).result(timeout=20)
+    assert await fetch(rota_dsn, PROGRESS) == [(1, 2, "half")]
+    assert await fetch(rota_dsn, LINES) == [(1, "from a process")]
+
+
+async def test_an_isolated_task_has_no_steps_and_is_told_why(app: Rota, rota_dsn: str) -> None:
+    async with app.worker():
+        for how in ("step", "sleep", "wait", "uuid", "version"):
+            run = await apart.durable.using(retry=ONCE).start(how)
+            with pytest.raises(RunFailed, match="cannot be used by a task with isolation"):
+                await run.result(timeout=20)
+    assert await fetch(rota_dsn, "select count(*) from rota.steps") == [(0,)]

@@ -1,0 +1,361 @@
+"""Code that runs again: given the same values, told from older code, and stopped where it has changed."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, timedelta
+from typing import Any
+
+import pytest
+
+from engine.asking import TWICE, fetch
+from engine.lasting import asleep, lose_workers, note, slept, steps
+from rota import Context, ReplayMismatch, Retry, Rota, RunCancelled
+from rota.engine.clock import Clock
+from rota.engine.ledger import JobLedger
+from rota.model.events import JobQuarantined
+from rota.testing import Harness
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(JobLedger, "linger", 0.05)
+
+
+# Values
+
+
+async def test_values_are_the_same_when_the_code_runs_again(
+    rota_harness: Harness, rota_dsn: str
+) -> None:
+    app = rota_harness.app
+    seen: list[list[Any]] = []
+
+    @app.task(retry=TWICE)
+    async def work(ctx: Context) -> None:
+        seen.append([ctx.now(), ctx.random(), ctx.uuid(), ctx.now(), ctx.random(), ctx.uuid()])
+        await ctx.sleep(HOUR)
+        if ctx.attempt == 1:
+            raise ValueError("not yet")
+
+    async with app.worker():
+        run = await work.start()
+        await asleep(run)
+        await rota_harness.clock.advance(HOUR)
+        await run.result(timeout=10)
+    assert len(seen) == 3
+    assert seen[0] == seen[1] == seen[2]
+    now, number, id, later, other, another = seen[0]
+    assert now.tzinfo is UTC
+    assert now <= later
+    assert 0 <= number < 1
+    assert number != other
+    assert id != another
+    assert id.version == 4
+
+
+async def test_values_are_kept_before_the_next_step_begins(rota_app: Rota, rota_dsn: str) -> None:
+    """The step is cut short, so that nothing of it is kept: what it was given is."""
+    seen: list[Any] = []
+
+    @rota_app.task(retry=TWICE)
+    async def work(ctx: Context) -> str:
+        key = ctx.uuid()
+
+        async def charge() -> str:
+            seen.append((key, await steps(rota_dsn, ctx.job_id)))
+            if ctx.attempt == 1:
+                raise ValueError("cut short")
+            return str(key)
+
+        return await ctx.step("charge", charge)
+
+    async with rota_app.worker():
+        found = await (await work.start()).result(timeout=10)
+    assert [str(key) for key, _ in seen] == [found, found]
+    assert seen[0][1] == ["value uuid"]
+
+
+async def test_values_are_kept_before_a_transaction_and_before_calls(
+    rota_app: Rota, rota_dsn: str
+) -> None:
+    seen: list[list[str]] = []
+
+    @rota_app.task
+    async def called(job: int) -> list[str]:
+        return await steps(rota_dsn, job)
+
+    @rota_app.task
+    async def work(ctx: Context) -> None:
+        ctx.uuid()
+        async with ctx.transaction():
+            seen.append(await steps(rota_dsn, ctx.job_id))
+        ctx.random()
+        seen.append(await ctx.run(called.call(ctx.job_id)))
+
+    async with rota_app.worker():
+        await (await work.start()).result(timeout=10)
+    assert seen == [["value uuid"], ["value uuid", "value random"]]
+
+
+async def test_the_time_never_goes_back(
+    rota_harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even if the next worker is told an earlier one."""
+    app = rota_harness.app
+
+    @app.task
+    async def work(ctx: Context) -> bool:
+        before = ctx.now()
+        await ctx.sleep(HOUR)
+        return ctx.now() >= before and ctx.now() >= before
+
+    async with app.worker():
+        run = await work.start()
+        await asleep(run)
+        now = Clock.now
+        monkeypatch.setattr(Clock, "now", lambda self: now(self) - timedelta(days=1))
+        await rota_harness.clock.advance(HOUR)
+        assert await run.result(timeout=10) is True
+
+
+async def test_the_time_is_the_databases(rota_harness: Harness) -> None:
+    app = rota_harness.app
+
+    @app.task
+    async def work(ctx: Context) -> Any:
+        before = ctx.now()
+        await ctx.sleep(days=400)
+        return (ctx.now() - before).total_seconds()
+
+    run = await work.start()
+    await rota_harness.run_until_idle()
+    await rota_harness.clock.advance(timedelta(days=400))
+    await rota_harness.run_until_idle()
+    assert await run.result(timeout=1) == pytest.approx(400 * 86400, abs=60)
+
+
+async def test_the_same_values_after_a_worker_was_lost(rota_harness: Harness) -> None:
+    app = rota_harness.app
+    seen: list[Any] = []
+
+    @app.task(retry=Retry(attempts=3, wait=0))
+    async def work(ctx: Context) -> None:
+        key = ctx.uuid()
+
+        async def charge() -> None:
+            seen.append(key)
+            if len(seen) == 1:
+                await asyncio.Event().wait()
+
+        await ctx.step("charge", charge)
+
+    run = await work.start()
+    async with app.worker() as worker:
+        async with asyncio.timeout(10):
+            while not seen:
+                await asyncio.sleep(0.01)
+        await lose_workers(app)
+        worker.life.heart.ask()
+        await run.result(timeout=20)
+    assert len(seen) == 2
+    assert seen[0] == seen[1]
+
+
+# Code that has changed
+
+
+async def test_a_change_goes_for_new_runs_and_not_for_those_that_are_further(
+    rota_harness: Harness,
+) -> None:
+    app = rota_harness.app
+    is_new = False
+    ran: list[str] = []
+
+    @app.task
+    async def work(ctx: Context, name: str) -> str:
+        fee = "old"
+        if is_new and ctx.version("fees"):
+            fee = "new"
+            await ctx.step("fee", note, ran, f"fee {name}")
+        await ctx.step("charge", note, ran, f"charge {name}")
+        await ctx.sleep(HOUR)
+        await ctx.sleep(HOUR)
+        return fee
+
+    async with app.worker():
+        old = await work.start("a")
+        await asleep(old)
+        is_new = True
+        new = await work.start("b")
+        await asleep(new)
+        for times in (2, 3):
+            await rota_harness.clock.advance(HOUR)
+            if times == 2:
+                await slept(rota_harness, old, 2)
+                await slept(rota_harness, new, 2)
+                await asleep(old, new)
+        assert [await run.result(timeout=10) for run in (old, new)] == ["old", "new"]
+    assert ran == ["charge a", "fee b", "charge b"]
+
+
+async def test_a_version_is_one_answer_however_often_it_is_asked_for(
+    rota_app: Rota, rota_dsn: str
+) -> None:
+    seen: list[list[bool]] = []
+
+    @rota_app.task(retry=TWICE)
+    async def work(ctx: Context) -> None:
+        first = ctx.version("fees")
+        await ctx.step("charge", lambda: None)
+        seen.append([first, ctx.version("fees"), ctx.version("later")])
+        await ctx.step("after", lambda: None)
+        if ctx.attempt == 1:
+            raise ValueError("not yet")
+
+    async with rota_app.worker():
+        run = await work.start()
+        await run.result(timeout=10)
+    assert seen == [[True, True, True]] * 2
+    assert await steps(rota_dsn, run) == [
+        "version fees",
+        "step charge",
+        "version later",
+        "step after",
+    ]
+
+
+@pytest.mark.parametrize("removed", ["version", "value"])
+async def test_what_leaves_nothing_behind_can_be_taken_out_of_the_code(
+    rota_harness: Harness, removed: str
+) -> None:
+    app = rota_harness.app
+    is_old = True
+
+    @app.task
+    async def work(ctx: Context) -> str:
+        if is_old and removed == "version":
+            assert ctx.version("fees")
+        if is_old and removed == "value":
+            ctx.uuid()
+            ctx.now()
+        await ctx.step("charge", lambda: None)
+        await ctx.sleep(HOUR)
+        await ctx.step("after", lambda: None)
+        return "done"
+
+    async with app.worker():
+        run = await work.start()
+        await asleep(run)
+        is_old = False
+        await rota_harness.clock.advance(HOUR)
+        assert await run.result(timeout=10) == "done"
+
+
+CHANGES = {
+    "another step": ("step 'reserve'", "step 'charge'"),
+    "a step before": ("step 'reserve'", "step 'charge'"),
+    "a sleep for a step": ("sleep no. 2", "step 'charge'"),
+    "a step less": ("its end", "step 'charge'"),
+    "a repeat": ("step 'charge' no. 2", "sleep"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_code_that_has_changed_is_set_aside_and_goes_on_once_it_is_right(
+    rota_harness: Harness, rota_dsn: str, change: str
+) -> None:
+    app = rota_harness.app
+    now: str | None = None
+    ran: list[str] = []
+
+    @app.task(retry=Retry(attempts=5, wait=0))
+    async def work(ctx: Context) -> int:
+        match now:
+            case "another step":
+                await ctx.step("reserve", note, ran, "wrong")
+            case "a step before":
+                await ctx.step("reserve", note, ran, "wrong")
+                await ctx.step("charge", note, ran, "wrong")
+            case "a sleep for a step":
+                await ctx.sleep(1)
+            case "a repeat":
+                await ctx.step("charge", note, ran, "charge")
+                await ctx.step("charge", note, ran, "wrong")
+            case "a step less":
+                return 0
+            case None:
+                await ctx.step("charge", note, ran, "charge")
+        await ctx.sleep(HOUR)
+        return ctx.attempt
+
+    asked, kept = CHANGES[change]
+    async with app.worker():
+        run = await work.start()
+        await asleep(run)
+        now = change
+        await rota_harness.clock.advance(HOUR)
+        for times in (1, 2):
+            async with asyncio.timeout(10):
+                while len(_quarantined(rota_harness)) < times:
+                    await asyncio.sleep(0.01)
+            assert await run.status() == "quarantined"
+            [(document,)] = await fetch(rota_dsn, "select error from rota.quarantine")
+            assert document["type"] == "rota.errors.ReplayMismatch"
+            assert f"comes to {asked} where it had come to {kept} before" in document["message"]
+            assert f"rota release {run.id}" in document["message"]
+            # Released without the code being right, it is set aside again, and no attempt is used up.
+            now = change if times == 1 else None
+            assert await run.release() == 1
+        assert await run.result(timeout=10) == 1
+    assert ran == ["charge"]
+
+
+async def test_code_that_swallows_the_mismatch_is_set_aside_all_the_same(
+    rota_harness: Harness,
+) -> None:
+    app = rota_harness.app
+    name = "charge"
+    seen: list[ReplayMismatch] = []
+
+    @app.task
+    async def work(ctx: Context) -> str:
+        try:
+            await ctx.step(name, lambda: None)
+        except ReplayMismatch as error:
+            seen.append(error)
+            return "swallowed"
+        await ctx.sleep(HOUR)
+        return "done"
+
+    async with app.worker():
+        run = await work.start()
+        await asleep(run)
+        name = "other"
+        await rota_harness.clock.advance(HOUR)
+        await rota_harness.saw(JobQuarantined, job=run.id)
+        assert (seen[0].asked, seen[0].kept) == ("step 'other'", "step 'charge'")
+        assert await run.cancel() == "cancelled"
+        with pytest.raises(RunCancelled):
+            await run.result(timeout=10)
+
+
+async def test_more_steps_at_the_end_are_no_change(rota_app: Rota) -> None:
+    ran: list[str] = []
+
+    @rota_app.task(retry=TWICE)
+    async def work(ctx: Context) -> None:
+        await ctx.step("one", note, ran, "one")
+        if ctx.attempt == 1:
+            raise ValueError("not yet")
+        await ctx.step("two", note, ran, "two")
+
+    async with rota_app.worker():
+        await (await work.using(retry=Retry(attempts=2, wait=0)).start()).result(timeout=10)
+    assert ran == ["one", "two"]
+
+
+def _quarantined(harness: Harness) -> list[JobQuarantined]:
+    return [each for each in harness.events if isinstance(each, JobQuarantined)]

@@ -1,0 +1,331 @@
+"""Beginning anew: a run that restarts itself, and a run that begins in the middle of another one."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from engine.asking import ONCE, TWICE, fetch, until
+from engine.lasting import asleep, note, slept, steps
+from rota import ArgumentError, Context, Rota, RunCancelled, Task
+from rota.engine.ledger import JobLedger
+from rota.errors import RunNotFound
+from rota.testing import Harness
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(JobLedger, "linger", 0.05)
+
+
+# Restart
+
+
+@pytest.mark.parametrize("kind", ["async", "thread"])
+async def test_a_restart_is_the_same_run_with_other_arguments_and_no_steps(
+    rota_app: Rota, rota_dsn: str, kind: str
+) -> None:
+    seen: list[tuple[int, int, int]] = []
+    ran: list[int] = []
+
+    if kind == "async":
+
+        @rota_app.task(name="work", retry=TWICE)
+        async def work(ctx: Context, n: int, total: int = 0) -> int:
+            seen.append((ctx.run_id, ctx.attempt, n))
+            if n == 1 and ctx.attempt == 1:
+                raise ValueError("counted, and forgotten")
+            total += await ctx.step("add", note, ran, n, n)
+            if n < 3:
+                await ctx.restart(n=n + 1, total=total)
+                raise AssertionError("it does not come back")
+            return total
+    else:
+
+        @rota_app.task(name="work", retry=TWICE)
+        def work(ctx: Context, n: int, total: int = 0) -> int:
+            seen.append((ctx.run_id, ctx.attempt, n))
+            if n == 1 and ctx.attempt == 1:
+                raise ValueError("counted, and forgotten")
+            total += ctx.blocking.step("add", note, ran, n, n)
+            if n < 3:
+                ctx.blocking.restart(n=n + 1, total=total)
+            return total
+
+    async with rota_app.worker():
+        run = await work.start(n=1)
+        assert await run.result(timeout=10) == 6
+    id = run.id
+    assert seen == [(id, 1, 1), (id, 2, 1), (id, 1, 2), (id, 1, 3)]
+    assert ran == [1, 2, 3]
+    assert await steps(rota_dsn, run) == ["step add"]
+    assert await fetch(rota_dsn, "select args from rota.jobs") == [({"n": 3, "total": 3},)]
+
+
+async def test_a_restart_makes_its_calls_anew(rota_app: Rota) -> None:
+    ran: list[int] = []
+
+    @rota_app.task
+    async def part(n: int) -> int:
+        ran.append(n)
+        return n
+
+    @rota_app.task
+    async def work(ctx: Context, lives: int) -> list[int]:
+        found = await ctx.map(part.call(n) for n in range(lives))
+        if lives < 3:
+            await ctx.restart(lives=lives + 1)
+        return found
+
+    async with rota_app.worker():
+        assert await (await work.start(lives=1)).result(timeout=10) == [0, 1, 2]
+    assert sorted(ran) == [0, 0, 0, 1, 1, 2]
+
+
+async def test_what_was_heard_is_forgotten_and_what_was_not_is_kept(
+    rota_harness: Harness, rota_dsn: str
+) -> None:
+    """Otherwise it would hear the same word in every life."""
+    app = rota_harness.app
+    heard: list[Any] = []
+
+    @app.task
+    async def work(ctx: Context, life: int = 1) -> list[Any]:
+        heard.append((life, await ctx.wait("word")))
+        if life < 2:
+            await ctx.restart(life=life + 1)
+        return [await ctx.wait("other"), await ctx.wait("never", timeout=0, default=None)]
+
+    async with app.worker():
+        run = await work.start()
+        assert await run.signal("word", "one")
+        assert await run.signal("other", "stays")
+        await asleep(run)
+        assert heard == [(1, "one")]
+        assert await run.signal("word", "two") is True
+        assert await run.result(timeout=10) == ["stays", None]
+    assert heard == [(1, "one"), (2, "two")]
+
+
+async def test_a_restart_does_not_expire(rota_harness: Harness) -> None:
+    app = rota_harness.app
+
+    @app.task
+    async def work(ctx: Context, life: int = 1) -> int:
+        await ctx.sleep(2 * HOUR)
+        if life == 1:
+            await ctx.restart(life=2)
+        return life
+
+    run = await work.using(expires=HOUR).start()
+    for _ in range(2):
+        await rota_harness.run_until_idle()
+        await rota_harness.clock.advance(2 * HOUR)
+    await rota_harness.run_until_idle()
+    assert await run.result(timeout=1) == 2
+
+
+async def test_what_it_restarts_with_is_checked_like_what_it_is_started_with(
+    rota_app: Rota,
+) -> None:
+    @rota_app.task(retry=ONCE)
+    async def work(ctx: Context, n: int) -> str:
+        for wrong in ({"n": "three"}, {}, {"n": 1, "m": 2}):
+            with pytest.raises(ArgumentError):
+                await ctx.restart(**wrong)
+        return "still here"
+
+    async with rota_app.worker():
+        assert await (await work.start(n=1)).result(timeout=10) == "still here"
+
+
+async def test_one_that_is_cancelled_meanwhile_does_not_begin_anew(
+    rota_harness: Harness, rota_dsn: str
+) -> None:
+    app = rota_harness.app
+    lives: list[int] = []
+
+    @app.task
+    async def work(ctx: Context, n: int = 0) -> None:
+        lives.append(n)
+        if n == 3:
+            # A wish that is not heard here before the job has left.
+            await fetch(
+                rota_dsn, f"insert into rota.cancels (job) values ({ctx.job_id}) returning job"
+            )
+        await ctx.restart(n=n + 1)
+
+    async with app.worker():
+        run = await work.start()
+        with pytest.raises(RunCancelled):
+            await run.result(timeout=10)
+    assert lives == [0, 1, 2, 3]
+
+
+async def test_branches_that_still_run_end_with_a_restart(rota_app: Rota) -> None:
+    ended: list[str] = []
+
+    @rota_app.task
+    async def work(ctx: Context, n: int = 1) -> int:
+        async def forever() -> None:
+            try:
+                await ctx.step("forever", asyncio.Event().wait)
+            finally:
+                ended.append("ended")
+
+        async def again() -> None:
+            await ctx.step("short", lambda: None)
+            await ctx.restart(n=2)
+
+        if n == 1:
+            await asyncio.gather(forever(), again())
+        return n
+
+    async with rota_app.worker():
+        assert await (await work.start()).result(timeout=10) == 2
+    assert ended == ["ended"]
+
+
+# Fork
+
+
+@pytest.fixture
+def journey(rota_app: Rota) -> Task[[int], list[Any]]:
+    ran: list[str] = []
+
+    @rota_app.task(retry=ONCE)
+    async def journey(ctx: Context, n: int) -> list[Any]:
+        key = str(ctx.uuid())
+        one = await ctx.step("one", note, ran, "one", n + 1)
+        word = await ctx.wait("word")
+        two = await ctx.step("two", note, ran, "two", one * 10 + n)
+        await ctx.step("three", note, ran, "three")
+        return [key, one, word, two, ",".join(ran)]
+
+    return journey
+
+
+async def test_a_fork_is_given_what_came_before_and_does_the_rest(
+    rota_app: Rota, rota_dsn: str, journey: Task[[int], list[Any]]
+) -> None:
+    async with rota_app.worker():
+        run = await journey.start(1)
+        await run.signal("word", "go")
+        first = await run.result(timeout=10)
+        assert first[1:] == [2, "go", 21, "one,two,three"]
+
+        copy = await rota_app.fork(run.id, from_step="two")
+        assert copy.id != run.id
+        second = await copy.result(timeout=10)
+        assert second == [*first[:4], "one,two,three,two,three"]
+
+        other = await rota_app.fork(run.id, from_step="two", input={"n": 5})
+        third = await other.result(timeout=10)
+        assert third[1:4] == [2, "go", 25]
+        assert third[0] == first[0]
+
+        whole = await rota_app.fork(run.id, from_step="one", input={"n": 5})
+        await asleep(whole)
+        await whole.signal("word", "again")
+        assert (await whole.result(timeout=10))[1:4] == [6, "again", 65]
+    assert await fetch(
+        rota_dsn, f"select id, origin from rota.jobs where id <> {run.id} order by 1"
+    ) == [
+        (copy.id, run.id),
+        (other.id, run.id),
+        (whole.id, run.id),
+    ]
+
+
+async def test_a_run_can_be_forked_that_is_still_under_way(
+    rota_harness: Harness, journey: Task[[int], list[Any]]
+) -> None:
+    app = rota_harness.app
+    async with app.worker():
+        run = await journey.start(1)
+        await asleep(run)
+        copy = await app.fork(run.id, from_step="word")
+        await asleep(copy)
+        await copy.signal("word", "mine")
+        assert (await copy.result(timeout=10))[2] == "mine"
+        assert await run.status() == "asleep"
+
+
+async def test_what_cannot_be_forked_is_said(
+    rota_app: Rota, journey: Task[[int], list[Any]]
+) -> None:
+    run = await journey.start(1)
+    wrong: list[tuple[type[Exception], int, dict[str, Any]]] = [
+        (RunNotFound, 4711, {"from_step": "one"}),
+        (ArgumentError, run.id, {"from_step": "nowhere"}),
+        (ArgumentError, run.id, {}),
+        (ArgumentError, run.id, {"from_step": "one", "from_": "x"}),
+    ]
+    for error, id, how in wrong:
+        with pytest.raises(error):
+            await rota_app.fork(id, **how)
+
+
+# A flow that is tried again
+
+
+async def test_a_flow_tried_again_forgets_the_steps_of_what_is_given_other_inputs(
+    rota_harness: Harness,
+) -> None:
+    app = rota_harness.app
+    flow = app.flow("shop")
+    broken = True
+    ran: list[str] = []
+
+    @flow.task(retry=ONCE)
+    async def price(ctx: Context) -> int:
+        await ctx.step("look up", note, ran, "look up")
+        if broken:
+            raise LookupError("no price")
+        return 7
+
+    @flow.task(retry=ONCE, when="all_done")
+    async def sell(ctx: Context, price: int | None = None) -> str:
+        told = await ctx.step("quote", note, ran, f"quote {price}", str(price))
+        if broken:
+            raise LookupError("no customer")
+        return f"sold for {told}"
+
+    async with app.worker():
+        run = await flow.start()
+        with pytest.raises(Exception, match="no price"):
+            await run.result(timeout=10)
+        await until(lambda: _has(ran, "quote None"))
+        broken = False
+        await run.retry()
+        assert await run.result(timeout=10) == {"sell": "sold for 7"}
+    # Its own steps stand; those of what waits for it were about another price.
+    assert ran == ["look up", "quote None", "quote 7"]
+
+
+async def test_a_restart_after_a_sleep_is_laid_down_anew(rota_harness: Harness) -> None:
+    app = rota_harness.app
+
+    @app.task
+    async def work(ctx: Context, n: int = 1) -> int:
+        await ctx.sleep(HOUR)
+        if n < 3:
+            await ctx.restart(n=n + 1)
+        return n
+
+    async with app.worker():
+        run = await work.start()
+        for times in (1, 2, 3):
+            await slept(rota_harness, run, times)
+            await asleep(run)
+            await rota_harness.clock.advance(HOUR)
+        assert await run.result(timeout=10) == 3
+
+
+async def _has(seen: list[str], what: str) -> bool:
+    return what in seen

@@ -1,0 +1,394 @@
+"""Steps that fail: handled, tried again, too late, or not to be kept at all."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from engine.asking import ONCE, TWICE, fetch, until
+from engine.lasting import asleep, slept, steps
+from rota import (
+    ClaimLost,
+    Context,
+    HandBack,
+    ReplayMismatch,
+    Retry,
+    RetryLater,
+    Rota,
+    RunFailed,
+    StepFailed,
+)
+from rota.engine.ledger import JobLedger
+from rota.model.events import JobGivenBack, JobRetried
+from rota.testing import Harness
+
+SHORT = Retry(attempts=3, wait=0, jitter=0)
+AN_HOUR = timedelta(hours=1)
+LONG = Retry(attempts=3, wait=3600, backoff=1, jitter=0)
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(JobLedger, "linger", 0.05)
+
+
+def failing(times: int, ran: list[int]) -> Any:
+    """A function that fails so many times."""
+
+    async def fn() -> int:
+        ran.append(len(ran) + 1)
+        if len(ran) <= times:
+            raise LookupError(f"try {len(ran)}")
+        return len(ran)
+
+    return fn
+
+
+# Handled, or not
+
+
+async def test_a_failure_that_the_code_lives_with_is_kept_and_given_again(
+    rota_app: Rota, rota_dsn: str
+) -> None:
+    ran: list[int] = []
+    told: list[tuple[str, str, str, str, Any]] = []
+
+    @rota_app.task(retry=TWICE)
+    async def work(ctx: Context) -> str:
+        try:
+            await ctx.step("charge", failing(1, ran))
+        except StepFailed as error:
+            cause = type(error.__cause__)
+            told.append((error.step, error.kind, error.reason, str(error), cause))
+        await ctx.step("refund", lambda: None)
+        if ctx.attempt == 1:
+            raise ValueError("not yet")
+        return "refunded"
+
+    async with rota_app.worker():
+        run = await work.start()
+        assert await run.result(timeout=10) == "refunded"
+    assert ran == [1]
+    [new, again] = told
+    assert new[:4] == again[:4]
+    assert new[:3] == ("charge", "LookupError", "try 1")
+    assert "step 'charge' failed: LookupError: try 1" in new[3]
+    assert (new[4], again[4]) == (LookupError, type(None))
+    assert await steps(rota_dsn, run) == ["step charge", "step refund"]
+
+
+@pytest.mark.parametrize("how", ["sleep", "value", "wait"])
+async def test_it_is_kept_with_whatever_the_code_comes_to_next(rota_app: Rota, how: str) -> None:
+    ran: list[int] = []
+
+    @rota_app.task
+    async def work(ctx: Context) -> int:
+        try:
+            await ctx.step("charge", failing(9, ran))
+        except StepFailed:
+            if how == "value":
+                ctx.uuid()
+            elif how == "wait":
+                await ctx.wait("word", timeout=0.1, default=None)
+        await ctx.sleep(0.1)
+        return len(ran)
+
+    async with rota_app.worker():
+        assert await (await work.start()).result(timeout=10) == 1
+
+
+async def test_a_failure_that_fails_the_attempt_is_tried_again_by_the_next(
+    rota_app: Rota, rota_dsn: str
+) -> None:
+    ran: list[int] = []
+
+    @rota_app.task(retry=TWICE)
+    async def work(ctx: Context) -> int:
+        try:
+            return await ctx.step("charge", failing(1, ran))
+        except StepFailed:
+            ctx.now()  # looks, but does not go on
+            raise
+
+    async with rota_app.worker():
+        assert await (await work.start()).result(timeout=10) == 2
+    [(document,)] = await fetch(rota_dsn, "select error from rota.attempts")
+    # What went wrong is told, not where.
+    assert (document["type"], document["message"]) == ("LookupError", "try 1")
+    assert "step 'charge' failed" in document["traceback"]
+
+
+async def test_what_a_task_never_tries_again_it_does_not_out_of_a_step_either(
+    rota_app: Rota,
+) -> None:
+    ran: list[int] = []
+
+    @rota_app.task(retry=Retry(attempts=5, wait=0, never=(LookupError,)))
+    async def work(ctx: Context) -> None:
+        await ctx.step("charge", failing(1, ran))
+
+    async with rota_app.worker():
+        with pytest.raises(RunFailed, match="try 1"):
+            await (await work.start()).result(timeout=10)
+    assert ran == [1]
+
+
+# Tried more than once
+
+
+async def test_a_step_is_tried_again_at_once_within_its_attempt(
+    rota_app: Rota, rota_dsn: str
+) -> None:
+    ran: list[int] = []
+
+    @rota_app.task(retry=ONCE)
+    async def work(ctx: Context) -> int:
+        return await ctx.using(retry=SHORT).step("charge", failing(2, ran))
+
+    async with rota_app.worker():
+        run = await work.start()
+        assert await run.result(timeout=10) == 3
+    assert await fetch(rota_dsn, "select open, tries, until is null, error from rota.steps") == [
+        (False, 3, False, None)
+    ]
+
+
+async def test_tries_that_are_used_up_are_kept_as_a_failure_and_not_as_unfinished(
+    rota_app: Rota, rota_dsn: str
+) -> None:
+    """The step was open between its tries. Once the code lives with the failure, it is over."""
+    ran: list[int] = []
+
+    @rota_app.task(retry=ONCE)
+    async def work(ctx: Context) -> int:
+        for _ in range(2):
+            with pytest.raises(StepFailed, match="try"):
+                await ctx.using(retry=SHORT).step("charge", failing(99, ran))
+        await ctx.sleep(0.1)
+        return len(ran)
+
+    async with rota_app.worker():
+        run = await work.start()
+        assert await run.result(timeout=10) == 6
+    assert await steps(rota_dsn, run) == ["step charge", "step charge 2", "sleep sleep"]
+
+
+async def test_the_next_attempt_has_all_the_tries_of_a_step_again(rota_app: Rota) -> None:
+    ran: list[int] = []
+
+    @rota_app.task(retry=TWICE)
+    async def work(ctx: Context) -> int:
+        return await ctx.using(retry=SHORT).step("charge", failing(5, ran))
+
+    async with rota_app.worker():
+        assert await (await work.start()).result(timeout=10) == 6
+
+
+async def test_between_tries_far_apart_the_job_leaves_and_its_tries_are_counted(
+    rota_harness: Harness, rota_dsn: str
+) -> None:
+    app, clock = rota_harness.app, rota_harness.clock
+    ran: list[int] = []
+
+    @app.task(retry=ONCE)
+    async def work(ctx: Context) -> None:
+        await ctx.using(retry=LONG).step("charge", failing(99, ran))
+
+    async with app.worker() as worker:
+        run = await work.start()
+        for tries in (1, 2):
+            await until(lambda tries=tries: _are(len(ran), tries))
+            await asleep(run)
+            assert worker.life.desk.running == 0
+            assert await fetch(rota_dsn, "select open, tries from rota.steps") == [(True, tries)]
+            await clock.advance(AN_HOUR)
+        with pytest.raises(RunFailed, match="try 3"):
+            await run.result(timeout=10)
+    assert ran == [1, 2, 3]
+
+
+async def test_a_step_waits_out_its_time_though_it_comes_back_early(
+    rota_harness: Harness, rota_dsn: str
+) -> None:
+    """Woken by hand before the next try is due: it is not made yet."""
+    app, clock = rota_harness.app, rota_harness.clock
+    ran: list[int] = []
+
+    @app.task(retry=ONCE)
+    async def work(ctx: Context) -> int:
+        return await ctx.using(retry=LONG).step("charge", failing(1, ran))
+
+    async with app.worker():
+        run = await work.start()
+        await asleep(run)
+        await fetch(rota_dsn, "update rota.asleep set wake = rota.clock() returning job")
+        await slept(rota_harness, run, 2)
+        assert ran == [1]
+        await clock.advance(AN_HOUR)
+        assert await run.result(timeout=10) == 2
+
+
+# Too late
+
+
+async def test_a_step_that_takes_too_long_fails(rota_app: Rota) -> None:
+    @rota_app.task(retry=ONCE)
+    async def work(ctx: Context) -> str:
+        try:
+            await ctx.using(timeout=0.05).step("slow", asyncio.sleep, 60)
+        except StepFailed as error:
+            return f"{error.kind}: {error.reason}"
+        return "in time"
+
+    async with rota_app.worker():
+        assert await (await work.start()).result(timeout=10) == (
+            "rota.errors.TaskTimeout: it took longer than its timeout of 0.05 s"
+        )
+
+
+async def test_a_timeout_of_the_steps_own_making_is_its_own(rota_app: Rota) -> None:
+    async def gives_up() -> None:
+        raise TimeoutError("mine")
+
+    @rota_app.task(retry=ONCE)
+    async def work(ctx: Context) -> str:
+        with pytest.raises(StepFailed) as failed:
+            await ctx.using(timeout=60).step("slow", gives_up)
+        return failed.value.kind
+
+    async with rota_app.worker():
+        assert await (await work.start()).result(timeout=10) == "TimeoutError"
+
+
+async def test_each_try_has_the_whole_time(rota_app: Rota) -> None:
+    ran: list[int] = []
+
+    async def slow_at_first() -> int:
+        ran.append(1)
+        if len(ran) == 1:
+            await asyncio.sleep(60)
+        return len(ran)
+
+    @rota_app.task(retry=ONCE)
+    async def work(ctx: Context) -> int:
+        return await ctx.using(retry=SHORT, timeout=0.1).step("slow", slow_at_first)
+
+    async with rota_app.worker():
+        assert await (await work.start()).result(timeout=10) == 2
+
+
+# What is meant for the whole attempt
+
+
+async def test_retry_later_out_of_a_step_is_meant_for_the_attempt(rota_harness: Harness) -> None:
+    app = rota_harness.app
+
+    @app.task
+    async def work(ctx: Context) -> int:
+        def busy() -> int:
+            if ctx.attempt == 1:
+                raise RetryLater(0.01)
+            return ctx.attempt
+
+        return await ctx.using(retry=LONG).step("busy", busy)
+
+    async with app.worker():
+        run = await work.start()
+        assert await run.result(timeout=10) == 2
+    retried = await rota_harness.saw(JobRetried, job=run.id)
+    assert retried.delay == 0.01
+
+
+async def test_hand_back_out_of_a_step_gives_the_job_back(rota_dsn: str) -> None:
+    begun = asyncio.Event()
+    async with Rota(rota_dsn, poll=0.05) as app, Harness(app) as harness:
+
+        @app.task(retry=ONCE)
+        async def work(ctx: Context) -> str:
+            async def long() -> str:
+                while not ctx.draining:
+                    if begun.is_set():
+                        return "done"
+                    await asyncio.sleep(0.01)
+                begun.set()
+                raise HandBack
+
+            return await ctx.step("long", long)
+
+        run = await work.start()
+        async with app.worker() as worker:
+            await until(lambda: _are(worker.life.desk.running, 1))
+        await harness.saw(JobGivenBack, job=run.id)
+        async with app.worker():
+            assert await run.result(timeout=10) == "done"
+
+
+@pytest.mark.parametrize("error", [ClaimLost("gone"), ReplayMismatch("other")])
+async def test_a_lost_claim_out_of_a_step_is_no_failure_of_the_step(
+    rota_app: Rota, rota_dsn: str, error: Exception
+) -> None:
+    seen: list[type[BaseException]] = []
+
+    def breaks() -> None:
+        raise error
+
+    @rota_app.task(retry=ONCE)
+    async def work(ctx: Context) -> None:
+        try:
+            await ctx.using(retry=SHORT).step("breaks", breaks)
+        except BaseException as raised:
+            seen.append(type(raised))
+            raise
+
+    async with rota_app.worker():
+        with pytest.raises(RunFailed):
+            await (await work.start()).result(timeout=10)
+    assert seen == [type(error)]
+    assert await fetch(rota_dsn, "select count(*) from rota.steps") == [(0,)]
+
+
+# What cannot be kept, or is not allowed
+
+
+async def test_what_cannot_be_stored_or_does_not_fit_its_hint_is_not_kept(
+    rota_app: Rota, rota_dsn: str
+) -> None:
+    """It fails the job at once. Were it kept, no attempt could ever read it."""
+    ran: list[str] = []
+
+    def lies() -> int:
+        ran.append("lies")
+        return "three"  # type: ignore[return-value]
+
+    @rota_app.task(retry=Retry(attempts=5, wait=0))
+    async def work(ctx: Context, what: str) -> int:
+        if what == "nan":
+            await ctx.step("nan", lambda: [float("nan")])
+        elif what == "big":
+            await ctx.step("big", lambda: "x" * 2_000_000)
+        return await ctx.step("lies", lies)
+
+    messages = {
+        "nan": r"step 'nan' cannot be stored: nan is not a number JSON has",
+        "big": r"step 'big' would take 1\.9 MiB",
+        "lies": r"lies returned is not int: Expected `int`, got `str`",
+    }
+    async with rota_app.worker():
+        for what, message in messages.items():
+            run = await work.start(what)
+            with pytest.raises(RunFailed, match=message):
+                await run.result(timeout=10)
+        assert ran == ["lies"]
+        assert await fetch(rota_dsn, "select count(*) from rota.steps") == [(0,)]
+        ran.clear()
+        await run.retry()
+        with pytest.raises(RunFailed, match="is not int"):
+            await run.result(timeout=10)
+        assert ran == ["lies"]  # it was done again
+
+
+async def _are(found: int, wanted: int) -> bool:
+    return found == wanted

@@ -1,0 +1,371 @@
+"""Steps: done once, kept before the code goes on, and given again however the job comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pytest
+from pydantic import BaseModel
+
+from engine.asking import ONCE, TWICE, fetch
+from engine.lasting import asleep, lose_workers, note, steps
+from rota import ArgumentError, Context, Rota, RunFailed
+from rota.engine.ledger import JobLedger
+from rota.model.events import JobClaimed, JobGivenBack
+from rota.model.replay import Entry
+from rota.testing import Harness
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(JobLedger, "linger", 0.05)
+
+
+# What comes out
+
+
+@dataclass
+class Point:
+    x: int
+    y: int
+
+
+class Parcel(msgspec.Struct):
+    to: str
+
+
+class Order(BaseModel):
+    number: int
+
+
+async def point(x: int, y: int = 2) -> Point:
+    return Point(x, y)
+
+
+def parcel(to: str) -> Parcel:
+    return Parcel(to)
+
+
+def order(number: int) -> Order:
+    return Order(number=number)
+
+
+async def nothing() -> None: ...
+
+
+def later(x: int) -> Awaitable[Point]:
+    return point(x)
+
+
+class Shop:
+    def sell(self, number: int) -> Order:
+        return Order(number=number)
+
+    @classmethod
+    async def open(cls) -> Parcel:
+        return Parcel("shop")
+
+    def __call__(self) -> Point:
+        return Point(0, 0)
+
+
+CASES: list[tuple[str, Callable[..., Any], tuple[Any, ...], Any]] = [
+    ("dataclass", point, (1,), Point(1, 2)),
+    ("struct", parcel, ("x",), Parcel("x")),
+    ("pydantic", order, (7,), Order(number=7)),
+    ("none", nothing, (), None),
+    ("lambda", lambda: (1, 2), (), [1, 2]),
+    ("lambda of a coroutine", lambda: point(3), (), {"x": 3, "y": 2}),
+    ("method", Shop().sell, (3,), Order(number=3)),
+    ("class method", Shop.open, (), Parcel("shop")),
+    ("object", Shop(), (), Point(0, 0)),
+    ("partial", functools.partial(point, y=9), (1,), Point(1, 9)),
+    ("class", Point, (4, 5), Point(4, 5)),
+    ("awaitable", later, (6,), Point(6, 2)),
+]
+
+
+async def test_a_result_is_what_the_hint_says_when_it_is_new_and_when_it_is_given_again(
+    rota_app: Rota,
+) -> None:
+    seen: list[list[Any]] = []
+
+    @rota_app.task(retry=TWICE)
+    async def work(ctx: Context) -> None:
+        seen.append([await ctx.step(name, fn, *args) for name, fn, args, _ in CASES])
+        if ctx.attempt == 1:
+            raise ValueError("not yet")
+
+    async with rota_app.worker():
+        await (await work.start()).result(timeout=10)
+    assert seen == [[expected for *_, expected in CASES]] * 2
+    assert [[type(each) for each in some] for some in seen] == [
+        [type(expected) for *_, expected in CASES]
+    ] * 2
+
+
+async def test_a_task_can_be_a_step(rota_app: Rota) -> None:
+    @rota_app.task
+    async def double(n: int) -> int:
+        return 2 * n
+
+    @rota_app.task
+    async def work(ctx: Context) -> int:
+        return await ctx.step("double", double, 4)
+
+    async with rota_app.worker():
+        assert await (await work.start()).result(timeout=10) == 8
+    assert await fetch(rota_app._dsn or "", "select count(*) from rota.jobs") == [(1,)]
+
+
+async def test_a_decorated_function_is_a_step_each_time_it_is_called(
+    rota_app: Rota, rota_dsn: str
+) -> None:
+    ran: list[int] = []
+
+    @rota_app.task(retry=TWICE)
+    async def work(ctx: Context) -> list[Any]:
+        @ctx.step("make")
+        async def make(n: int) -> int:
+            ran.append(n)
+            return n * n
+
+        @ctx.using(timeout=5).step("plain")
+        def plain() -> str:
+            ran.append(0)
+            return "plain"
+
+        found = [await make(2), await make(n=3), await plain()]
+        if ctx.attempt == 1:
+            raise ValueError("not yet")
+        return found
+
+    async with rota_app.worker():
+        run = await work.start()
+        assert await run.result(timeout=10) == [4, 9, "plain"]
+    assert ran == [2, 3, 0]
+    assert await steps(rota_dsn, run) == ["step make", "step make 2", "step plain"]
+
+
+async def test_repeats_of_a_name_are_numbered(rota_app: Rota, rota_dsn: str) -> None:
+    ran: list[int] = []
+
+    @rota_app.task(retry=TWICE)
+    async def work(ctx: Context) -> list[int]:
+        found = []
+        for n in range(3):
+            found.append(await ctx.step("each", note, ran, n, n))
+        if ctx.attempt == 1:
+            raise ValueError("not yet")
+        return found
+
+    async with rota_app.worker():
+        run = await work.start()
+        assert await run.result(timeout=10) == [0, 1, 2]
+    assert ran == [0, 1, 2]
+    assert await steps(rota_dsn, run) == ["step each", "step each 2", "step each 3"]
+
+
+async def test_what_cannot_be_a_step_is_said(rota_app: Rota, rota_dsn: str) -> None:
+    @rota_app.task(retry=ONCE)
+    async def work(ctx: Context) -> None:
+        for name in ("", "x" * 201, "a\x00b", 3):
+            with pytest.raises(ArgumentError, match="1 to 200 letters"):
+                ctx.step(name, nothing)  # type: ignore[call-overload]
+        with pytest.raises(ArgumentError, match=r"ctx\.step\(name, fn, …\)"):
+            ctx.step("called", 3)  # type: ignore[call-overload]
+        with pytest.raises(ArgumentError, match="above 0 seconds"):
+            ctx.using(timeout=0)
+
+    async with rota_app.worker():
+        await (await work.start()).result(timeout=10)
+    assert await fetch(rota_dsn, "select count(*) from rota.steps") == [(0,)]
+
+
+# Kept, and given again
+
+
+async def test_a_result_is_kept_before_the_code_goes_on(rota_app: Rota, rota_dsn: str) -> None:
+    seen: list[list[str]] = []
+
+    @rota_app.task
+    async def work(ctx: Context) -> None:
+        for name in "abc":
+            await ctx.step(name, nothing)
+            seen.append(await steps(rota_dsn, ctx.job_id))
+
+    async with rota_app.worker():
+        await (await work.start()).result(timeout=10)
+    kept = ["step a", "step b", "step c"]
+    assert seen == [kept[:1], kept[:2], kept]
+
+
+async def test_the_code_waits_until_a_step_is_kept(
+    rota_app: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the window held open: the write takes its time, and the code has not gone on meanwhile."""
+    writing, go = asyncio.Event(), asyncio.Event()
+    write = JobLedger.write
+    went_on = False
+
+    async def slowly(self: JobLedger, entries: Sequence[Entry]) -> None:
+        writing.set()
+        await go.wait()
+        await write(self, entries)
+
+    monkeypatch.setattr(JobLedger, "write", slowly)
+
+    @rota_app.task
+    async def work(ctx: Context) -> None:
+        nonlocal went_on
+        await ctx.step("a", nothing)
+        went_on = True
+
+    async with rota_app.worker():
+        run = await work.start()
+        await asyncio.wait_for(writing.wait(), 10)
+        await asyncio.sleep(0.05)
+        assert not went_on
+        go.set()
+        await run.result(timeout=10)
+
+
+async def test_after_a_failed_attempt_only_what_was_not_done_is_done(rota_app: Rota) -> None:
+    ran: list[str] = []
+
+    @rota_app.task(retry=TWICE)
+    async def work(ctx: Context) -> str:
+        await ctx.step("one", ran.append, "one")
+        if ctx.attempt == 1:
+            raise ValueError("between")
+        await ctx.step("two", ran.append, "two")
+        return ",".join(ran)
+
+    async with rota_app.worker():
+        assert await (await work.start()).result(timeout=10) == "one,two"
+
+
+async def test_after_a_sleep_what_was_done_is_given_again(rota_app: Rota, rota_dsn: str) -> None:
+    ran: list[str] = []
+
+    @rota_app.task
+    async def work(ctx: Context) -> list[str]:
+        await ctx.step("one", ran.append, "one")
+        await ctx.sleep(0.1)
+        await ctx.step("two", ran.append, "two")
+        await ctx.sleep(0.1)
+        return ran
+
+    async with rota_app.worker():
+        run = await work.start()
+        assert await run.result(timeout=10) == ["one", "two"]
+    assert await steps(rota_dsn, run) == ["step one", "sleep sleep", "step two", "sleep sleep 2"]
+    assert await fetch(rota_dsn, "select attempt from rota.outcomes") == [(1,)]
+
+
+async def test_given_back_by_a_worker_that_leaves_it_goes_on_elsewhere(rota_dsn: str) -> None:
+    ran: list[str] = []
+    begun = asyncio.Event()
+    async with Rota(rota_dsn, drain_for=0.05, poll=0.05) as app, Harness(app) as harness:
+
+        @app.task
+        async def work(ctx: Context) -> int:
+            await ctx.step("one", ran.append, "one")
+            if not begun.is_set():
+                begun.set()
+                await asyncio.Event().wait()
+            await ctx.step("two", ran.append, "two")
+            return ctx.attempt
+
+        run = await work.start()
+        async with app.worker():
+            await asyncio.wait_for(begun.wait(), 10)
+        await harness.saw(JobGivenBack, job=run.id)
+        async with app.worker():
+            assert await run.result(timeout=10) == 1
+    assert ran == ["one", "two"]
+
+
+async def test_after_its_worker_was_lost_it_goes_on_and_the_lost_one_keeps_nothing(
+    rota_harness: Harness, rota_dsn: str
+) -> None:
+    app = rota_harness.app
+    ran: list[str] = []
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    @app.task
+    async def work(ctx: Context) -> str:
+        await ctx.step("one", ran.append, "one")
+        first = not begun.is_set()
+        if first:
+            begun.set()
+            with suppress(asyncio.CancelledError):  # it does not listen, and goes on as if it lived
+                await go.wait()
+        found: str = await ctx.step("two", note, ran, "two", f"first: {first}")
+        return found
+
+    run = await work.start()
+    async with app.worker() as worker:
+        await asyncio.wait_for(begun.wait(), 10)
+        worker.life.heart._hear = lambda pulse: None  # deaf
+        await lose_workers(app)
+        go.set()
+        while "two" not in ran:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        assert await steps(rota_dsn, run) == ["step one"]
+        del worker.life.heart._hear
+    async with app.worker():
+        assert await run.result(timeout=20) == "first: False"
+    assert ran == ["one", "two", "two"]
+
+
+async def test_tried_again_by_hand_a_run_goes_on_at_the_step_that_failed(
+    rota_harness: Harness, rota_dsn: str
+) -> None:
+    app = rota_harness.app
+    ran: list[str] = []
+    broken = True
+
+    def charge() -> str:
+        ran.append("charge")
+        if broken:
+            raise LookupError("no card")
+        return "charged"
+
+    @app.task(retry=ONCE)
+    async def work(ctx: Context) -> str:
+        await ctx.step("reserve", ran.append, "reserve")
+        return await ctx.step("charge", charge)
+
+    async with app.worker():
+        run = await work.start()
+        with pytest.raises(RunFailed, match="no card") as failed:
+            await run.result(timeout=10)
+        assert failed.value.kind == "LookupError"
+        broken = False
+        await run.retry()
+        assert await run.result(timeout=10) == "charged"
+    assert ran == ["reserve", "charge", "charge"]
+
+
+async def test_a_cancelled_run_that_slept_ends_and_stays_ended(rota_harness: Harness) -> None:
+    app = rota_harness.app
+
+    @app.task
+    async def work(ctx: Context) -> None:
+        await ctx.step("one", nothing)
+        await ctx.sleep(days=1)
+
+    async with app.worker():
+        run = await work.start()
+        await asleep(run)
+        assert await run.cancel() == "cancelled"
+        assert await run.status() == "cancelled"
+    assert len([each for each in rota_harness.events if isinstance(each, JobClaimed)]) == 1

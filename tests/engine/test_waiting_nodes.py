@@ -1,0 +1,102 @@
+"""Nodes of a flow that only wait: for a time, for a signal."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from engine.asking import equals, until
+from rota import Rota
+from rota.errors import DefinitionError, RunFailed
+from rota.model.events import JobSlept
+from rota.testing import Harness
+
+
+async def test_a_node_sleeps_between_two_tasks_and_holds_nothing(rota_harness: Harness) -> None:
+    app = rota_harness.app
+    flow = app.flow("bread")
+    baked = []
+
+    @flow.task
+    async def bake(loaf: str) -> str:
+        baked.append(loaf)
+        return loaf
+
+    cool = flow.sleep("cool", timedelta(days=30), after=[bake])
+
+    @flow.task(after=[cool])
+    async def slice(bake: str) -> str:
+        return f"{bake} in slices"
+
+    async with app.worker(concurrency=1) as worker:
+        run = await flow.start(loaf="rye")
+        await rota_harness.saw(JobSlept, task="bread.cool")
+        await until(lambda: _is_idle(worker))
+        await rota_harness.clock.advance(timedelta(days=30))
+        assert await run.result(timeout=20) == {"slice": "rye in slices"}
+    assert baked == ["rye"]
+
+
+async def _is_idle(worker: Any) -> bool:
+    return not worker.life.desk.running
+
+
+async def test_what_a_node_waited_for_is_the_argument_of_the_next(
+    rota_app: Rota, rota_dsn: str
+) -> None:
+    flow = rota_app.flow("order")
+
+    @flow.task
+    async def reserve(item: str) -> str:
+        return item
+
+    flow.wait("approval", type=bool, after=[reserve])
+
+    @flow.task
+    async def ship(reserve: str, approval: bool) -> str:
+        return f"{reserve}: {approval}"
+
+    async with rota_app.worker():
+        run = await flow.start(item="book")
+        await until(lambda: equals(rota_dsn, "select count(*) from rota.asleep", 1))
+        assert await run.signal("approval", True)
+        assert await run.result(timeout=20) == {"ship": "book: True"}
+
+
+async def test_a_signal_sent_before_the_node_waits_is_not_lost(rota_app: Rota) -> None:
+    flow = rota_app.flow("order")
+    flow.wait("approval", signal="ok", type=int)
+
+    @flow.task
+    async def ship(approval: int) -> int:
+        return approval + 1
+
+    run = await flow.start()
+    assert await run.signal("ok", 41)
+    async with rota_app.worker():
+        assert await run.result(timeout=20) == {"ship": 42}
+
+
+async def test_nobody_answers_a_node_in_time(rota_harness: Harness) -> None:
+    app = rota_harness.app
+    strict, easy = app.flow("strict"), app.flow("easy")
+    strict.wait("approval", timeout=timedelta(days=2))
+    easy.wait("approval", type=int, timeout=timedelta(days=2), default=7)
+    runs = [await strict.start(), await easy.start()]
+    async with app.worker():
+        await rota_harness.saw(JobSlept, task="strict.approval")
+        await rota_harness.saw(JobSlept, task="easy.approval")
+        await rota_harness.clock.advance(timedelta(days=2, minutes=1))
+        with pytest.raises(RunFailed, match="nobody sent signal 'approval' in time"):
+            await runs[0].result(timeout=30)
+        assert await runs[1].result(timeout=20) == {"approval": 7}
+
+
+def test_a_default_without_an_end_and_a_negative_sleep_are_refused(rota_app: Rota) -> None:
+    flow = rota_app.flow("order")
+    with pytest.raises(DefinitionError, match="needs no default"):
+        flow.wait("approval", default=1)
+    with pytest.raises(DefinitionError, match="0 or more"):
+        flow.sleep("back", -1, after=[])

@@ -1,0 +1,143 @@
+"""What the code of jobs comes to, straight in the store: kept, waited for, said, begun anew.
+
+A job lies down in the engine's own transaction, `record.suspend`, at once or a statement at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rota.engine import record
+from rota.model.outcome import Asleep
+from rota.model.replay import Entry, Kept
+from rota.store import claims, jobs, signals, steps
+from rota.store.jobs import Claimed, Moved
+from rota.store.query import Query
+from rota.store.steps import Unkept
+
+from .stage import Batch, Connection, Stage
+
+
+def step(name: str = "a", number: int = 1, position: int = 1, **more: Any) -> Entry:
+    """A step that came to something, unless more is said."""
+    return Entry("step", name, number, position, own=True, **{"result": "1", **more})
+
+
+def wait(name: str = "go", number: int = 1, position: int = 1, **more: Any) -> Entry:
+    """A wait that has just begun; with `seconds`, for so long."""
+    return Entry("wait", name, number, position, own=True, **{"open": True, **more})
+
+
+def sleep(seconds: float, number: int = 1, position: int = 1) -> Entry:
+    return Entry("sleep", "sleep", number, position, own=True, seconds=seconds)
+
+
+def heard(name: str = "go", payload: str = "1", position: int = 1) -> Entry:
+    """A wait that is over."""
+    return Entry("wait", name, 1, position, own=True, result=payload)
+
+
+def missed(name: str = "go") -> Entry:
+    """A wait in vain."""
+    return Entry("wait", name, 1, 1, own=True, error='{"type": "SignalTimeout"}')
+
+
+def under(batch: Batch, claimed: Claimed) -> Claimed:
+    """A job as the batch holds it, whatever claim it came with."""
+    if claimed.claim != batch.id:
+        claimed.claim = batch.id
+    return claimed
+
+
+async def keep(
+    stage: Stage, batch: Batch, *entries: Entry, on: Connection | None = None
+) -> list[Unkept]:
+    """Keep steps of the first job of a batch. Answers those that were not."""
+    job = under(batch, batch.members[0])
+    found = await stage.run(steps.record(batch.worker, [(job, each) for each in entries]), on)
+    return sorted(found, key=lambda each: each.index)
+
+
+async def known(stage: Stage, batch: Batch) -> list[Kept]:
+    """What the first job of a batch is given when it runs again."""
+    return [each.kept for each in await stage.run(steps.of(batch.members[:1]))]
+
+
+def lying(batch: Batch, *waits: Entry, kept: Sequence[Entry] | None = None) -> list[Query[Any]]:
+    """The statements with which the first job of a batch lies down: expect, if it waits for a signal; hold,
+    record, suspend, release."""
+    job = under(batch, batch.members[0])
+    asleep = Asleep(tuple(waits if kept is None else kept), tuple(waits))
+    return record.suspend(batch.worker, [(job, asleep)])
+
+
+async def lie_down(
+    stage: Stage,
+    batch: Batch,
+    *waits: Entry,
+    kept: Sequence[Entry] | None = None,
+    on: Connection | None = None,
+) -> Moved:
+    """Let the first job of a batch wait. Answers whether it was accepted."""
+    *_, [moved], _ = await stage.together(*lying(batch, *waits, kept=kept), on=on)
+    answer: Moved = moved
+    return answer
+
+
+async def asleep(stage: Stage, *waits: Entry, **more: Any) -> Batch:
+    """A job that waits, and the batch it was in."""
+    batch = await stage.held(1, **more)
+    assert (await lie_down(stage, batch, *waits)).jobs == batch.jobs
+    return batch
+
+
+async def come_due(stage: Stage) -> None:
+    """Let the time of everything that waits come."""
+    await stage.sql("update rota.steps set until = rota.clock() where until is not null")
+    await stage.sql("update rota.asleep set wake = rota.clock() where wake < 'infinity'")
+
+
+async def say(
+    stage: Stage,
+    run: int,
+    name: str = "go",
+    payload: str = "1",
+    on: Connection | None = None,
+) -> str | None:
+    """Send a signal, from somebody else's session."""
+    [answer] = await stage.run(signals.send(run, name, payload), on or stage.watch)
+    return answer
+
+
+async def said(stage: Stage, run: int, name: str = "go") -> str | None:
+    found = await stage.run(signals.look(run, name))
+    return found[0] if found else None
+
+
+async def begin_anew(
+    stage: Stage, batch: Batch, args: str = '{"n": 2}', on: Connection | None = None
+) -> Moved:
+    """Let the first job of a batch begin anew, as the engine does."""
+    job = under(batch, batch.members[0])
+    _, [moved], _ = await stage.together(
+        claims.hold(batch.worker, [batch.id]),
+        steps.clear(batch.worker, [job], [args]),
+        claims.release(batch.worker, [batch.id], [job.job]),
+        on=on,
+    )
+    answer: Moved = moved
+    return answer
+
+
+async def again(stage: Stage, tasks: Sequence[str] = ("work",)) -> Batch:
+    """Whatever is ready, claimed by somebody new."""
+    return await stage.claim(await stage.worker(), tasks=tasks)
+
+
+async def quarantine(stage: Stage, batch: Batch) -> None:
+    await stage.together(
+        claims.hold(batch.worker, [batch.id]),
+        jobs.quarantine(batch.worker, [batch.id], batch.jobs, [None]),
+        claims.release(batch.worker, [batch.id], batch.jobs),
+    )

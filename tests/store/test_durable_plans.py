@@ -1,0 +1,172 @@
+"""Steps, signals and sleepers are read by index, and no more of them than are asked for, whatever there is.
+
+A signal is one among those of all runs, and a job may sleep among a hundred thousand. What counts is what
+was read, by the server's own count, also in functions; see test_reap_plans.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from rota.model.replay import Entry
+from rota.store import runs, signals, steps, timers
+from rota.store.jobs import Claimed
+from rota.store.query import Query
+from rota.store.steps import Progress
+
+from .durably import heard, sleep, step, wait
+from .stage import Connection, Stage
+from .test_plans import BATCH, TABLES, explain, fill
+
+LARGE = (
+    *("jobs", "ready", "outcomes", "asleep", "steps", "signals", "progress", "logs"),
+    *("checkpoints", "runs", "waiting"),
+)
+
+OTHERS = (
+    "insert into rota.steps (job, kind, name, number, position, own, open)"
+    " select -id, 'wait'::rota.step, 'go', 1, 1, true, true from rota.jobs"
+    " union all select -id, 'step', 'a', 1, 2, true, false from rota.jobs",
+    "insert into rota.signals (run, name, at, jobs)"
+    " select -id, 'go', case when id %% 2 = 0 then rota.clock() end, array[-id] from rota.jobs",
+    "update rota.asleep set wake = 'infinity', signals = '{go}' where job %% 3 <> 0",
+    "insert into rota.progress (job, claim, done) select -id, 1, 1 from rota.jobs",
+    "insert into rota.logs (job, at, attempt, message) select -id, rota.clock(), 1, '' from rota.jobs",
+    "insert into rota.checkpoints (job, state) select -id, '1' from rota.jobs",
+)
+
+READ = """
+select relname, seq_tup_read, coalesce(idx_tup_fetch, 0)
+  from pg_stat_xact_user_tables
+ where schemaname = 'rota' and relname = any(%s)
+"""
+
+
+async def read_by(stage: Stage, query: Query[Any], on: Connection) -> dict[str, int]:
+    """Rows read of each table, by scans and by indexes. What it changed is undone."""
+    async with on.transaction(force_rollback=True):
+        before = {table: a + b for table, a, b in await stage.sql(READ, list(LARGE), on=on)}
+        await stage.run(query, on)
+        after = {table: a + b for table, a, b in await stage.sql(READ, list(LARGE), on=on)}
+    return {table: after[table] - before[table] for table in after}
+
+
+@pytest.fixture(params=["never analysed", "analysed empty", "analysed full"])
+async def crowd(
+    own_stage: Stage, request: pytest.FixtureRequest
+) -> AsyncIterator[tuple[Stage, Connection]]:
+    """A stage where sessions have worked while there was next to nothing, and now there is much."""
+    stage = own_stage
+    rows: int = request.node.callspec.params["rows"]
+    for table in (*TABLES, *LARGE[4:]):
+        await stage.sql(f"alter table rota.{table} set (autovacuum_enabled = off)")
+    if request.param == "analysed empty":
+        await stage.sql("analyze")
+    ordinary = await stage.connect()
+    await excess(stage, ordinary)
+    await fill(stage, rows)
+    for statement in OTHERS:
+        await stage.sql(statement)
+    if request.param == "analysed full":
+        await stage.sql("analyze")
+    yield stage, ordinary
+    await stage.sql("truncate rota.ready, rota.asleep, rota.outcomes, rota.claims, rota.jobs")
+
+
+async def held(stage: Stage) -> tuple[int, list[Claimed]]:
+    """Jobs that have come to a few things each, in one claim."""
+    worker = await stage.worker()
+    started = await stage.start_several(BATCH)
+    batch = await stage.claim(worker, BATCH, floor=started[0])
+    assert batch.jobs == started
+    entries = [
+        (each, entry) for each in batch.members for entry in (step("a"), wait("go", position=2))
+    ]
+    await stage.run(steps.record(worker, entries))
+    await stage.sql(
+        "insert into rota.signals (run, name, at) select each, 'heard', rota.clock()"
+        "  from unnest(%s::bigint[]) as each",
+        batch.jobs,
+    )
+    return worker, batch.members
+
+
+async def excess(stage: Stage, ordinary: Connection) -> dict[tuple[str, str], int]:
+    """Run each statement often enough for its plan to be kept. Answers which read too much of which
+    table."""
+    worker, members = await held(stage)
+    ids = [each.job for each in members]
+    wrong: dict[tuple[str, str], int] = {}
+
+    def each_with(entry: Entry) -> list[tuple[Claimed, Entry]]:
+        return [(each, entry) for each in members]
+
+    many: dict[str, Query[Any]] = {
+        "record": steps.record(worker, each_with(step("b", position=3))),
+        "record once more": steps.record(worker, each_with(heard("go", position=2))),
+        "record what stands": steps.record(worker, each_with(step("a"))),
+        "of": steps.of(members),
+        "expect": signals.expect(each_with(wait("go"))),
+        "suspend for a signal": steps.suspend(worker, members, each_with(wait("go"))),
+        "suspend for a time": steps.suspend(worker, members, each_with(sleep(60))),
+        "clear": steps.clear(worker, members, ["{}"] * BATCH),
+        "progress": steps.progress(
+            [Progress(each.claim, each.job, 1.0, None, None) for each in members]
+        ),
+        "log": steps.log([(each, 0.0, "so") for each in members]),
+    }
+    # One at a time, as users and a step's own transaction do.
+    first = members[0]
+    await stage.sql(
+        "insert into rota.asleep (job, wake, lane, queue, task, signals)"
+        " values (-1e12, 'infinity', 0, 'default', 'work', '{go}')"
+    )
+    await stage.sql(
+        "insert into rota.signals (run, name, jobs) values (%s, 'on', '{-1000000000000}')", ids[0]
+    )
+    few: dict[str, Query[Any]] = {
+        "signal": signals.send(first.job, "go", "1"),
+        "signal that wakes": signals.send(first.job, "on", "1"),
+        "signal that is known": signals.send(first.job, "heard", "1"),
+        "look": signals.look(first.job, "heard"),
+        "of one": steps.of([first]),
+        "record one": steps.record(worker, [(first, step("b"))]),
+        "fork": runs.fork_job(first.job, "go", None),
+        "wake": timers.wake(BATCH),
+    }
+    for name, query in many.items():
+        for scan in await explain(stage, query):
+            if scan.kind == "Seq Scan":
+                wrong[name, scan.table] = -1
+    # The engine's plans are generic from the start, others become so.
+    for statements, on, most, often in (
+        (many, stage.engine, 4 * BATCH, 1),
+        (few, ordinary, 20, 7),
+    ):
+        for name, query in statements.items():
+            for _ in range(often):
+                read = await read_by(stage, query, on)
+            wrong |= {(name, table): rows for table, rows in read.items() if rows > most}
+    for table, column in (
+        *(("claims", "jobs[1]"), ("jobs", "id"), ("asleep", "job")),
+        *(("steps", "job"), ("signals", "run")),
+    ):
+        await stage.sql(f"delete from rota.{table} where {column} = any(%s)", [*ids, -(10**12)])
+    return wrong
+
+
+@pytest.mark.parametrize("rows", [1000])
+async def test_they_read_what_they_work_on(crowd: tuple[Stage, Connection], rows: int) -> None:
+    assert await excess(*crowd) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("crowd", ["analysed empty"], indirect=True)
+@pytest.mark.parametrize("rows", [100_000])
+async def test_they_do_so_among_a_hundred_thousand_who_sleep(
+    crowd: tuple[Stage, Connection], rows: int
+) -> None:
+    assert await excess(*crowd) == {}

@@ -1,0 +1,129 @@
+"""In which order the locks of signals are taken: theirs, then claims, then sleepers, each by id."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from rota.engine import record
+from rota.model.outcome import Asleep
+
+from . import flows
+from .durably import asleep, keep, lie_down, say, sleep, wait
+from .stage import Connection, Stage
+
+
+@pytest.fixture
+async def job(stage: Stage) -> Connection:
+    """The session in which a job lies down."""
+    return await stage.connect(engine=True)
+
+
+@pytest.fixture
+async def sender(stage: Stage) -> Connection:
+    return await stage.connect()
+
+
+async def is_free(stage: Stage, run: int, name: str = "go") -> bool:
+    found = await stage.sql(
+        "select from rota.signals where run = %s and name = %s for update skip locked", run, name
+    )
+    return len(found) == 1
+
+
+@pytest.mark.parametrize("given", [[0, 1, 2], [2, 1, 0], [1, 2, 0]])
+async def test_signals_are_locked_in_one_order_and_before_any_claim(
+    stage: Stage, job: Connection, sender: Connection, given: list[int]
+) -> None:
+    batch = await stage.held(3)
+    for each in batch.members:
+        await stage.sql("insert into rota.signals (run, name) values (%s, 'go')", each.job)
+    going = [(batch.members[n], Asleep((wait("go"),), (wait("go"),))) for n in given]
+
+    async with job.transaction(force_rollback=True):
+        async with sender.transaction():
+            await say(stage, batch.jobs[1], on=sender)
+            first, *_ = record.suspend(batch.worker, going)
+            expecting = stage.meanwhile(stage.run(first, job))
+            await stage.waits(job, sender)
+            assert not await is_free(stage, batch.jobs[0])
+            assert await is_free(stage, batch.jobs[2])
+            assert len(await stage.sql("select id from rota.claims for update skip locked")) == 1
+        await expecting
+
+
+async def test_sleepers_are_woken_from_the_lowest_id_up(
+    stage: Stage, job: Connection, sender: Connection
+) -> None:
+    laid = await flows.start(stage, {"a": [], "b": [], "c": []})
+    worker = await stage.worker()
+    for name in ("c", "b", "a"):
+        await lie_down(stage, await flows.claim_only(stage, worker, name), wait("go"))
+    await stage.sql("update rota.signals set jobs = %s", [laid["c"], laid["a"], laid["b"]])
+
+    async with job.transaction():
+        await stage.sql("select from rota.asleep where job = %s for update", laid["b"], on=job)
+        sending = stage.meanwhile(say(stage, laid.run, on=sender))
+        await stage.waits(sender, job)
+        free = await stage.sql("select job from rota.asleep for update skip locked")
+
+    assert free == [laid["c"]]
+    assert await sending == "sent"
+    assert await stage.sql("select job from rota.ready order by seq") == list(laid.jobs.values())
+
+
+async def test_a_cancel_locks_sleepers_in_the_same_order(stage: Stage, job: Connection) -> None:
+    laid = await flows.start(stage, {"a": [], "b": [], "c": []})
+    worker = await stage.worker()
+    for name in ("c", "a", "b"):
+        await lie_down(stage, await flows.claim_only(stage, worker, name), wait("go"))
+    canceller = await stage.connect()
+
+    async with job.transaction():
+        await stage.sql("select from rota.asleep where job = %s for update", laid["b"], on=job)
+        cancelling = stage.meanwhile(flows.cancel(stage, laid.run, canceller))
+        await stage.waits(canceller, job)
+        free = await stage.sql("select job from rota.asleep for update skip locked")
+
+    assert free == [laid["c"]]
+    assert await cancelling == "cancelled"
+
+
+@pytest.mark.parametrize("strength", ["key share", "update"])
+async def test_who_sends_waits_for_no_claim(
+    stage: Stage, job: Connection, sender: Connection, strength: str
+) -> None:
+    """A job's own transaction may take its time, and so may whoever ends its neighbours."""
+    batch = await stage.held(2)
+    await keep(stage, batch, wait("go"))
+
+    async with job.transaction():
+        await stage.sql(f"select from rota.claims for {strength}", on=job)
+        async with asyncio.timeout(1):
+            assert await say(stage, batch.jobs[0], on=sender) == "sent"
+
+
+async def test_who_sends_to_one_run_waits_for_no_other(
+    stage: Stage, job: Connection, sender: Connection
+) -> None:
+    batch, other = await stage.held(1), await asleep(stage, wait("go"))
+
+    async with job.transaction():
+        await lie_down(stage, batch, wait("go"), on=job)
+        async with asyncio.timeout(1):
+            assert await say(stage, other.jobs[0], on=sender) == "sent"
+            assert await say(stage, batch.jobs[0], "other", on=sender) == "sent"
+
+
+async def test_one_that_sleeps_for_a_time_takes_no_signal_with_it(
+    stage: Stage, job: Connection, sender: Connection
+) -> None:
+    batch = await stage.held(1)
+
+    async with job.transaction():
+        await lie_down(stage, batch, sleep(60), on=job)
+        async with asyncio.timeout(1):
+            assert await say(stage, batch.jobs[0], on=sender) == "sent"
+
+    assert await stage.sql("select jobs from rota.signals") == [[]]

@@ -1,0 +1,389 @@
+"""`rehearse`: a durable function run inline, by a clock of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from rota import Context, Retry, Rota
+from rota.errors import ArgumentError, ReplayMismatch, RotaError, SignalTimeout, StepFailed
+from rota.testing import rehearse
+from rota.testing.inline import Rehearse
+
+NEW_YEAR = datetime(2027, 1, 1, tzinfo=UTC)
+
+app = Rota()
+done: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_done() -> None:
+    done.clear()
+
+
+async def note(what: str) -> str:
+    done.append(what)
+    return what
+
+
+@app.task
+async def onboard(ctx: Context, user: int) -> str:
+    await ctx.step("account", note, f"account {user}")
+    await ctx.sleep(days=3)
+    survey = await ctx.wait("survey", dict[str, int], timeout=timedelta(days=7), default=None)
+    await ctx.step("thank", note, "thanks")
+    return "silent" if survey is None else f"score {survey['score']}"
+
+
+# What it comes to
+
+
+async def test_a_function_runs_without_a_database_and_its_result_is_as_a_run_gives_it() -> None:
+    @app.task(name="pair")
+    async def pair(ctx: Context, first: int) -> tuple[int, datetime]:
+        return first, ctx.now()
+
+    show = await rehearse(pair, 7, now=NEW_YEAR)
+
+    assert show.result == (7, NEW_YEAR)  # read back from JSON by the hints, as run.result() is
+    assert show.state == "succeeded"
+
+
+async def test_its_steps_are_named_in_order_with_how_often_each_ran() -> None:
+    show = await rehearse(onboard, user=42)
+
+    assert show.steps == ["account", "thank"]
+    assert show.ran == {"account": 1, "thank": 1}
+    assert done == ["account 42", "thanks"]
+    show.assert_once()
+
+
+async def test_a_year_of_sleep_takes_milliseconds() -> None:
+    async def patient(ctx: Context) -> datetime:
+        await ctx.sleep(days=365)
+        return ctx.now()
+
+    await rehearse(patient)  # whatever is imported on first use
+    began = time.perf_counter()
+    show = await rehearse(patient, now=NEW_YEAR)
+    took = time.perf_counter() - began
+
+    assert show.slept == timedelta(days=365)
+    assert show.result == show.now == NEW_YEAR + timedelta(days=365)
+    assert took < 0.25
+
+
+async def test_sleeping_until_a_time_and_for_no_time_at_all() -> None:
+    async def punctual(ctx: Context) -> None:
+        await ctx.sleep_until(NEW_YEAR + timedelta(hours=6))
+        await ctx.sleep(0)
+        await ctx.sleep_until(NEW_YEAR)
+
+    assert (await rehearse(punctual, now=NEW_YEAR)).slept == timedelta(hours=6)
+
+
+async def test_branches_sleep_beside_each_other() -> None:
+    async def both(ctx: Context) -> None:
+        async def nap(days: int) -> None:
+            await ctx.sleep(days=days)
+            await ctx.step(f"after {days}", note, str(days))
+
+        await asyncio.gather(nap(5), nap(2), ctx.step("at once", note, "0"))
+
+    show = await rehearse(both)
+
+    assert done == ["0", "2", "5"]
+    assert round(show.slept / timedelta(days=1), 6) == 5
+
+
+async def test_values_are_the_same_in_every_rehearsal() -> None:
+    async def chancy(ctx: Context) -> list[str]:
+        first = [str(ctx.uuid()), str(ctx.uuid()), str(ctx.random())]
+        await ctx.sleep(1)
+        return first
+
+    shows = [await rehearse(chancy) for _ in range(2)]
+
+    assert shows[0].result == shows[1].result
+    assert len(set(shows[0].result)) == 3
+
+
+# Signals
+
+
+async def test_a_signal_may_be_there_before_or_come_at_a_time() -> None:
+    before = await rehearse(onboard, user=1, signals={"survey": {"score": 9}})
+    later = await rehearse(onboard, user=1, signals={"survey": (timedelta(days=5), {"score": 3})})
+    then = await rehearse(
+        onboard,
+        user=1,
+        now=NEW_YEAR,
+        signals={"survey": (datetime(2027, 1, 9, tzinfo=UTC), {"score": 1})},
+    )
+
+    assert (before.result, before.slept.days) == ("score 9", 3)
+    assert (later.result, later.slept.days) == ("score 3", 5)
+    assert (then.result, then.slept.days) == ("score 1", 8)
+
+
+async def test_a_wait_that_nobody_answers_is_over_in_time_by_the_clock() -> None:
+    late = {"survey": (timedelta(days=11), {"score": 9})}
+
+    show = await rehearse(onboard, user=1, signals=late)
+
+    assert (show.result, show.slept) == ("silent", timedelta(days=10))
+
+
+async def test_a_wait_without_an_end_leaves_it_asleep_and_says_for_what() -> None:
+    async def forever(ctx: Context) -> None:
+        await ctx.wait("go", str)
+
+    show = await rehearse(forever)
+
+    assert (show.state, show.waits_for) == ("asleep", ["go"])
+    with pytest.raises(RotaError, match="waits for signal 'go', which nobody sends"):
+        _ = show.result
+
+
+async def test_a_signal_that_did_not_come_in_time_is_what_the_run_fails_of() -> None:
+    async def strict(ctx: Context) -> None:
+        await ctx.wait("go", str, timeout=60)
+
+    show = await rehearse(strict)
+
+    assert isinstance(show.error, SignalTimeout)
+    assert show.slept == timedelta(minutes=1)
+
+
+# Failures
+
+
+@app.task
+async def pay(ctx: Context) -> str:
+    patient = ctx.using(retry=Retry(attempts=3, wait=10, backoff=1))
+    return await patient.step("charge", note, "charged")
+
+
+async def test_steps_are_made_to_fail_and_are_tried_again() -> None:
+    show = await rehearse(pay, fails={"charge": [TimeoutError, ConnectionError("no line")]})
+
+    assert show.result == "charged"
+    assert show.ran == {"charge": 3}
+    assert done == ["charged"]
+    assert show.slept == timedelta(seconds=20)  # exactly: a rehearsal has no jitter
+
+
+async def test_a_step_that_always_fails_fails_the_run_after_all_its_attempts() -> None:
+    @app.task(retry=Retry(attempts=3, wait=60, backoff=2))
+    async def brittle(ctx: Context) -> str:
+        return await ctx.step("charge", note, "charged")
+
+    show = await rehearse(brittle, fails={"charge": ConnectionError("no line")})
+
+    assert (show.state, show.attempts, show.ran, show.steps) == ("failed", 3, {"charge": 3}, [])
+    with pytest.raises(StepFailed, match="no line") as caught:
+        _ = show.result
+    assert isinstance(caught.value.__cause__, ConnectionError)
+    assert show.slept == timedelta(seconds=60 + 120)
+
+
+async def test_a_step_that_is_to_fail_and_never_comes_is_a_mistake_of_the_test() -> None:
+    with pytest.raises(ArgumentError, match=r"never came to step 'chrage'.*it ran 'charge'"):
+        await rehearse(pay, fails={"chrage": TimeoutError})
+
+
+# Stand-ins
+
+
+async def test_steps_have_stand_ins_and_what_these_return_is_read_as_theirs() -> None:
+    async def price(of: str) -> datetime:
+        raise AssertionError("the real one")
+
+    async def shop(ctx: Context) -> list[int]:
+        first = await ctx.step("price", price, "a")
+        return [first.year, (await ctx.step("price", price, of="b")).year]
+
+    seen: list[str] = []
+
+    def fake(of: str):  # type: ignore[no-untyped-def]
+        seen.append(of)
+        return "2027-01-01T00:00:00Z"
+
+    async def awaited(of: str) -> Any:
+        return fake(of)
+
+    assert (await rehearse(shop, steps={"price": fake})).result == [2027, 2027]
+    assert (await rehearse(shop, steps={"price": awaited})).result == [2027, 2027]
+    assert (await rehearse(shop, steps={"price": NEW_YEAR})).result == [2027, 2027]
+    assert seen == ["a", "b", "a", "b"]
+
+
+async def test_a_transaction_is_refused_with_what_to_do_instead() -> None:
+    async def book(ctx: Context) -> None:
+        async with ctx.transaction():
+            pass
+
+    async def booking(ctx: Context) -> None:
+        await ctx.step("book", book, ctx)
+
+    show = await rehearse(booking)
+
+    with pytest.raises(StepFailed, match=r"step 'book' a stand-in \(steps=…\), or test it in one"):
+        _ = show.result
+    assert (await rehearse(booking, steps={"book": None})).state == "succeeded"
+
+
+# What it calls with
+
+
+async def test_arguments_are_checked_as_a_start_checks_them() -> None:
+    with pytest.raises(ArgumentError, match="takes no argument 'usr'"):
+        await rehearse(onboard, usr=1)
+
+
+async def test_a_call_carries_arguments_of_any_name() -> None:
+    @app.task(name="noting")
+    async def noting(steps: int, signals: list[str]) -> int:
+        return steps + len(signals)
+
+    show = await rehearse(noting.call(steps=3, signals=["a"]), now=NEW_YEAR)
+
+    assert (show.result, show.began) == (4, NEW_YEAR)
+
+
+async def test_what_is_no_task_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="not what task"):
+        await rehearse(3)  # type: ignore[call-overload]
+    with pytest.raises(ArgumentError, match="zone"):
+        await rehearse(pay, now=datetime(2027, 1, 1))  # noqa: DTZ001
+
+
+# Plain functions, and tests that do not await
+
+
+def plain(ctx: Context, n: int) -> int:
+    first = ctx.blocking.step("one", lambda: n + 1)
+    ctx.blocking.sleep(days=2)
+    factor: int = ctx.blocking.wait("factor", int)
+    return ctx.blocking.step("two", lambda: first * factor)
+
+
+def test_a_plain_function_is_rehearsed_in_a_test_that_does_not_await() -> None:
+    show = rehearse.blocking(plain, n=4, signals={"factor": 10}, crash_after=1)
+
+    assert (show.result, show.steps, show.crashes) == (50, ["one", "two"], 1)
+    assert show.slept == timedelta(days=2)
+    show.assert_once()
+
+
+async def test_also_one_that_is_async_after_all() -> None:
+    assert rehearse.blocking(onboard, user=1).result == "silent"
+
+
+def test_the_fixture_needs_no_database(rota_rehearse: Rehearse) -> None:
+    assert rota_rehearse.blocking(onboard, user=1).result == "silent"
+
+
+# What else it does
+
+
+async def test_what_it_says_is_kept_and_how_far_it_is() -> None:
+    async def chatty(ctx: Context) -> None:
+        ctx.log("before")
+        await ctx.sleep(days=1)
+        ctx.log("after")
+        ctx.progress(1, 2, "half")
+
+    show = await rehearse(chatty)
+
+    assert show.logs == ["before", "after"]
+    assert show.progress == (1.0, 2.0, "half")
+
+
+async def test_one_that_begins_anew_is_followed_as_often_as_asked() -> None:
+    async def endless(ctx: Context, n: int = 0) -> None:
+        await ctx.step("turn", note, f"turn {n}")
+        await ctx.sleep(days=1)
+        await ctx.restart(n=n + 1)
+
+    once = await rehearse(endless)
+    thrice = await rehearse(endless, restarts=2)
+
+    assert (once.state, once.restarted_with) == ("restarted", {"n": 1})
+    assert thrice.restarted_with == {"n": 3}
+    assert done == ["turn 0", "turn 0", "turn 1", "turn 2"]
+    with pytest.raises(RotaError, match="began anew with"):
+        _ = once.result
+
+
+async def test_one_that_begins_anew_forgets_what_it_has_heard() -> None:
+    async def listening(ctx: Context, n: int = 0) -> None:
+        await ctx.wait("go", str, timeout=60, default=None)
+        await ctx.restart(n=n + 1)
+
+    show = await rehearse(listening, signals={"go": "now"}, restarts=2)
+
+    assert show.slept == timedelta(seconds=120)  # it went at once the first time only
+
+
+async def test_one_without_an_end_is_looked_at_for_a_while() -> None:
+    async def daily(ctx: Context) -> None:
+        while True:
+            await ctx.step("round", note, "round")
+            await ctx.sleep(days=1)
+
+    show = await rehearse(daily, until=timedelta(days=30), now=NEW_YEAR)
+
+    assert (show.state, len(show.steps)) == ("asleep", 31)
+    assert show.now == NEW_YEAR + timedelta(days=30)
+    with pytest.raises(
+        RotaError, match=r"sleeps until 2027-02-01 00:00:00, which is beyond until="
+    ):
+        _ = show.result
+
+
+async def test_a_run_goes_on_with_other_code() -> None:
+    async def before(ctx: Context, user: int) -> str:
+        await ctx.step("account", note, f"account {user}")
+        await ctx.sleep(days=3)
+        return "old"
+
+    async def fits(ctx: Context, user: int) -> str:
+        await ctx.step("account", note, f"account {user}")
+        if ctx.version("greet"):
+            await ctx.step("greet", note, "hello")
+        await ctx.sleep(days=3)
+        await ctx.step("ask", note, f"how are you, {user}")
+        return "new"
+
+    async def does_not(ctx: Context, user: int) -> str:
+        await ctx.step("account", note, f"account {user}")
+        await ctx.step("greet", note, "hello")
+        return "new"
+
+    half = await rehearse(before, user=7, until=timedelta(days=1))
+
+    assert (await rehearse(fits, history=half)).result == "new"
+    assert done == ["account 7", "how are you, 7"]
+    assert (await rehearse(fits, user=7)).steps == ["account", "greet", "ask"]
+    show = await rehearse(does_not, history=half)
+    assert show.state == "quarantined"
+    with pytest.raises(ReplayMismatch, match="step 'greet' where it had come to sleep"):
+        _ = show.result
+
+
+async def test_a_show_tells_the_whole_story() -> None:
+    show = await rehearse(onboard, user=42, signals={"survey": (timedelta(days=5), {"score": 9})})
+
+    assert str(show).splitlines() == [
+        "       0:00:00  step 'account'           'account 42'",
+        "       0:00:00  sleep                    for 3 d",
+        "           5 d  wait 'survey'            {'score': 9}",
+        "           5 d  step 'thank'             'thanks'",
+        '           5 d  returned "score 9"',
+    ]
+    assert repr(show) == "<Show onboard succeeded, 2 steps, 5 d>"

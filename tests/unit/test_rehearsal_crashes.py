@@ -1,0 +1,295 @@
+"""Processes that die in a rehearsal: what was kept is not done again, and nothing else is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from datetime import timedelta
+from itertools import count
+from typing import Any
+
+import pytest
+
+from rota import Context, Retry, Rota
+from rota.errors import ArgumentError, RunFailed
+from rota.testing import crash_everywhere, rehearse
+
+app = Rota()
+done: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_done() -> None:
+    done.clear()
+
+
+async def note(what: str) -> str:
+    done.append(what)
+    return what
+
+
+@app.task
+async def double(n: int) -> int:
+    done.append(f"double {n}")
+    return 2 * n
+
+
+@app.task
+async def order(ctx: Context, item: str) -> dict[str, Any]:
+    id = ctx.uuid()
+    paid = await ctx.using(retry=Retry(attempts=2, wait=60)).step("charge", note, "charged")
+    await ctx.sleep(days=1)
+    sent = await asyncio.gather(
+        ctx.step("pack", note, f"{item} packed"), ctx.step("label", note, f"{item} labelled")
+    )
+    good = await ctx.wait("arrived", bool, timeout=timedelta(days=5), default=False)
+    doubled = await ctx.map([double.call(1), double.call(2)])
+    await ctx.step("thank", note, "thanked")
+    return {"id": str(id), "paid": paid, "sent": sent, "good": good, "doubled": doubled}
+
+
+async def test_a_process_that_dies_after_a_step_does_not_do_it_again() -> None:
+    show = await rehearse(order, item="cup", crash_after=1)
+
+    assert show.crashes == 1
+    assert done.count("charged") == 1
+    show.assert_once()
+
+
+async def test_the_step_may_be_named() -> None:
+    async def three(ctx: Context) -> None:
+        begun.append(1)
+        for name in ("a", "b", "c"):
+            await ctx.step(name, note, name)
+
+    begun: list[int] = []
+
+    show = await rehearse(three, crash_after="b")
+
+    assert (show.steps, len(begun), done) == (["a", "b", "c"], 2, ["a", "b", "c"])
+
+
+async def test_a_crash_that_never_comes_is_a_mistake_of_the_test() -> None:
+    with pytest.raises(
+        ArgumentError, match=r"crash after 9 step.*never came that far: it kept 'charge'"
+    ):
+        await rehearse(order, item="cup", crash_after=9)
+    with pytest.raises(ArgumentError, match="from 1"):
+        await rehearse(order, item="cup", crash_after=0)
+
+
+async def test_nothing_is_done_twice_wherever_it_crashes() -> None:
+    signals = {"arrived": (timedelta(days=3), True)}
+
+    show = await crash_everywhere(order, item="cup", signals=signals, fails={"charge": [OSError]})
+
+    assert show.result["sent"] == ["cup packed", "cup labelled"]
+    assert show.result["good"] is True
+    assert show.result["doubled"] == [2, 4]
+    assert show.slept == timedelta(days=3)
+    # Once as it is; and once for each point at which it could die, of which there are a few.
+    assert done.count("charged") >= 8
+
+
+async def test_it_dies_at_every_point_once() -> None:
+    begun: list[int] = []
+
+    async def three(ctx: Context) -> None:
+        begun.append(1)
+        for name in ("a", "b", "c"):
+            await ctx.step(name, note, name)
+
+    await crash_everywhere(three)
+
+    assert len(begun) == 1 + 2 * 4  # after each step, and when the function has returned
+    assert done == ["a", "b", "c"] * 5
+
+
+async def test_another_result_than_without_a_crash_is_told_with_both_stories() -> None:
+    begun: list[int] = []
+
+    async def counts(ctx: Context) -> int:
+        begun.append(1)
+        await ctx.step("a", note, "a")
+        return len(begun)
+
+    with pytest.raises(AssertionError) as told:
+        await crash_everywhere(counts)
+
+    first, *_ = str(told.value).splitlines()
+    assert first == "counts crashed after step 'a' (1 of 2): it returned 3, where it returned 1"
+    assert "without a crash:" in str(told.value)
+
+
+async def test_a_step_that_was_under_way_in_another_branch_runs_again_and_may() -> None:
+    async def slow(what: str) -> None:
+        await asyncio.sleep(0.02 if what == "slow" else 0)
+        done.append(what)
+
+    async def branches(ctx: Context) -> None:
+        await asyncio.gather(ctx.step("slow", slow, "slow"), ctx.step("quick", slow, "quick"))
+
+    crashed = await rehearse(branches, crash_after="quick")
+    await crash_everywhere(branches)
+
+    assert crashed.ran == {"slow": 2, "quick": 1}
+    with pytest.raises(AssertionError, match="step 'slow' ran 2 times"):
+        crashed.assert_once()
+
+
+async def test_code_that_depends_on_chance_between_its_steps_is_found_out() -> None:
+    numbers = count()
+
+    async def chancy(ctx: Context) -> None:
+        await ctx.step("first", note, "first")
+        await ctx.step(f"step {next(numbers)}", note, "second")
+
+    with pytest.raises(AssertionError, match="crashed after step 'first'"):
+        await crash_everywhere(chancy)
+
+
+async def test_a_step_that_comes_after_another_by_chance_is_found_out() -> None:
+    dice = random.Random(3)
+
+    async def shuffled(ctx: Context) -> None:
+        names = ["a", "b", "c", "d", "e"]
+        dice.shuffle(names)
+        for name in names:
+            await ctx.step(name, note, name)
+
+    with pytest.raises(AssertionError, match="ReplayMismatch"):
+        await crash_everywhere(shuffled)
+
+
+def test_a_plain_function_crashes_everywhere_too() -> None:
+    def plain(ctx: Context, n: int) -> int:
+        first = ctx.blocking.step("one", lambda: n + 1)
+        ctx.blocking.sleep(days=2)
+        return ctx.blocking.step("two", lambda: first * 2)
+
+    assert crash_everywhere.blocking(plain, n=4).result == 10
+
+
+async def test_what_its_code_does_after_its_process_died_counts_for_nothing() -> None:
+    async def stubborn(ctx: Context) -> str:
+        try:
+            await ctx.step("one", note, "one")
+        except BaseException:
+            await ctx.step("never", note, "never")
+            return "wrong"
+        await ctx.step("two", note, "two")
+        return "right"
+
+    show = await rehearse(stubborn, crash_after=1)
+
+    assert (show.result, show.steps, done) == ("right", ["one", "two"], ["one", "two"])
+
+
+async def test_code_that_catches_every_error_is_left_all_the_same() -> None:
+    async def catching(ctx: Context) -> str:
+        try:
+            await ctx.sleep(days=1)
+            await ctx.step("one", note, "one")
+        except Exception as error:
+            done.append(repr(error))
+        return "right"
+
+    show = await crash_everywhere(catching)
+
+    assert (show.result, show.slept) == ("right", timedelta(days=1))
+    assert set(done) == {"one"}
+
+
+# Calls
+
+
+@app.task
+async def family(ctx: Context, n: int) -> list[int]:
+    return await ctx.map([double.call(each) for each in range(n)])
+
+
+async def test_calls_are_run_as_well_or_answered() -> None:
+    assert (await rehearse(family, n=3)).result == [0, 2, 4]
+    assert (await rehearse(family, n=3, calls={"double": lambda n: n + 10})).result == [10, 11, 12]
+    show = await rehearse(family, n=2, calls={"double": 7})
+
+    assert (show.result, show.calls) == ([7, 7], ["double", "double"])
+    assert done == ["double 0", "double 1", "double 2"]
+
+
+async def test_calls_that_sleep_do_so_beside_each_other() -> None:
+    @app.task(name="nap")
+    async def nap(ctx: Context, days: int) -> int:
+        await ctx.sleep(days=days)
+        return days
+
+    async def parent(ctx: Context) -> list[int]:
+        return await ctx.map([nap.call(3), nap.call(5), nap.call(2)])
+
+    show = await rehearse(parent)
+
+    assert (show.result, show.slept) == ([3, 5, 2], timedelta(days=5))
+
+
+async def test_a_call_that_fails_fails_as_it_would() -> None:
+    def broken(n: int) -> int:
+        raise ValueError("broken")
+
+    show = await rehearse(family, n=1, calls={"double": broken})
+
+    assert show.state == "failed"
+    assert "ValueError: broken" in str(show.error)
+
+
+async def test_a_call_that_failed_is_made_again_by_the_next_attempt_and_not_before() -> None:
+    def broken(n: int) -> int:
+        done.append(f"call {n}")
+        if done.count(f"call {n}") == 1 and n == 1:
+            raise ValueError("not yet")
+        return n
+
+    @app.task(name="careful")
+    async def careful(ctx: Context) -> str:
+        try:
+            await ctx.map([double.call(0), double.call(1)])
+        except RunFailed:
+            await ctx.step("noted", note, "noted")
+            if ctx.attempt == 1:
+                raise
+            return "still broken"
+        return "fine"
+
+    once = await rehearse(careful, calls={"double": broken}, crash_after="noted")
+
+    assert once.attempts == 2
+    assert done == ["call 0", "call 1", "noted", "call 1"]
+
+
+async def test_a_flow_is_not_run_but_answered() -> None:
+    flow = app.flow("etl")
+
+    @flow.task
+    async def extract(day: str) -> str:
+        return day
+
+    @app.task(name="etl_caller")
+    async def caller(ctx: Context) -> dict[str, Any]:
+        return await ctx.run(flow.call(day="monday"))
+
+    assert (await rehearse(caller, calls={"etl": {"extract": "x"}})).result == {"extract": "x"}
+    assert "a rehearsal runs no flows" in str((await rehearse(caller)).error)
+
+
+async def test_a_task_in_a_process_of_its_own_has_no_steps_here_either() -> None:
+    assert (await rehearse(tripled, n=3)).result == 9
+    assert 'cannot be used by a task with isolation="process"' in str((await rehearse(apart)).error)
+
+
+@app.task(isolation="process")
+def tripled(n: int) -> int:
+    return 3 * n
+
+
+@app.task(isolation="process")
+async def apart(ctx: Context) -> None:
+    await ctx.step("never", note, "never")

@@ -1,0 +1,81 @@
+"""What the pages on testing and on deploys show is what happens."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import rota.testing
+from rota.testing import Show
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+BLOCK = re.compile(r"```python\n# (\w+)\.py\n(.*?)```", re.DOTALL)
+
+
+def modules(page: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
+    """The modules a page shows, imported one after another."""
+    made: dict[str, ModuleType] = {}
+    for name, code in BLOCK.findall((DOCS / page).read_text("utf-8")):
+        module = ModuleType(name)
+        monkeypatch.setitem(sys.modules, name, module)
+        exec(compile(code, f"{page}: {name}.py", "exec"), vars(module))
+        made[name] = module
+    return made
+
+
+@pytest.mark.parametrize(
+    ("page", "tests"), [("testing.md", "test_onboard"), ("deploys.md", "test_june")]
+)
+async def test_the_tests_on_a_page_pass(
+    page: str, tests: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = modules(page, monkeypatch)[tests]
+    found = [each for name, each in vars(module).items() if name.startswith("test_")]
+
+    assert len(found) >= 3
+    for test in found:
+        await test()
+
+
+async def test_the_story_on_the_page_is_the_shows_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    tests = modules("testing.md", monkeypatch)["test_onboard"]
+    said = {"survey": (tests.timedelta(days=20), {"score": 9})}
+
+    show = await rota.testing.rehearse(tests.onboard, user=42, signals=said, steps=tests.FAKES)
+
+    assert f"```\n{show}\n```" in (DOCS / "testing.md").read_text("utf-8")
+
+
+def test_the_page_tells_of_everything_a_rehearsal_takes_and_answers() -> None:
+    page = (DOCS / "testing.md").read_text("utf-8")
+    takes = inspect.signature(rota.testing.rehearse.__call__).parameters
+
+    for word, parameter in takes.items():
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+            assert f"`{word}=`" in page, word
+    source = inspect.getsource(Show)
+    for word in {*re.findall(r"self\.([a-z]\w*)\b.* = ", source), "result", "error", "slept"}:
+        assert f"`{word}`" in page or word in ("args", "script", "task", "restarted_with"), word
+
+
+def test_the_page_on_deploys_says_what_the_command_says() -> None:
+    from rota.cli.check_deploy import SAID
+
+    page = (DOCS / "deploys.md").read_text("utf-8")
+
+    for words in SAID.values():
+        assert f"| {words} |" in page
+
+
+def test_links_lead_somewhere() -> None:
+    for name in ("testing.md", "deploys.md"):
+        page = (DOCS / name).read_text("utf-8")
+        for target in re.findall(r"\]\(([^)#]*)(?:#[^)]*)?\)", page):
+            assert not target or (DOCS / target).exists(), target
+            assert not target or Path(target).suffix == ".md"

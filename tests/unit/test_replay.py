@@ -1,0 +1,261 @@
+"""What code had come to and what it comes to now: given again, new, or not as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rota import ReplayMismatch
+from rota.model.replay import Entry, Kept, Kind, Replay, label
+
+Asked = tuple[Kind, str]
+
+
+def kept(entries: Iterable[Entry]) -> list[Kept]:
+    """Entries as they would be read back."""
+    return [
+        Kept(
+            each.kind,
+            each.name,
+            each.number,
+            each.position,
+            each.own,
+            each.open,
+            each.tries,
+            None,
+            each.result,
+            each.error,
+            place=each.place,
+        )
+        for each in entries
+    ]
+
+
+def run(asked: Iterable[Asked], before: Iterable[Kept] = (), line: str = "") -> list[Entry]:
+    """Let code come to these things, and end."""
+    replay = Replay(7, before)
+    entries = [replay.ask(kind, name, line)[0] for kind, name in asked]
+    replay.end()
+    return entries
+
+
+def keys(entries: Iterable[Entry]) -> list[tuple[str, str, int, int]]:
+    return [(each.kind, each.name, each.number, each.position) for each in entries]
+
+
+CODE: list[Asked] = [
+    ("step", "a"),
+    ("value", "now"),
+    ("step", "b"),
+    ("step", "a"),
+    ("sleep", "sleep"),
+    ("wait", "a"),
+    ("sleep", "sleep"),
+]
+
+
+def test_things_are_numbered_by_kind_and_name_and_have_an_order() -> None:
+    assert keys(run(CODE)) == [
+        ("step", "a", 1, 1),
+        ("value", "now", 1, 2),
+        ("step", "b", 1, 3),
+        ("step", "a", 2, 4),
+        ("sleep", "sleep", 1, 5),
+        ("wait", "a", 1, 6),
+        ("sleep", "sleep", 2, 7),
+    ]
+
+
+def test_the_same_code_is_given_all_of_it_again() -> None:
+    first = run(CODE)
+    assert keys(run(CODE, kept(first))) == keys(first)
+
+
+def test_what_is_given_again_is_what_was_kept() -> None:
+    [entry] = run([("step", "a")])
+    entry.result, entry.tries = "5", 3
+    again, known = Replay(7, kept([entry])).ask("step", "a")
+    assert known is not None
+    assert (known.result, known.tries, again.tries) == ("5", 3, 3)
+    assert Replay(7).ask("step", "a")[1] is None
+
+
+def test_what_is_new_comes_after_what_was_kept() -> None:
+    first = run(CODE[:3])
+    # The order in which it is read does not matter.
+    more = run(CODE, reversed(kept(first)))
+    assert keys(more) == keys(run(CODE))
+
+
+@pytest.mark.parametrize(
+    ("code", "asked", "before"),
+    [
+        ([("step", "x")], "step 'x'", "step 'a'"),
+        ([("step", "a"), ("step", "x")], "step 'x'", "step 'b'"),
+        ([("step", "a"), ("step", "a"), ("step", "a")], "step 'a' no. 3", "step 'b'"),
+        ([("sleep", "sleep")] * 3, "sleep no. 3", "step 'a'"),
+        ([("wait", "x")], "wait 'x'", "step 'a'"),
+        (CODE[:4], "its end", "sleep"),
+        (CODE[:6], "its end", "sleep no. 2"),
+        ([], "its end", "step 'a'"),
+    ],
+)
+def test_something_new_before_something_kept_is_a_change(
+    code: list[Asked], asked: str, before: str
+) -> None:
+    with pytest.raises(ReplayMismatch) as error:
+        run(code, kept(run(CODE)))
+    assert (error.value.asked, error.value.kept) == (asked, before)
+    assert f"job 7 comes to {asked} where it had come to {before} before" in str(error.value)
+    assert "rota release 7" in str(error.value)
+
+
+def test_values_and_versions_may_come_and_go() -> None:
+    with_values: list[Asked] = [("value", "uuid"), ("step", "a"), ("value", "now"), ("step", "b")]
+    without: list[Asked] = [("step", "a"), ("step", "b")]
+    run(without, kept(run(with_values)))
+    run(with_values, kept(run(without)))
+    replay = Replay(7, kept(run(without)))
+    replay.version("fees", own=True)
+    for kind, name in without:
+        replay.ask(kind, name)
+    replay.end()
+
+
+def test_in_branches_the_order_is_anybodys() -> None:
+    code: list[tuple[Asked, str]] = [
+        (("step", "load"), "1."),
+        (("step", "load"), "2."),
+        (("step", "parse"), "2."),  # the second was done first
+        (("step", "parse"), "1."),
+        (("sleep", "sleep"), "2."),
+        (("value", "uuid"), "1."),
+        (("sleep", "sleep"), "1."),
+        (("step", "parse"), "1."),
+        (("step", "parse"), ""),
+    ]
+
+    def come_to(order: Iterable[int], before: Iterable[Kept] = ()) -> dict[int, Entry]:
+        replay = Replay(7, before)
+        return {at: replay.ask(*code[at][0], code[at][1])[0] for at in order}
+
+    first = come_to(range(len(code)))
+    numbers = {(each.kind, each.name, each.number) for each in first.values()}
+    assert len(numbers) == len(code)  # each is told from each
+    again = come_to([0, 3, 5, 1, 2, 6, 4, 7, 8], kept(first.values()))
+    for at, entry in first.items():
+        assert keys([again[at]]) == keys([entry])
+        assert again[at].place == entry.place
+
+
+def test_what_is_new_in_a_branch_says_nothing_about_the_rest() -> None:
+    first = run(CODE, line="1.")
+    run([("step", "x")], kept(first), line="1.")
+    run([("step", "x")], kept(first), line="2.")
+    run([], kept(first))
+
+
+def test_one_that_was_not_kept_is_not_mistaken_for_the_next_of_its_name() -> None:
+    """It was given up, or failed: the second of that name is still the second."""
+    for line in ("", "1."):
+        _, second = run([("step", "a"), ("step", "a")], line=line)
+        replay = Replay(7, kept([second]))
+        if line:
+            entry, known = replay.ask("step", "a", line)
+            assert known is None
+            assert entry.number != second.number
+            assert replay.ask("step", "a", line)[1] is not None
+        else:
+            with pytest.raises(ReplayMismatch):
+                replay.ask("step", "a", line)
+
+
+def test_the_own_line_is_told_from_the_branches_beside_it() -> None:
+    own, beside = run([("step", "a")]), kept(run([("step", "b")], line="1."))
+    beside[0].position = 2
+    # Beside is still to come when the own line goes on: that is no change.
+    run([("step", "a"), ("step", "c")], [*kept(own), *beside])
+    with pytest.raises(ReplayMismatch):
+        run([("step", "c")], [*kept(own), *beside])
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["step", "sleep", "wait", "value"]), st.sampled_from("ab"))),
+    st.integers(0, 10),
+)
+def test_any_code_can_be_cut_short_anywhere_and_goes_on(code: list[Asked], cut: int) -> None:
+    whole = run(code)
+    assert keys(run(code, kept(whole[:cut]))) == keys(whole)
+
+
+@given(st.lists(st.sampled_from("abc"), min_size=1, max_size=6), st.data())
+def test_a_step_taken_out_is_always_found(names: list[str], data: st.DataObject) -> None:
+    code: list[Asked] = [("step", name) for name in names]
+    out = data.draw(st.integers(0, len(code) - 1))
+    with pytest.raises(ReplayMismatch):
+        run(code[:out] + code[out + 1 :], kept(run(code)))
+
+
+# Versions
+
+
+def test_a_change_goes_for_a_run_that_is_not_further() -> None:
+    replay = Replay(7)
+    entry, goes = replay.version("fees", own=True)
+    assert entry is not None
+    assert (goes, entry.kind, entry.name, entry.result) == (True, "version", "fees", "true")
+    # It is kept once.
+    assert replay.version("fees", own=True) == (None, True)
+
+
+def test_it_does_not_for_one_that_is_and_that_stays_so() -> None:
+    replay = Replay(7, kept(run([("step", "a")])))
+    entry, goes = replay.version("fees", own=True)
+    assert entry is not None
+    assert (goes, entry.result) == (False, "false")
+    later = Replay(7, kept([*run([("step", "a")]), entry]))
+    assert later.version("fees", own=True) == (None, False)
+    later.ask("step", "a")
+    assert later.version("fees", own=True) == (None, False)
+
+
+def test_values_ahead_do_not_make_a_run_an_old_one() -> None:
+    assert Replay(7, kept(run([("value", "now")]))).version("fees", own=True)[1] is True
+
+
+def test_it_goes_for_one_that_has_come_just_as_far() -> None:
+    replay = Replay(7, kept(run([("step", "a"), ("sleep", "sleep")])))
+    replay.ask("step", "a")
+    replay.ask("sleep", "sleep")
+    assert replay.version("fees", own=True)[1] is True
+
+
+# Behind
+
+
+def test_code_is_behind_until_it_has_come_as_far_as_before() -> None:
+    replay = Replay(7, kept(run([("step", "a"), ("step", "b"), ("value", "now")])))
+    assert replay.is_behind
+    replay.ask("step", "a")
+    assert replay.is_behind
+    replay.ask("step", "b")
+    assert not replay.is_behind
+    assert not Replay(7).is_behind
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "number", "said"),
+    [
+        ("step", "charge", 1, "step 'charge'"),
+        ("step", "charge", 2, "step 'charge' no. 2"),
+        ("sleep", "sleep", 1, "sleep"),
+        ("sleep", "sleep", 3, "sleep no. 3"),
+        ("wait", "sleep", 1, "wait 'sleep'"),
+    ],
+)
+def test_a_thing_is_said_as_a_person_says_it(kind: Kind, name: str, number: int, said: str) -> None:
+    assert label(kind, name, number) == said
+    assert str(Entry(kind, name, number, 1, True)) == said
