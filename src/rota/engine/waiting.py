@@ -15,7 +15,7 @@ from uuid import uuid4
 from rota.engine.wakeups import MISSED, Wakeups
 from rota.errors import RunNotFound
 from rota.store import failures, runs, waiters
-from rota.store.database import Database, exchange
+from rota.store.database import Database
 from rota.store.query import Query
 from rota.store.runs import Ending
 
@@ -44,9 +44,12 @@ class Waiting:
         pause = FIRST_LOOK
         try:
             while True:
+                # Whoever was told looks first, and asks to be told again only if that was not the end.
+                unasked = listening and run not in self._asked
+                asks = unasked and not told.is_set()
                 told.clear()
                 try:
-                    ending = await self._look(run, register=listening and run not in self._asked)
+                    ending = await self._look(run, register=asks)
                 except Exception as error:
                     if not failures.is_passing(error):
                         raise
@@ -55,6 +58,8 @@ class Waiting:
                         return ending
                     if or_failure and ending.failing:
                         return ending
+                    if unasked and not asks:
+                        continue
                 heard = listening and self._wakeups.hears(self._listener)
                 pause = LAST_LOOK if heard else min(pause * 2, LAST_LOOK)
                 rest = pause if deadline is None else min(pause, deadline - time.monotonic())
@@ -74,11 +79,10 @@ class Waiting:
                     await self._forget(run)
 
     async def _look(self, run: int, *, register: bool) -> Ending:
-        async with self._database.connection() as connection:
-            segments: list[list[Query[Any]]] = [[runs.outcome([run])]]
-            if register:
-                segments.insert(0, [waiters.register(self._listener, [run])])
-            answers = await exchange(connection, segments, self._database.schema)
+        segments: list[list[Query[Any]]] = [[runs.outcome([run])]]
+        if register:
+            segments.insert(0, [waiters.register(self._listener, [run])])
+        answers = await self._database.exchange(segments)
         if register and answers[0][0]:
             self._asked.add(run)
         if not answers[-1][0]:
