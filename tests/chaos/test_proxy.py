@@ -228,11 +228,16 @@ def test_a_half_open_connection_ends_on_the_side_that_is_gone(proxy: Proxy, rota
 
 def test_what_is_held_arrives_later(proxy: Proxy) -> None:
     with connect(proxy) as connection:
+        healing = threading.Event()
+
+        def heal() -> None:
+            healing.set()
+            proxy.heal()
+
         proxy.hold()
-        later = threading.Timer(0.3, proxy.heal)
-        later.start()
+        threading.Timer(0.3, heal).start()
         assert connection.execute("select 1").fetchone() == (1,)
-        assert not later.is_alive()
+        assert healing.is_set()
 
 
 def test_new_connections_can_be_refused(proxy: Proxy) -> None:
