@@ -59,10 +59,20 @@ async def test_durable_functions_go_on_whatever_breaks(server: Server) -> None:
 
 @pytest.mark.parametrize("name", MUTANTS if LONG else SOME)
 async def test_a_known_mistake_is_found(name: str, server: Server, tmp_path: Path) -> None:
+    """A mistake shows only where a fault meets it: in a few seconds that may not happen, thrice it does."""
     mutant = MUTANTS[name]
-    stage = Stage(
-        server, mutant.phase, SEED, tmp_path / name, mutant=name, settings=mutant.settings
-    )
-    result = await stage.run(mutant.seconds)
-    found = {violation.invariant for violation in result.violations}
-    assert found & mutant.found_by, f"{name}: {mutant.what}: {table([result])}"
+    said = []
+    for turn in range(3):
+        stage = Stage(
+            server,
+            mutant.phase,
+            f"{SEED}:{turn}",
+            tmp_path / f"{name}-{turn}",
+            mutant=name,
+            settings=mutant.settings,
+        )
+        result = await stage.run(mutant.seconds)
+        if {violation.invariant for violation in result.violations} & mutant.found_by:
+            return
+        said.append(table([result]))
+    pytest.fail(f"{name}: {mutant.what}: {said}")
