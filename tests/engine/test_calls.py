@@ -157,11 +157,11 @@ async def test_async_code_that_blocks_is_told_instead_of_stopping_its_worker(
 ) -> None:
     """The worker's loop would wait for itself."""
 
-    def wait_for_ever(waiting: Any, _: Any) -> None:
-        waiting.close()
-        raise AssertionError("this would never have ended")
+    class Never:
+        def set(self, _: Any) -> None:
+            raise AssertionError("this would never have ended")
 
-    monkeypatch.setattr("rota.engine.port.asyncio.run_coroutine_threadsafe", wait_for_ever)
+    monkeypatch.setattr("rota.engine.port._thread", Never())
 
     @rota_app.task(retry=ONCE)
     async def parent(ctx: Context) -> int:
