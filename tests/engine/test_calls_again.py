@@ -12,6 +12,7 @@ import pytest
 
 from engine.asking import ONCE, TWICE, counted, fetch, until
 from rota import Context, Retry, Rota, RunCancelled, RunFailed, Task
+from rota.engine.presence import Presence
 from rota.errors import CallsChanged, ClaimLost
 from rota.model.events import JobClaimed, JobFinished, JobGivenBack, JobRetried
 from rota.testing import Harness
@@ -320,9 +321,10 @@ async def test_a_parent_with_failed_and_queued_calls_does_not_block_the_only_pla
 
 
 async def test_who_no_longer_holds_the_job_starts_nothing(
-    rota_harness: Harness, rota_dsn: str, double: Task[[int], int]
+    rota_harness: Harness, rota_dsn: str, double: Task[[int], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The claim was given to another worker while the job was under way."""
+    """The claim was given to another worker while the job was under way, and no beat has told of it."""
+    monkeypatch.setattr(Presence, "hear", lambda self, pulse: None)
     app = rota_harness.app
     go, seen = asyncio.Event(), []
 
