@@ -46,9 +46,11 @@ test: setup ## every test, on a private PostgreSQL
 test-fast: setup ## the tests that take no time
 	@$(BIN)/pytest -m "not slow" $(PYTEST_ARGS)
 
-proofs: setup ## the long forms of what `make test` has short: a million rows, every await, every mutant
-	@ROTA_TEST_LONG=1 $(BIN)/pytest -n 2 tests/store/test_plans.py tests/store/test_reap_plans.py tests/store/test_any_flow.py
+proofs: setup ## the long forms of what `make test` has short: a million rows, every await, every mutant, minutes of faults
+	@ROTA_TEST_LONG=1 $(BIN)/pytest -n 2 tests/store/test_plans.py tests/store/test_reap_plans.py tests/store/test_lock_plans.py tests/store/test_durable_plans.py tests/store/test_any_flow.py
+	@ROTA_TEST_LONG=1 $(BIN)/pytest tests/pooler/test_job_suite.py
 	@ROTA_TEST_LONG=1 $(BIN)/pytest tests/cluster/test_durable_kills.py tests/cluster/test_signals.py tests/cluster/test_many_sleepers.py tests/chaos/test_short.py
+	@ROTA_TEST_LONG=1 $(BIN)/pytest -s tests/cluster/test_contenders.py tests/cluster/test_leaders.py tests/cluster/test_monitor.py tests/cluster/test_spreading.py tests/coord/test_once_storm.py
 
 SECONDS ?= 2100
 chaos: setup ## worker processes, servers and connections broken for SECONDS=2100, nothing lost or done twice

@@ -1,11 +1,15 @@
 """Durable work and safe company for Python applications, with nothing to run but PostgreSQL."""
 
 from rota.app import Call, Flow, FlowCall, FlowTask, Rota, Run, Task
+from rota.coord.insert import Inserted
 from rota.errors import (
     ArgumentError,
+    Busy,
     ClaimLost,
     HandBack,
     KeyBusy,
+    LockLost,
+    RateExceeded,
     ReplayMismatch,
     RetryLater,
     RotaError,
@@ -15,15 +19,18 @@ from rota.errors import (
     SignalTimeout,
     StepFailed,
     TaskTimeout,
+    TermLost,
     WorkerLost,
 )
 from rota.model.context import Context, Failure
 from rota.model.retry import Retry
+from rota.model.service import ServiceContext
 from rota.model.settings import Settings
 from rota.model.task import Loss
 
 __all__ = [
     "ArgumentError",
+    "Busy",
     "Call",
     "ClaimLost",
     "Context",
@@ -32,8 +39,11 @@ __all__ = [
     "FlowCall",
     "FlowTask",
     "HandBack",
+    "Inserted",
     "KeyBusy",
+    "LockLost",
     "Loss",
+    "RateExceeded",
     "ReplayMismatch",
     "Retry",
     "RetryLater",
@@ -43,10 +53,12 @@ __all__ = [
     "RunCancelled",
     "RunExpired",
     "RunFailed",
+    "ServiceContext",
     "Settings",
     "SignalTimeout",
     "StepFailed",
     "Task",
     "TaskTimeout",
+    "TermLost",
     "WorkerLost",
 ]

@@ -11,6 +11,10 @@
     │   ├── SchemaTooOld          … or to an older one
     │   └── DatabaseUnavailable   no answer within the time allowed
     ├── KeyBusy                   the key is held by somebody's open transaction
+    ├── Busy                      somebody else has the lock, the permit or the call, and kept it too long
+    ├── LockLost                  the lock or permit is no longer held: what is done under it may be undone
+    ├── TermLost                  this instance no longer leads
+    ├── RateExceeded              the rate allows no more for now
     ├── RunNotFound               no run has that id
     ├── WorkerNotFound            no worker has that number, or it has left
     ├── RunFailed                 the run ended without a result
@@ -79,6 +83,26 @@ class DatabaseUnavailable(DatabaseError):
 
 class KeyBusy(RotaError):
     pass
+
+
+class Busy(RotaError):
+    """Somebody else has it, and did not let go in time."""
+
+
+class LockLost(RotaError):
+    pass
+
+
+class TermLost(RotaError):
+    pass
+
+
+class RateExceeded(RotaError):
+    """The rate allows no more for now; in `retry_after` seconds it would."""
+
+    def __init__(self, message: str, *, retry_after: float = 0.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class RunNotFound(RotaError):

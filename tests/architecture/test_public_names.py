@@ -12,6 +12,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 NAMES = [
     "ArgumentError",
+    "Busy",
     "Call",
     "ClaimLost",
     "Context",
@@ -20,8 +21,11 @@ NAMES = [
     "FlowCall",
     "FlowTask",
     "HandBack",
+    "Inserted",
     "KeyBusy",
+    "LockLost",
     "Loss",
+    "RateExceeded",
     "ReplayMismatch",
     "Retry",
     "RetryLater",
@@ -31,11 +35,13 @@ NAMES = [
     "RunCancelled",
     "RunExpired",
     "RunFailed",
+    "ServiceContext",
     "Settings",
     "SignalTimeout",
     "StepFailed",
     "Task",
     "TaskTimeout",
+    "TermLost",
     "WorkerLost",
 ]
 

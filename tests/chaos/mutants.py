@@ -49,7 +49,7 @@ def apply(name: str) -> None:
 
     def load(statement: str, schema: str) -> str:
         text = right(statement, schema)
-        return _changed(statement, text, mutant.statements.get(statement, ()))
+        return changed(statement, text, mutant.statements.get(statement, ()))
 
     query.load = load  # type: ignore[assignment]
     for statement in mutant.statements:
@@ -66,10 +66,11 @@ async def prepare(name: str, dsn: str) -> None:
             asked = f"select pg_get_functiondef('rota.{function}'::regproc)"
             row = await (await connection.execute(asked.encode())).fetchone()
             assert row is not None
-            await connection.execute(_changed(function, row[0], changes).encode())
+            await connection.execute(changed(function, row[0], changes).encode())
 
 
-def _changed(where: str, text: str, changes: tuple[tuple[str, str], ...]) -> str:
+def changed(where: str, text: str, changes: tuple[tuple[str, str], ...]) -> str:
+    """A text with some of it replaced."""
     for old, new in changes:
         if old not in text:
             raise LookupError(f"{where} has changed: say anew what the mutant is ({old!r})")

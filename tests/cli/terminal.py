@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import re
 import signal
 import subprocess
 import sys
@@ -131,6 +133,22 @@ class Terminal:
             yield program
         finally:
             program.close()
+
+
+def on_a_terminal(dsn: str, columns: int, *words: str, **more: str) -> str:
+    """What somebody sees who has a terminal of so many columns, without its colours."""
+    ours, theirs = pty.openpty()
+    environment = {**Terminal(dsn).environment, "COLUMNS": str(columns), "TERM": "xterm-256color"}
+    subprocess.run(
+        [sys.executable, "-m", "rota", *words], stdout=theirs, env=environment | more, check=True
+    )
+    os.close(theirs)
+    printed = b""
+    with suppress(OSError):  # how the end of it is told
+        while read := os.read(ours, 20_000):
+            printed += read
+    os.close(ours)
+    return re.sub(r"\x1b\[[\d;]*m", "", printed.decode()).replace("\r\n", "\n")
 
 
 def eventually(happened: Callable[[], object], within: float = 20) -> None:

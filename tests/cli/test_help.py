@@ -9,7 +9,7 @@ import pytest
 import rich_click as click
 
 from rota.cli.endings import MEANINGS
-from rota.cli.main import cli
+from rota.cli.main import COMMANDS, cli
 
 from .conftest import Rota
 from .terminal import Terminal
@@ -17,7 +17,9 @@ from .terminal import Terminal
 
 def commands(group: click.Group, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     found: list[tuple[str, ...]] = []
-    for name, command in group.commands.items():
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
         found.append((*path, name))
         if isinstance(command, click.Group):
             found += commands(command, (*path, name))
@@ -28,7 +30,7 @@ def test_help_lists_every_command_and_every_exit_code(rota: Rota) -> None:
     done = rota("--help")
 
     assert done.code == 0
-    for name in cli.commands:
+    for name in COMMANDS:
         assert f"  {name} " in done.out
     for code, meaning in MEANINGS.items():
         assert f"{code}  {meaning}" in done.out
@@ -39,12 +41,25 @@ def test_every_command_says_what_it_does(path: tuple[str, ...]) -> None:
     command: click.Command = cli
     for name in path:
         assert isinstance(command, click.Group)
-        command = command.commands[name]
+        found = command.get_command(click.Context(command), name)
+        assert found is not None
+        command = found
 
     assert command.help
     assert all(
         each.help for each in command.params if isinstance(each, click.Option) and not each.hidden
     )
+
+
+def test_a_command_loads_its_own_module_and_no_other() -> None:
+    program = (
+        "import sys; from rota.cli.main import run; run(['queues', '--help']); "
+        "sys.exit([each for each in ('worker', 'show', 'pg') if f'rota.cli.{each}' in sys.modules] or 0)"
+    )
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_the_version_is_the_packages(rota: Rota) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cluster.fleet import Fleet
+
+# What has its short form elsewhere: tests/coord/test_spreading.py.
+collect_ignore = [] if os.environ.get("ROTA_TEST_LONG") == "1" else ["test_spreading.py"]
 
 
 @pytest.fixture

@@ -1,4 +1,6 @@
-"""The tests of jobs and of recovery once more, through a real PgBouncer in transaction mode.
+"""The tests of jobs, recovery and coordination once more, through a real PgBouncer in transaction mode.
+
+`make proofs` has all of them, `make test` those in which connections matter most.
 
 Poll-only: there is no way past the pooler. What is left out is named, with the reason.
 """
@@ -21,10 +23,22 @@ SUITE = [
     "pooler/test_switch.py",
     "engine",
     "cluster/test_flows.py",
+    "coord/test_keeper.py",
+    "coord/test_leader.py",
+    "coord/test_leader_blocks.py",
+    "coord/test_leader_many.py",
+    "coord/test_lock.py",
+    "coord/test_lock_threads.py",
+    "coord/test_lock_waiting.py",
+    "coord/test_once.py",
+    "coord/test_rate.py",
+    "coord/test_semaphore.py",
     "store/test_cancel.py",
     "store/test_checkpoints.py",
     "store/test_claim.py",
     "store/test_complete.py",
+    "store/test_lock_tokens.py",
+    "store/test_locks.py",
     "store/test_quarantine.py",
     "store/test_reap.py",
     "store/test_reaping.py",
@@ -53,6 +67,28 @@ APART = {
     "engine/test_step_failures.py": "the same",
     "engine/test_waiting_nodes.py": "the same",
 }
+
+LONG = os.environ.get("ROTA_TEST_LONG") == "1"
+
+MATTER = [
+    "pooler/test_switch.py",
+    "engine/test_drain.py",
+    "engine/test_exchange.py",
+    "engine/test_liveness.py",
+    "engine/test_signals.py",
+    "engine/test_sleeping.py",
+    "engine/test_transaction.py",
+    "coord/test_keeper.py",
+    "coord/test_leader.py",
+    "coord/test_lock.py",
+    "coord/test_once.py",
+    "coord/test_semaphore.py",
+    "store/test_claim.py",
+    "store/test_reaping.py",
+    "store/test_role_settings.py",
+    "store/test_start.py",
+    "store/test_steps.py",
+]
 
 EXEMPT = {
     "engine/test_exchange.py::test_the_listener_comes_back_after_its_connection_is_lost": "LISTEN",
@@ -86,7 +122,7 @@ EXEMPT = {
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_the_tests_of_jobs_and_recovery_pass_through_a_pooler(rota_server: Server) -> None:
     if not installed():
         pytest.skip("there is no PgBouncer here; on Debian and Ubuntu: apt install pgbouncer")
@@ -107,7 +143,7 @@ def test_the_tests_of_jobs_and_recovery_pass_through_a_pooler(rota_server: Serve
             "60",
             *left_out,
         ]
-        + [f"tests/{name}" for name in SUITE],
+        + [f"tests/{name}" for name in (SUITE if LONG else MATTER)],
         cwd=TESTS.parent,
         env=environment,
         capture_output=True,
@@ -117,7 +153,7 @@ def test_the_tests_of_jobs_and_recovery_pass_through_a_pooler(rota_server: Serve
     assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-2000:]
 
 
-@pytest.mark.parametrize("name", [*SUITE, *APART, *EXEMPT])
+@pytest.mark.parametrize("name", [*SUITE, *MATTER, *APART, *EXEMPT])
 def test_what_is_named_is_there(name: str) -> None:
     path, _, test = name.partition("::")
     assert (TESTS / path).exists()

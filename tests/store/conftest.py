@@ -8,6 +8,7 @@ import pytest
 
 from rota.testing.server import Server
 
+from .polls import Polls, polls_at
 from .stage import EMPTY, Stage
 
 
@@ -40,3 +41,17 @@ async def _stage(dsn: str) -> AsyncIterator[Stage]:
         await stage.check()
     finally:
         await stage.close()
+
+
+@pytest.fixture(scope="session")
+def polls_dsn(rota_server: Server) -> Iterator[str]:
+    with rota_server.database() as dsn:
+        yield dsn
+
+
+@pytest.fixture
+async def polls(polls_dsn: str) -> AsyncIterator[Polls]:
+    """Where nobody leads, with nothing in between."""
+    async with polls_at(polls_dsn) as polls:
+        await polls.clear()
+        yield polls

@@ -23,7 +23,7 @@ from rota.store.query import Query, positional
 
 from .stage import Batch, Stage
 
-MANY = 1_000_000 if os.environ.get("ROTA_TEST_LONG") == "1" else 100_000
+MANY = 1_000_000 if os.environ.get("ROTA_TEST_LONG") == "1" else 30_000
 BATCH = 100
 PLACES = 10
 TABLES = (

@@ -7,6 +7,7 @@ works inside and outside of other loops.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
@@ -30,10 +31,17 @@ class Portal:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._process = os.getpid()
+        self._parents: asyncio.AbstractEventLoop | None = None
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         import asyncio
 
+        if self._process != os.getpid():
+            # The loop is that of the process we were forked from; its thread is not here. It is kept: to
+            # clear it away would be to meddle with files that both have.
+            self._lock, self._process = threading.Lock(), os.getpid()
+            self._parents, self._loop, self._thread = self._loop, None, None
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()

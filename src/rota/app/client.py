@@ -7,12 +7,15 @@ thread, has one of these in each.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from rota.coord.company import Company
+from rota.coord.services import Services
 from rota.engine.call import FlowCall
 from rota.engine.news import News
 from rota.engine.waiting import Waiting
 from rota.engine.wakeups import Wakeups
+from rota.model.events import Event
 from rota.model.settings import Settings
 from rota.store import flows, jobs
 from rota.store.database import Database, run
@@ -31,18 +34,35 @@ JOBS_AT_ONCE = 20_000
 
 
 class Client:
-    def __init__(self, dsn: str, settings: Settings, direct: str | None = None) -> None:
+    def __init__(
+        self,
+        dsn: str,
+        settings: Settings,
+        direct: str | None = None,
+        announce: Callable[[Event], None] = lambda event: None,
+    ) -> None:
         self.database = Database(dsn, settings, direct)
         self.news = News(self.database)
         self.wakeups = Wakeups(self.database)
         self.waiting = Waiting(self.database, self.wakeups)
         self.plain = Plain(self.database)
+        self._announce = announce
+        self.services: Services | None = None
+        """Those that this instance stands by for."""
+        self._company: Company | None = None
         self._listening: asyncio.Task[None] | None = None
 
     def listen(self) -> Wakeups:
         if self._listening is None:
             self._listening = asyncio.create_task(self.wakeups.run(), name="rota wakeups")
         return self.wakeups
+
+    @property
+    def company(self) -> Company:
+        """For what instances agree on."""
+        if self._company is None:
+            self._company = Company(self.database, self.listen, self._announce)
+        return self._company
 
     @property
     def _patience(self) -> float:
@@ -123,6 +143,8 @@ class Client:
         return [answer[index] for index in range(len(starts))]
 
     async def close(self) -> None:
+        if self._company is not None:
+            await self._company.close()
         await self.news.close()
         if self._listening is not None:
             self.wakeups.stop()

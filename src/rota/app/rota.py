@@ -7,17 +7,17 @@ importing an app stays cheap for whoever only defines tasks.
 from __future__ import annotations
 
 import logging
-import signal
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 from weakref import WeakKeyDictionary
 
 from rota.app.blocking import Portal
+from rota.app.coordination import Coordination
 from rota.app.flow import Flow, FlowTask
 from rota.app.run import Run
 from rota.app.task import Task
+from rota.app.working import Working
 from rota.engine.announce import Announcer, Subscriber
 from rota.engine.call import Call, FlowCall
 from rota.errors import ArgumentError, RotaError, WorkerNotFound
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     import asyncio
 
     from rota.app.client import Client
-    from rota.engine.worker import Worker
     from rota.localpg import LocalPostgres
 
 P = ParamSpec("P")
@@ -57,7 +56,7 @@ class Register(Protocol):
     def __call__(self, fn: Callable[P, R], /) -> Task[P, R]: ...
 
 
-class Rota:
+class Rota(Coordination, Working):
     """An application's durable work: its tasks, and the database they live in.
 
     `Rota()` takes the database from ROTA_DATABASE_URL, DATABASE_URL or PG*; `Rota(dsn)` from a URL;
@@ -99,7 +98,7 @@ class Rota:
             from rota.store.migrate import migrate
 
             dsn, direct = await asyncio.to_thread(self._find_database)
-            client = Client(dsn, self.settings, direct)
+            client = Client(dsn, self.settings, direct, self.announcer.announce)
             if self._local is not None:
                 # Nobody else looks after the embedded database.
                 await migrate(client.database)
@@ -308,88 +307,3 @@ class Rota:
             raise WorkerNotFound(f"worker {worker} is dead: there is nothing to drain")
         if state == "stopped":
             raise WorkerNotFound(f"worker {worker} has left already")
-
-    # Work
-
-    @asynccontextmanager
-    async def worker(
-        self,
-        *,
-        queues: Sequence[str] | None = None,
-        concurrency: int | None = None,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> AsyncIterator[Worker]:
-        """A worker inside this program, for as long as the block lasts; then it drains. `metadata` is shown
-        with it, by `rota workers` and on its page."""
-        from rota.engine.life import Outfit
-        from rota.engine.worker import Worker
-        from rota.store.migrate import check
-
-        for flow in self.registry.flows.values():
-            flow.plan  # noqa: B018 - a flow that cannot work is found now, not in a run
-        client = await self.open()
-        await check(client.database)
-        tasks = self.registry.tasks
-        outfit = Outfit(
-            client.database,
-            client.listen(),
-            client.news,
-            client.waiting,
-            client.plain,
-            self.announcer,
-            tasks,
-            sorted({task.policy.queue for task in tasks.values()})
-            if queues is None
-            else list(queues),
-            concurrency or self.settings.concurrency,
-            metadata or {},
-        )
-        worker = Worker(outfit)
-        await worker.start()
-        try:
-            yield worker
-        finally:
-            await worker.stop()
-
-    async def work(
-        self,
-        *,
-        queues: Sequence[str] | None = None,
-        concurrency: int | None = None,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> bool:
-        """Work until SIGTERM or SIGINT, or until somebody has this worker drained, then finish what runs. A
-        second signal hurries. Answers whether it was drained: then nobody wants another in its place."""
-        import asyncio
-
-        loop = asyncio.get_running_loop()
-        told = asyncio.Event()
-        asked = asyncio.Event()
-        workers: list[Worker] = []
-
-        def stop() -> None:
-            if told.is_set():
-                for worker in workers:
-                    worker.hurry()
-            told.set()
-
-        def leave() -> None:
-            if not told.is_set():
-                asked.set()
-                told.set()
-
-        # Before it starts: a signal that comes meanwhile is obeyed when it has.
-        signals = (signal.SIGTERM, signal.SIGINT)
-        for name in signals:
-            loop.add_signal_handler(name, stop)
-        try:
-            async with self.worker(
-                queues=queues, concurrency=concurrency, metadata=metadata
-            ) as worker:
-                workers.append(worker)
-                worker.when_asked(leave)
-                await told.wait()
-        finally:
-            for name in signals:
-                loop.remove_signal_handler(name)
-        return asked.is_set()

@@ -27,7 +27,7 @@ MEANINGS = {
     OK: "done",
     FAILED: "what was asked for failed: no result, not in time",
     MISTAKE: "a mistake on the command line, in a setting, in an argument",
-    NOT_THERE: "no such run or worker, or not in a state for that (any more)",
+    NOT_THERE: "no such run, worker or lock, or not in a state for that (any more)",
     NO_DATABASE: "no database, or not the schema this Rota works with",
 }
 

@@ -4,28 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from io import TextIOWrapper
+from typing import Any
 
 import rich_click as click
 from click.exceptions import Abort
 
 from rota.cli import endings
-from rota.cli.check_deploy import check_deploy
-from rota.cli.db import db
-from rota.cli.demo import demo
-from rota.cli.flows import flows, graph
-from rota.cli.pg import pg
-from rota.cli.prune import prune
-from rota.cli.quarantine import quarantine, release
-from rota.cli.queues import queues
-from rota.cli.runs import cancel, fork, retry, runs
-from rota.cli.show import show
-from rota.cli.signal import signal
-from rota.cli.start import start
 from rota.cli.target import Target, app_option, database_options
-from rota.cli.worker import worker
-from rota.cli.workers import drain, workers
 from rota.errors import RotaError
 
 _LOOK = {
@@ -36,21 +24,68 @@ _LOOK = {
 _CODES = "\n\n".join(f"{code}  {meaning}" for code, meaning in endings.MEANINGS.items())
 
 
+# By what somebody wants to do, each with its module: only that of the command that is meant is loaded.
+PANELS = {
+    "Work": {"worker": "worker", "start": "start"},
+    "See": {
+        "runs": "runs",
+        "show": "show",
+        "queues": "queues",
+        "workers": "workers",
+        "quarantine": "quarantine",
+        "flows": "flows",
+        "graph": "flows",
+        "check-deploy": "check_deploy",
+    },
+    "Decide": {
+        "signal": "signal",
+        "cancel": "runs",
+        "retry": "runs",
+        "fork": "runs",
+        "release": "quarantine",
+        "drain": "workers",
+        "prune": "prune",
+    },
+    "Agree": {
+        "locks": "locks",
+        "leaders": "leaders",
+        "services": "services",
+        "alerts": "alerts",
+        "audit": "alerts",
+    },
+    "Set up": {"db": "db", "pg": "pg", "demo": "demo"},
+}
+COMMANDS = {name: module for panel in PANELS.values() for name, module in panel.items()}
+
+
+class Commands(click.RichGroup):
+    """Loads a command when it is asked for."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        module = import_module(f"rota.cli.{COMMANDS[name]}")
+        command: click.Command = getattr(module, name.replace("-", "_"))
+        return command
+
+
+def _in_panels(group: Callable[..., Any]) -> Callable[..., Any]:
+    for title, commands in reversed(PANELS.items()):
+        group = click.command_panel(title, commands=list(commands))(group)
+    return group
+
+
 @click.group(
+    cls=Commands,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=f"Exit codes:\n\n{_CODES}",
 )
 @click.rich_config(help_config=_LOOK)
-@click.command_panel("Work", commands=["worker", "start"])
-@click.command_panel(
-    "See",
-    commands=["runs", "show", "queues", "workers", "quarantine", "flows", "graph", "check-deploy"],
-)
-@click.command_panel(
-    "Decide", commands=["signal", "cancel", "retry", "fork", "release", "drain", "prune"]
-)
-@click.command_panel("Set up", commands=["db", "pg", "demo"])
+@_in_panels
 @click.option_panel("Options")
 @click.version_option(package_name="rota", message="rota %(version)s")
 @app_option(above=True)
@@ -61,16 +96,6 @@ def cli(context: click.Context, app: str | None, dsn: str | None, schema: str | 
     context.obj = Target(app, dsn, schema)
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
-
-
-for panel in (
-    (worker, start),
-    (runs, show, queues, workers, quarantine, flows, graph, check_deploy),
-    (signal, cancel, retry, fork, release, drain, prune),
-    (db, pg, demo),
-):
-    for command in panel:
-        cli.add_command(command)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

@@ -121,6 +121,13 @@ def text(value: object, style: str = "") -> Text:
     return Text(words, style=style, no_wrap=True, overflow="ellipsis")
 
 
+def whole(value: object, style: str = "") -> Text:
+    """The same over several lines where it does not fit: what somebody needs to the last letter."""
+    words = text(value, style)
+    words.no_wrap, words.overflow = False, "fold"
+    return words
+
+
 def state(word: str) -> Text:
     return text(word, STATES.get(word, ""))
 

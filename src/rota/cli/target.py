@@ -139,6 +139,14 @@ def with_target(command: Callable[..., T]) -> Callable[..., T]:
     return app_option(above=False)(with_database(command))
 
 
+def goes_on(target: Target) -> bool:
+    """Whether a command of this group comes next; what was said before it is its target, too."""
+    context = click.get_current_context()
+    assert context is not None
+    context.obj = target
+    return context.invoked_subcommand is not None
+
+
 def with_app(command: Callable[..., T]) -> Callable[..., T]:
     """Gives a command an app, and its name: for what is asked of code, and needs no database."""
 

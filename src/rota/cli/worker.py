@@ -67,6 +67,7 @@ AFTER_DRAINING = 15.0
     metavar="KEY=VALUE",
     help="Shown with it by `rota workers` (again for more).",
 )
+@click.option("--no-services", is_flag=True, help="Run its jobs, and leave its services to others.")
 @click.option(
     "--log-level",
     type=click.Choice(LEVELS, case_sensitive=False),
@@ -84,10 +85,11 @@ def worker(
     processes: int,
     grace: float | None,
     metadata: tuple[str, ...],
+    no_services: bool,
     log_level: str,
     lifeline: int | None,
 ) -> None:
-    """Run the jobs of MODULE:APP until SIGTERM or Ctrl-C, or until it is drained.
+    """Run the jobs and services of MODULE:APP until SIGTERM or Ctrl-C, or until it is drained.
 
     The first signal, or `rota drain`, takes nothing new and lets what runs end within the grace; another
     signal hurries. What did not end goes back to its queue, the attempt uncounted. ROTA_VERSION says which
@@ -100,7 +102,7 @@ def worker(
     log_to_stderr(log_level)
     if processes == 1:
         with database_errors_told():
-            _work(target, queues, concurrency, grace, described, lifeline)
+            _work(target, queues, concurrency, grace, described, not no_services, lifeline)
     else:
         words = ["--log-level", log_level]
         for pair in metadata:
@@ -109,6 +111,8 @@ def worker(
             words += ["--grace", str(grace)]
         for queue in queues:
             words += ["--queue", queue]
+        if no_services:
+            words.append("--no-services")
         if concurrency is not None:
             words += ["--concurrency", str(concurrency)]
         _supervise(target, words, processes)
@@ -127,6 +131,7 @@ def _work(
     concurrency: int | None,
     grace: float | None,
     metadata: dict[str, Any],
+    services: bool,
     descriptor: int | None,
 ) -> None:
     from rota.cli import loops
@@ -147,7 +152,10 @@ def _work(
     async def working() -> None:
         async with app:
             drained = await app.work(
-                queues=queues or None, concurrency=concurrency, metadata=metadata
+                queues=queues or None,
+                concurrency=concurrency,
+                metadata=metadata,
+                services=services,
             )
         if drained and line is not None:
             line.say_drained()
@@ -167,10 +175,10 @@ def _leave_threads_behind() -> None:
 
 
 def _say_when_up(app: Rota, line: Lifeline) -> None:
-    from rota.model.events import Event, WorkerStarted
+    from rota.model.events import Event, ServicesStarted, WorkerStarted
 
     def hear(event: Event) -> None:
-        if isinstance(event, WorkerStarted):
+        if isinstance(event, WorkerStarted | ServicesStarted):
             forget()  # nobody listening costs nothing
             line.say_up()
 

@@ -30,8 +30,8 @@ from rota.engine.desk import Batch, Desk
 from rota.engine.hand import Hand
 from rota.engine.inputs import fill, recall
 from rota.engine.intake import Claim, Intake
-from rota.engine.service import Service
 from rota.engine.transaction import own_claim
+from rota.loop import Loop
 from rota.model import codec, events
 from rota.model.outcome import Ended
 from rota.model.task import Definition
@@ -62,7 +62,7 @@ class _Trade:
     claim: Claim | None
 
 
-class Exchange(Service):
+class Exchange(Loop):
     def __init__(
         self,
         database: Database,

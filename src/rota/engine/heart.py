@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rota.engine.lag import Lag
-from rota.engine.service import Service
+from rota.loop import Loop
 from rota.model.watch import Watch
 from rota.store import claims, workers
 from rota.store.database import Database, exchange
@@ -54,7 +54,7 @@ class Pulse:
     """There are claims nobody looks after."""
 
 
-class Heart(Service):
+class Heart(Loop):
     longest_rest_after_error = 1.0
 
     def __init__(

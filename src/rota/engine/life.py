@@ -36,10 +36,10 @@ from rota.engine.presence import Presence
 from rota.engine.prune import Prune
 from rota.engine.reaper import Reaper
 from rota.engine.scribe import Scribe
-from rota.engine.service import Service
 from rota.engine.threads import MOST_THREADS
 from rota.engine.waiting import Waiting
 from rota.engine.wakeups import MISSED, Wakeups
+from rota.loop import Loop
 from rota.model.context import Port
 from rota.model.task import Definition
 from rota.store import claims, views, waiters, workers
@@ -108,7 +108,7 @@ class Life:
         self.presence.listen_to(self.heart)
         self.threads = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="rota step")
         """For steps of coroutines that are plain functions."""
-        self._services: list[Service] = [self.exchange, self.presence, self.reaper, self.prune]
+        self._services: list[Loop] = [self.exchange, self.presence, self.reaper, self.prune]
         self._loops: list[asyncio.Task[None]] = []
         self._unsubscribe: Callable[[], None] = lambda: None
 

@@ -17,7 +17,7 @@ from rota.engine.exchange import SETTLE_AT_ONCE, Exchange
 from rota.engine.heart import Heart, Pulse
 from rota.engine.news import News
 from rota.engine.record import give_back
-from rota.engine.service import Service
+from rota.loop import Loop
 from rota.store import claims, runs, waiters
 from rota.store.database import Database, exchange
 from rota.store.workers import Told
@@ -25,7 +25,7 @@ from rota.store.workers import Told
 log = logging.getLogger("rota")
 
 
-class Presence(Service):
+class Presence(Loop):
     def __init__(
         self, database: Database, worker: int, desk: Desk, trades: Exchange, news: News
     ) -> None:

@@ -17,7 +17,7 @@ import random
 import time
 from dataclasses import dataclass
 
-from rota.engine.service import Service
+from rota.loop import Loop
 from rota.model.retention import FOREVER, Keep
 from rota.store import retention
 from rota.store.database import Database, run
@@ -74,7 +74,7 @@ async def prune(
     return Pruned(found.position, found.more, lines)
 
 
-class Prune(Service):
+class Prune(Loop):
     longest_rest_after_error = LOOK
 
     def __init__(self, database: Database, worker: int) -> None:

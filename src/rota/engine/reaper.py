@@ -16,7 +16,7 @@ from collections import Counter
 from rota.engine.announce import Announcer
 from rota.engine.heart import Pulse
 from rota.engine.news import News
-from rota.engine.service import Service
+from rota.loop import Loop
 from rota.model import events
 from rota.store import claims, failures, waiters, workers
 from rota.store.claims import Orphan
@@ -33,7 +33,7 @@ FORGET_AFTER = 24 * 3600.0
 FORGET_EVERY = 600.0
 
 
-class Reaper(Service):
+class Reaper(Loop):
     longest_rest_after_error = 2.0
 
     def __init__(self, database: Database, worker: int, news: News, announcer: Announcer) -> None:

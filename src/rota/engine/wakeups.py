@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from rota.engine.service import Service
+from rota.loop import Loop
 from rota.store.database import Database
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ MISSED = "!missed"
 """What a subscriber hears after a time in which it may have missed something."""
 
 
-class Wakeups(Service):
+class Wakeups(Loop):
     def __init__(self, database: Database) -> None:
         super().__init__()
         self._database = database

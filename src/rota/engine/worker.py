@@ -33,6 +33,8 @@ class Worker:
         self._hurried = False
         self._left = asyncio.Event()
         self._on_asked: Callable[[], None] = self._leave
+        self._on_draining: Callable[[], object] = lambda: None
+        self._on_hurried: Callable[[], object] = lambda: None
         self._going: asyncio.Task[None] | None = None
 
     @property
@@ -48,6 +50,11 @@ class Worker:
     def when_asked(self, leave: Callable[[], None]) -> None:
         """What to do when somebody wants it to leave: `rota drain`, or the same from SQL."""
         self._on_asked = leave
+
+    def when_draining(self, drain: Callable[[], object], hurry: Callable[[], object]) -> None:
+        """What else is to be done as soon as it drains, and as soon as it is to hurry."""
+        self._on_draining = drain
+        self._on_hurried = hurry
 
     def _leave(self) -> None:
         """Inside a program that goes on: drain, and be there no more."""
@@ -108,6 +115,7 @@ class Worker:
     def hurry(self) -> None:
         """Do not wait for what runs, now or when it drains."""
         self._hurried = True
+        self._on_hurried()
         if self._drain is not None:
             self._drain.hurry()
 
@@ -119,6 +127,7 @@ class Worker:
             await self._left.wait()
             return
         self._leaving = True
+        self._on_draining()
         if self._changing is not None:
             await asyncio.wait([self._changing], timeout=LAST_WORDS * 4)
         settings = self._outfit.database.settings

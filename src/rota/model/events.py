@@ -124,3 +124,70 @@ class OutcomeRefused(Event):
 
     worker: int
     job: int
+
+
+@dataclass(frozen=True, slots=True)
+class LockAcquired(Event):
+    """A lock, or a permit of a semaphore, is held by this instance."""
+
+    name: str
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class LockReleased(Event):
+    name: str
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class LockForfeited(Event):
+    """The lock or permit was lost while this instance relied on it."""
+
+    name: str
+    token: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderElected(Event):
+    name: str
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderDeposed(Event):
+    """This instance no longer leads; `why` is empty if it has resigned."""
+
+    name: str
+    term: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServicesStarted(Event):
+    """This instance stands by for these services."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceRan(Event):
+    """An iteration of a service ended here: succeeded, failed, stopped or lost."""
+
+    name: str
+    iteration: int
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlertRaised(Event):
+    kind: str
+    subject: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlertCleared(Event):
+    kind: str
+    subject: str

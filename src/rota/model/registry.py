@@ -1,4 +1,4 @@
-"""Names → tasks and flows; owned by one app."""
+"""Names → tasks, flows and services; owned by one app."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from rota.errors import DefinitionError
 from rota.model.flow import FlowDefinition
+from rota.model.service import ServiceDefinition
 from rota.model.task import Definition
 
 
@@ -13,6 +14,7 @@ class Registry:
     def __init__(self) -> None:
         self._tasks: dict[str, Definition] = {}
         self._flows: dict[str, FlowDefinition] = {}
+        self._services: dict[str, ServiceDefinition] = {}
 
     def add(self, task: Definition) -> None:
         self.check(task.name)
@@ -21,6 +23,13 @@ class Registry:
     def add_flow(self, flow: FlowDefinition) -> None:
         self.check(flow.name)
         self._flows[flow.name] = flow
+
+    def add_service(self, service: ServiceDefinition) -> None:
+        if service.name in self._services:
+            raise DefinitionError(
+                f"there is a service called {service.name!r} already; give one of them another name"
+            )
+        self._services[service.name] = service
 
     def check(self, name: str) -> None:
         """Refuse a name that is taken."""
@@ -41,3 +50,7 @@ class Registry:
     @property
     def flows(self) -> Mapping[str, FlowDefinition]:
         return self._flows
+
+    @property
+    def services(self) -> Mapping[str, ServiceDefinition]:
+        return self._services

@@ -14,6 +14,10 @@ _ROTA = 0x524F5441
 MIGRATION = _ROTA + 0
 RETENTION = _ROTA + 1
 WORKER = _ROTA + 2
+LEADER = _ROTA + 3
+
+NAMES = {MIGRATION: "migration", RETENTION: "retention", WORKER: "worker", LEADER: "leader"}
+"""Every namespace, by what is locked in it."""
 
 
 def key_of(name: str) -> int:

@@ -13,9 +13,11 @@ from rota.errors import (
     DatabaseError,
     DatabaseUnavailable,
     KeyBusy,
+    LockLost,
     RotaError,
     SchemaMissing,
     SettingsError,
+    TermLost,
 )
 
 # Serialisation, deadlock, lock timeout, shutdown and start-up, a node that turned read-only, too many
@@ -128,6 +130,10 @@ def explain(error: BaseException, schema: str) -> RotaError | None:
             return ClaimLost(f"{first_line(error)}: what this attempt does counts for nothing")
         case "RT003":
             return ArgumentError(first_line(error))
+        case "RT004":
+            return LockLost(f"{first_line(error)}: what this transaction did is undone")
+        case "RT005":
+            return TermLost(f"{first_line(error)}: what this transaction did is undone")
         case "42P01" | "3F000" | "42883" | "42703" | "42704":
             return SchemaMissing(
                 f"schema {schema!r} has not got Rota's tables, or has old ones "

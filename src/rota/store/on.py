@@ -1,4 +1,4 @@
-"""Queries on a connection of the user's: they commit or roll back with whatever else he does there.
+"""Statements on a connection of the user's: they commit or roll back with whatever else he does there.
 
 psycopg (sync and async), asyncpg, SQLAlchemy 2 (connections and sessions, sync and async) and Django are
 recognised by the class they come from, without importing any of them.
@@ -7,7 +7,8 @@ recognised by the class they come from, without importing any of them.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
 
 from rota.errors import ArgumentError
 from rota.store import failures
@@ -21,19 +22,50 @@ _KNOWN = (
 )
 
 
+class Said(Protocol):
+    """A statement with its parameters, in the two forms that drivers understand."""
+
+    def formatted(self) -> tuple[str, Any]:
+        """With %s, or %(name)s."""
+        ...
+
+    def numbered(self) -> tuple[str, Sequence[Any]]:
+        """With $1, $2, …"""
+        ...
+
+
 def run_on(connection: Any, query: Query[Row], schema: str) -> list[Row] | Awaitable[list[Row]]:
     """Run a query there. Answers its rows, or what has to be awaited for them."""
-    ask = _way(connection)
     with failures.in_our_words(schema):
-        answer = ask(connection, query, schema)
+        answer = say_on(connection, _Known(query, schema))
     if isinstance(answer, Awaitable):
         return _read_later(answer, query, schema)
     return query.read(answer)
 
 
-def is_async(connection: Any) -> bool:
+def say_on(connection: Any, said: Said, what: str = "using(on=…)") -> Rows | Awaitable[Rows]:
+    """Run a statement there. `what` takes the connection, and is named if it cannot."""
+    return _way(connection, what)(connection, said)
+
+
+def is_async(connection: Any, what: str = "using(on=…)") -> bool:
     """Whether this connection is awaited."""
-    return _way(connection) in (_psycopg_async, _asyncpg, _sqlalchemy_async)
+    return _way(connection, what) in (_psycopg_async, _asyncpg, _sqlalchemy_async)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A statement of ours."""
+
+    query: Query[Any]
+    schema: str
+
+    def formatted(self) -> tuple[str, Any]:
+        return load(self.query.statement, self.schema), dict(self.query.params)
+
+    def numbered(self) -> tuple[str, Sequence[Any]]:
+        text, names = positional(self.query.statement, self.schema)
+        return text, [self.query.params[name] for name in names]
 
 
 async def _read_later(answer: Awaitable[Rows], query: Query[Row], schema: str) -> list[Row]:
@@ -41,7 +73,7 @@ async def _read_later(answer: Awaitable[Rows], query: Query[Row], schema: str) -
         return query.read(await answer)
 
 
-def _way(connection: Any) -> Callable[[Any, Query[Any], str], Rows | Awaitable[Rows]]:
+def _way(connection: Any, what: str) -> Callable[[Any, Said], Rows | Awaitable[Rows]]:
     for cls in type(connection).__mro__:
         package, name = cls.__module__.split(".", 1)[0], cls.__name__
         match package, name:
@@ -58,54 +90,54 @@ def _way(connection: Any) -> Callable[[Any, Query[Any], str], Rows | Awaitable[R
             case "django", "ConnectionProxy" | "BaseDatabaseWrapper":
                 return _django
     raise ArgumentError(
-        f"using(on=…) takes {_KNOWN}, not a {type(connection).__module__}.{type(connection).__name__}"
+        f"{what} takes {_KNOWN}, not a {type(connection).__module__}.{type(connection).__name__}"
     )
 
 
-def _psycopg(connection: Any, query: Query[Any], schema: str) -> Rows:
+def _psycopg(connection: Any, said: Said) -> Rows:
+    text, params = said.formatted()
     cursor = connection.cursor(row_factory=_tuples())
-    cursor.execute(load(query.statement, schema).encode(), query.params)
+    cursor.execute(text.encode(), params)
     rows: Rows = cursor.fetchall()
     return rows
 
 
-async def _psycopg_async(connection: Any, query: Query[Any], schema: str) -> Rows:
+async def _psycopg_async(connection: Any, said: Said) -> Rows:
+    text, params = said.formatted()
     cursor = connection.cursor(row_factory=_tuples())
-    await cursor.execute(load(query.statement, schema).encode(), query.params)
+    await cursor.execute(text.encode(), params)
     rows: Rows = await cursor.fetchall()
     return rows
 
 
-async def _asyncpg(connection: Any, query: Query[Any], schema: str) -> Rows:
-    text, names = positional(query.statement, schema)
-    rows: Rows = await connection.fetch(text, *(query.params[name] for name in names))
+async def _asyncpg(connection: Any, said: Said) -> Rows:
+    text, params = said.numbered()
+    rows: Rows = await connection.fetch(text, *params)
     return rows
 
 
-def _sqlalchemy(connection: Any, query: Query[Any], schema: str) -> Rows:
+def _sqlalchemy(connection: Any, said: Said) -> Rows:
     # A session lends the connection of its own transaction; a connection is one already.
     lent = connection.connection() if callable(connection.connection) else connection
-    return _driver_sql(lent, query, schema)
-
-
-async def _sqlalchemy_async(connection: Any, query: Query[Any], schema: str) -> Rows:
-    rows: Rows = await connection.run_sync(_sqlalchemy, query, schema)
-    return rows
-
-
-def _driver_sql(connection: Any, query: Query[Any], schema: str) -> Rows:
-    if connection.dialect.paramstyle == "numeric_dollar":
-        text, names = positional(query.statement, schema)
-        params: Any = tuple(query.params[name] for name in names)
+    if lent.dialect.paramstyle == "numeric_dollar":
+        text, params = said.numbered()
     else:
-        text, params = load(query.statement, schema), dict(query.params)
-    rows: Rows = connection.exec_driver_sql(text, params).fetchall()
+        text, params = said.formatted()
+    # One set of parameters, which a list would not be.
+    params = params if isinstance(params, dict) else tuple(params)
+    rows: Rows = lent.exec_driver_sql(text, params).fetchall()
     return rows
 
 
-def _django(connection: Any, query: Query[Any], schema: str) -> Rows:
+async def _sqlalchemy_async(connection: Any, said: Said) -> Rows:
+    rows: Rows = await connection.run_sync(_sqlalchemy, said)
+    return rows
+
+
+def _django(connection: Any, said: Said) -> Rows:
+    text, params = said.formatted()
     with connection.cursor() as cursor:
-        cursor.execute(load(query.statement, schema), dict(query.params))
+        cursor.execute(text, params)
         rows: Rows = cursor.fetchall()
     return rows
 

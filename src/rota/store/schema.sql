@@ -3,6 +3,8 @@
 
 create sequence rota.ids as bigint start 1 increment 1 minvalue 1 maxvalue 9223372036854775807 cache 1;
 
+create sequence rota.tokens as bigint start 1 increment 1 minvalue 1 maxvalue 9223372036854775807 cache 1;
+
 create type rota.outcome as enum ('succeeded', 'failed', 'cancelled', 'expired', 'skipped');
 
 create type rota.presence as enum ('active', 'draining', 'stopped', 'dead');
@@ -10,6 +12,20 @@ create type rota.presence as enum ('active', 'draining', 'stopped', 'dead');
 create type rota.rule as enum ('all_succeeded', 'none_failed', 'all_done', 'any_failed');
 
 create type rota.step as enum ('step', 'sleep', 'wait', 'value', 'version');
+
+create table rota.alerts (
+    id bigint not null generated always as identity,
+    kind text collate "C" not null,
+    subject text collate "C" not null,
+    message text not null,
+    token bigint,
+    raised timestamp with time zone not null default rota.clock(),
+    cleared timestamp with time zone,
+    host text not null,
+    pid integer not null,
+    constraint alerts_pkey PRIMARY KEY (id)
+);
+CREATE UNIQUE INDEX alerts_open ON rota.alerts USING btree (kind, subject) WHERE (cleared IS NULL);
 
 create table rota.asleep (
     job bigint not null,
@@ -37,6 +53,16 @@ create table rota.attempts (
     error json
 );
 CREATE INDEX attempts_job ON rota.attempts USING btree (job, attempt);
+
+create table rota.audit (
+    id bigint not null generated always as identity,
+    at timestamp with time zone not null default rota.clock(),
+    who text not null,
+    action text not null,
+    subject text not null,
+    detail json not null default '{}'::json,
+    constraint audit_pkey PRIMARY KEY (id)
+);
 
 create table rota.cancels (
     job bigint not null,
@@ -71,6 +97,34 @@ create table rota.echoes (
     constraint echoes_pkey PRIMARY KEY (job)
 );
 
+create table rota.instances (
+    id uuid not null,
+    host text not null,
+    pid integer not null,
+    label text not null,
+    version text not null,
+    started timestamp with time zone not null default rota.clock(),
+    seen timestamp with time zone not null default rota.clock(),
+    expires timestamp with time zone not null,
+    services text[] not null,
+    running text[] not null default '{}'::text[],
+    constraint instances_pkey PRIMARY KEY (id)
+) with (fillfactor=50);
+
+create table rota.iterations (
+    service text collate "C" not null,
+    number bigint not null,
+    term bigint not null,
+    instance uuid not null,
+    host text not null,
+    pid integer not null,
+    started timestamp with time zone not null default rota.clock(),
+    ended timestamp with time zone,
+    outcome text,
+    error json,
+    constraint iterations_pkey PRIMARY KEY (service, number)
+);
+
 create table rota.jobs (
     id bigint not null default nextval('rota.ids'::regclass),
     run bigint,
@@ -99,6 +153,37 @@ create table rota.keys (
     constraint keys_pkey PRIMARY KEY (task, key)
 );
 
+create table rota.leaders (
+    name text collate "C" not null,
+    term bigint not null,
+    instance uuid,
+    host text,
+    pid integer,
+    label text,
+    since timestamp with time zone,
+    expires timestamp with time zone,
+    seat integer,
+    elections timestamp with time zone[] not null default '{}'::timestamp with time zone[],
+    constraint leaders_pkey PRIMARY KEY (name)
+) with (fillfactor=50);
+
+create table rota.locks (
+    name text collate "C" not null,
+    slot integer not null,
+    token bigint not null,
+    instance uuid,
+    nonce uuid,
+    host text,
+    pid integer,
+    label text,
+    acquired timestamp with time zone,
+    expires timestamp with time zone,
+    renewals integer not null default 0,
+    longest double precision,
+    wanted timestamp with time zone,
+    constraint locks_pkey PRIMARY KEY (name, slot)
+) with (fillfactor=50);
+
 create table rota.logs (
     job bigint not null,
     at timestamp with time zone not null,
@@ -113,6 +198,24 @@ create table rota.migrations (
     at timestamp with time zone not null default now(),
     constraint migrations_pkey PRIMARY KEY (version)
 );
+
+create table rota.onces (
+    key text collate "C" not null,
+    token bigint not null,
+    instance uuid not null,
+    nonce uuid not null,
+    host text not null,
+    pid integer not null,
+    label text not null,
+    began timestamp with time zone not null,
+    expires timestamp with time zone not null,
+    finished timestamp with time zone,
+    until timestamp with time zone not null,
+    result json,
+    wanted timestamp with time zone,
+    constraint onces_pkey PRIMARY KEY (key)
+) with (fillfactor=70);
+CREATE INDEX onces_until ON rota.onces USING btree (until);
 
 create table rota.outcomes (
     job bigint not null,
@@ -149,6 +252,14 @@ create table rota.quarantine (
     constraint quarantine_pkey PRIMARY KEY (job)
 );
 
+create table rota.rates (
+    name text collate "C" not null,
+    due timestamp with time zone not null,
+    apart double precision not null,
+    seen timestamp with time zone not null,
+    constraint rates_pkey PRIMARY KEY (name)
+) with (fillfactor=50);
+
 create table rota.ready (
     seq bigint not null,
     job bigint not null,
@@ -175,6 +286,16 @@ create table rota.runs (
     constraint runs_pkey PRIMARY KEY (id)
 );
 CREATE UNIQUE INDEX runs_parent ON rota.runs USING btree (parent, number) WHERE (parent IS NOT NULL);
+
+create table rota.services (
+    name text collate "C" not null,
+    every double precision,
+    iteration bigint not null default 0,
+    started timestamp with time zone,
+    failures integer not null default 0,
+    rests timestamp with time zone,
+    constraint services_pkey PRIMARY KEY (name)
+) with (fillfactor=50);
 
 create table rota.signals (
     run bigint not null,
@@ -350,6 +471,44 @@ begin
     if not found then
         raise exception 'job % is no longer held under claim %', assert_claim.job, assert_claim.claim
             using errcode = 'RT002';
+    end if;
+end
+$$;
+
+create function rota.assert_lock(name text,
+    token bigint) returns void
+language plpgsql volatile parallel unsafe
+set search_path=pg_catalog, pg_temp
+as $$
+begin
+    perform from rota.locks
+      where locks.name = assert_lock.name
+        and locks.token = assert_lock.token
+        and locks.instance is not null
+        and locks.expires > rota.clock()
+        for key share;
+    if not found then
+        raise exception 'lock % is no longer held under token %', quote_literal(assert_lock.name), assert_lock.token
+            using errcode = 'RT004';
+    end if;
+end
+$$;
+
+create function rota.assert_term(name text,
+    term bigint) returns void
+language plpgsql volatile parallel unsafe
+set search_path=pg_catalog, pg_temp
+as $$
+begin
+    perform from rota.leaders
+      where leaders.name = assert_term.name
+        and leaders.term = assert_term.term
+        and leaders.instance is not null
+        and (leaders.expires is null or leaders.expires > rota.clock())
+        for key share;
+    if not found then
+        raise exception 'term % of leader % is over', assert_term.term, quote_literal(assert_term.name)
+            using errcode = 'RT005';
     end if;
 end
 $$;
@@ -1050,6 +1209,40 @@ begin
     )
     select (select count(*) from put) + 0 * (select count(*) from told) into released;
     return released;
+end
+$$;
+
+create function rota.release_lock(name text,
+    slot integer,
+    who text) returns json
+language plpgsql volatile parallel unsafe
+set lock_timeout=2s
+set search_path=pg_catalog, pg_temp
+as $$
+declare
+    held   record;
+    holder json;
+begin
+    select locks.* into held
+      from rota.locks
+     where locks.name = release_lock.name
+       and locks.slot = release_lock.slot
+       and locks.instance is not null
+       for update;
+    if not found then
+        return null;
+    end if;
+    holder := json_build_object('token', held.token, 'instance', held.instance, 'host', held.host, 'pid', held.pid,
+                                'label', held.label, 'acquired', held.acquired, 'expires', held.expires);
+    update rota.locks
+       set instance = null, token = nextval('rota.tokens'), wanted = null
+     where locks.name = held.name
+       and locks.slot = held.slot;
+    insert into rota.audit (who, action, subject, detail)
+    values (release_lock.who, 'release lock', release_lock.name || case when held.slot > 0 then ' permit ' || held.slot else '' end,
+            holder);
+    perform pg_notify('rota.locks', release_lock.name);
+    return holder;
 end
 $$;
 

@@ -53,7 +53,7 @@ class Harness:
         """What the app's workers have announced since the block began."""
         return self._witness.events
 
-    async def saw(self, kind: type[E], *, timeout: float = 10.0, **expected: Any) -> E:
+    async def saw(self, kind: type[E], /, *, timeout: float = 10.0, **expected: Any) -> E:
         """The first event of this kind with these fields since the block began, once there is one."""
         return await self._witness.saw(kind, timeout=timeout, **expected)
 

@@ -124,6 +124,7 @@ class Link:
         self._to_server.write(startup)
         if wire.code_of(startup) == wire.CANCEL_REQUEST:
             await self._to_server.drain()
+            await self._swallow(reader)  # it is heard when the server hangs up, not before
             return
         back = asyncio.create_task(self._back(reader))
         try:
@@ -171,16 +172,17 @@ class Link:
     async def _back(self, reader: asyncio.StreamReader) -> None:
         """From the server to the client."""
         frames = wire.Frames(typed=True)
-        while data := await reader.read(65536):
-            for message in frames.feed(data):
-                self._heard(message)
-                await self._proxy.passage()
-                if not (self._lost or self._is_withheld() or self._to_client.is_closing()):
-                    self._to_client.write(message)
-                if message[:1] == b"Z":
-                    self._ready(message)
-            if not self._lost:
-                await self._to_client.drain()
+        with suppress(ConnectionError):  # a server that was killed resets the line
+            while data := await reader.read(65536):
+                for message in frames.feed(data):
+                    self._heard(message)
+                    await self._proxy.passage()
+                    if not (self._lost or self._is_withheld() or self._to_client.is_closing()):
+                        self._to_client.write(message)
+                    if message[:1] == b"Z":
+                        self._ready(message)
+                if not self._lost:
+                    await self._to_client.drain()
         self._settle(committed=None)
         if not self._lost:
             self._to_client.close()

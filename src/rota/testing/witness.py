@@ -35,7 +35,7 @@ class Witness:
         self._waiting: list[Callable[[Event], None]] = []
         self._unsubscribe = app.subscribe(self._hear)
 
-    async def saw(self, kind: type[E], *, timeout: float = 10.0, **expected: Any) -> E:
+    async def saw(self, kind: type[E], /, *, timeout: float = 10.0, **expected: Any) -> E:
         """The first event of this kind with these fields, once there is one."""
         unknown = expected.keys() - {each.name for each in fields(kind)}
         if unknown:

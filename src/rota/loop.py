@@ -10,7 +10,7 @@ from contextlib import suppress
 log = logging.getLogger("rota")
 
 
-class Service:
+class Loop:
     """A loop that ticks until told to stop. A tick answers how long to rest: 0 for "there is more",
     None for "until somebody wakes me". A tick that fails is tried again, later each time."""
 

@@ -1,0 +1,45 @@
+"""A monitor that one instance runs while the others stand by: what it finds is written down once.
+
+python examples/monitor.py                                  in two terminals: one watches, the other waits
+kill -9 …                                                   kill that one, and the other goes on in a moment
+cd examples && rota worker monitor:app --processes 3        or three of them under one parent
+cd examples && rota services -a monitor:app                 who runs it, who stands by, how it went
+"""
+
+import asyncio
+import time
+
+from rota import Rota, ServiceContext
+
+app = Rota("local")  # the embedded PostgreSQL; Rota() takes the one that ROTA_DATABASE_URL names
+
+TABLE = "create table if not exists filings (number bigint primary key, seen_by int, term bigint)"
+
+
+async def fetch() -> list[int]:
+    """The last few numbers of a feed, most of which we have seen before."""
+    await asyncio.sleep(0.1)
+    last = int(time.time())
+    return [last - 2, last - 1, last]
+
+
+@app.service("filings", every=1)
+async def filings(ctx: ServiceContext) -> None:
+    numbers = await fetch()
+    # Begins with the assertion that no other instance runs this by now: a zombie's rows are refused.
+    async with ctx.transaction() as connection:
+        await connection.execute(TABLE)
+        rows = [
+            {"number": number, "seen_by": ctx.iteration, "term": ctx.term} for number in numbers
+        ]
+        found = await app.insert_once(connection, "filings", rows, conflict=["number"])
+    print(f"iteration {ctx.iteration}: {found.inserted} new, {found.duplicates} known", flush=True)
+
+
+async def main() -> None:
+    async with app:
+        await app.work()  # until SIGTERM or Ctrl-C; then somebody else goes on
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,1 @@
+"""The coordination toolkit: what instances agree on, with or without jobs."""

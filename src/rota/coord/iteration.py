@@ -1,0 +1,101 @@
+"""One call of a service's function, in the event loop or in a thread of its own.
+
+A coroutine that does not end when it is told is cancelled. A thread cannot be stopped, only told; whoever
+called it goes on to wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from rota.model.service import ServiceContext, ServiceDefinition
+
+
+class Iteration:
+    """Begins at once. `task` answers what it failed with, and does not fail."""
+
+    def __init__(self, definition: ServiceDefinition, context: ServiceContext) -> None:
+        self.context = context
+        self.was_cut = False
+        self._in_thread = False
+        self._loop = asyncio.get_running_loop()
+        self._began = self._loop.time()
+        self.task = asyncio.create_task(
+            self._call(definition), name=f"rota service {definition.name} {context.iteration}"
+        )
+
+    @property
+    def ended(self) -> bool:
+        return self.task.done()
+
+    @property
+    def lasted(self) -> float:
+        return self._loop.time() - self._began
+
+    def tell(self) -> None:
+        self.context.stop()
+
+    def cut(self) -> None:
+        """Tell it, and stop it if that is possible."""
+        self.tell()
+        if not self.ended and not self._in_thread:
+            self.was_cut = True
+            self.task.cancel()
+
+    async def _call(self, definition: ServiceDefinition) -> BaseException | None:
+        args = (self.context,) if definition.takes_context else ()
+        try:
+            if definition.is_async:
+                await definition.fn(*args)
+            else:
+                answer = await self._threaded(definition.fn, *args)
+                if inspect.isawaitable(answer):  # of a function that is async and does not look it
+                    await answer
+        # A thread may end with anything; what comes of a coroutine and ends programs is to end this one.
+        except (Exception, asyncio.CancelledError, SystemExit) as error:
+            return error
+        return None
+
+    async def _threaded(self, fn: Callable[..., Any], *args: Any) -> Any:
+        self._in_thread = True
+        try:
+            answer, error = await in_thread(fn, *args)
+        finally:
+            self._in_thread = False
+        if isinstance(error, Exception):
+            raise error
+        if error is not None:
+            raise RuntimeError(f"it ended with {type(error).__name__}") from error
+        return answer
+
+
+def in_thread(
+    fn: Callable[..., Any], *args: Any
+) -> asyncio.Future[tuple[Any, BaseException | None]]:
+    """Call it in a thread of its own: one that goes on for ever must not take a place in a pool."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+
+    def settle(answer: Any, error: BaseException | None) -> None:
+        if not future.done():
+            future.set_result((answer, error))
+
+    def call() -> None:
+        answer, error = None, None
+        try:
+            answer = fn(*args)
+        except BaseException as raised:
+            error = raised
+        try:
+            loop.call_soon_threadsafe(settle, answer, error)
+        except RuntimeError:
+            return  # the loop is gone, and whoever waited with it
+
+    context = contextvars.copy_context()
+    threading.Thread(target=context.run, args=(call,), name="rota service", daemon=True).start()
+    return future

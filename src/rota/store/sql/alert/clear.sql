@@ -1,0 +1,16 @@
+-- Close alerts about these very holds. Answers those that were open. Waits for nobody.
+with over as materialized (
+    select alerts.id
+      from unnest(%(kinds)s::text[], %(subjects)s::text[], %(tokens)s::bigint[]) as given (kind, subject, token)
+      join rota.alerts
+        on alerts.kind = given.kind
+       and alerts.subject = given.subject
+       and alerts.token is not distinct from given.token
+       and alerts.cleared is null
+       for update of alerts skip locked
+)
+update rota.alerts
+   set cleared = rota.clock()
+  from over
+ where alerts.id = over.id
+returning alerts.kind, alerts.subject

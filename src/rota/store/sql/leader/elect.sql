@@ -1,0 +1,49 @@
+-- Begin a term, if nobody else leads. Answers its number and how often there were elections in the last minute. No row:
+-- somebody leads, or a transaction that relies on the last term is still open. Waits for nobody.
+--
+-- Who has a seat in this session, which ends with it, needs it; who asks for a lease, since he has no session of his own,
+-- takes the seat for this transaction, and finds it taken where a session has it. A lease that has not run out keeps
+-- both away. So it does not matter who comes through a pooler and who does not.
+with seated as materialized (
+    select case when %(lease)s::float8 is not null
+                then pg_try_advisory_xact_lock(%(space)s::int, %(seat)s::int)
+                else exists (select
+                               from pg_catalog.pg_locks as held
+                              where held.locktype = 'advisory'
+                                and held.classid::bigint = %(space)s::bigint
+                                and held.objid::bigint = %(seat)s::bigint & 4294967295
+                                and held.objsubid = 2
+                                and held.granted
+                                and held.pid = pg_backend_pid())
+           end as seated
+),
+vacant as materialized (
+    select leaders.name
+      from rota.leaders
+     where leaders.name = %(name)s::text
+       and (select seated.seated from seated)
+       and (leaders.instance is null or leaders.expires is null or leaders.expires <= rota.clock())
+       for update skip locked
+),
+again as (
+    update rota.leaders
+       set term = leaders.term + 1, instance = %(instance)s::uuid, host = %(host)s, pid = %(pid)s, label = %(label)s,
+           since = rota.clock(), expires = rota.clock() + make_interval(secs => %(lease)s::float8),
+           seat = %(seat)s::int,
+           elections = (leaders.elections || rota.clock())[greatest(cardinality(leaders.elections) - 8, 1):]
+      from vacant
+     where leaders.name = vacant.name
+    returning leaders.term, leaders.elections
+),
+first as (
+    insert into rota.leaders (name, term, instance, host, pid, label, since, expires, seat, elections)
+    select %(name)s, 1, %(instance)s::uuid, %(host)s, %(pid)s, %(label)s, rota.clock(),
+           rota.clock() + make_interval(secs => %(lease)s::float8), %(seat)s::int, array[rota.clock()]
+     where (select seated.seated from seated)
+       and not exists (select from rota.leaders where leaders.name = %(name)s::text)
+    on conflict do nothing
+    returning leaders.term, leaders.elections
+)
+select elected.term,
+       (select count(*) from unnest(elected.elections) as election (at) where election.at > rota.clock() - interval '1 minute')
+  from (select * from again union all select * from first) as elected

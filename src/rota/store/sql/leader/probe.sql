@@ -1,0 +1,21 @@
+-- Which of these terms still stand: this session has the seat, by both halves of its number, in this database; the term
+-- is the last one and ours; and the server can be written to.
+select given.name,
+       not pg_is_in_recovery()
+       and exists (select
+                     from pg_catalog.pg_locks as held
+                    where held.locktype = 'advisory'
+                      and held.classid::bigint = %(space)s::bigint
+                      and held.objid::bigint = given.seat::bigint & 4294967295
+                      and held.objsubid = 2
+                      and held.granted
+                      and held.pid = pg_backend_pid()
+                      and held.database = (select here.oid
+                                             from pg_catalog.pg_database as here
+                                            where here.datname = pg_catalog.current_database()))
+       and exists (select
+                     from rota.leaders
+                    where leaders.name = given.name
+                      and leaders.term = given.term
+                      and leaders.instance = %(instance)s::uuid)
+  from unnest(%(names)s::text[], %(seats)s::int[], %(terms)s::bigint[]) as given (name, seat, term)

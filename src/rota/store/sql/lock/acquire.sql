@@ -1,0 +1,96 @@
+-- Take a lock, or the first free permit of a semaphore, if there is one; else say who has it. Waits for nobody but
+-- whoever is just making its row, in a statement like this one.
+--
+-- Free is what nobody holds, or what has run out, unless a transaction still relies on it: then its row cannot be
+-- locked. What this very call took already (it asked under an `earlier` nonce, and the answer was lost on the way) it
+-- takes again; each time under a nonce of its own, else one that arrives late would take it from us. The token is drawn
+-- when the row is locked, so it is larger than that of whoever held it before. Who is going to wait says so on the rows
+-- that others hold: `asked` is whether each of them knows. `raced`: somebody else has made its row just now, and this
+-- statement cannot see yet what it says; ask again.
+with free as materialized (
+    select locks.slot
+      from rota.locks
+     where locks.name = %(name)s::text
+       and locks.slot between %(first)s::int and %(last)s::int
+       and (locks.instance is null or locks.expires <= rota.clock() or locks.nonce = any(%(earlier)s::uuid[]))
+     order by locks.nonce = any(%(earlier)s::uuid[]) is not true, locks.slot
+     limit 1
+       for update skip locked
+),
+taken as (
+    update rota.locks
+       set token = nextval('rota.tokens'), instance = %(instance)s::uuid, nonce = %(nonce)s::uuid, host = %(host)s,
+           pid = %(pid)s, label = %(label)s, acquired = rota.clock(),
+           expires = rota.clock() + make_interval(secs => %(ttl)s::float8), renewals = 0,
+           longest = %(longest)s::float8, wanted = null
+      from free
+     where locks.name = %(name)s::text
+       and locks.slot = free.slot
+    returning locks.slot, locks.token
+),
+fresh as materialized (
+    select number as slot
+      from generate_series(%(first)s::int, %(last)s::int) as number
+     where not exists (select from taken)
+       and not exists (select from rota.locks where locks.name = %(name)s::text and locks.slot = number)
+     order by random()
+     limit 1
+),
+made as (
+    insert into rota.locks (name, slot, token, instance, nonce, host, pid, label, acquired, expires, longest)
+    select %(name)s, fresh.slot, nextval('rota.tokens'), %(instance)s::uuid, %(nonce)s::uuid, %(host)s, %(pid)s,
+           %(label)s, rota.clock(), rota.clock() + make_interval(secs => %(ttl)s::float8), %(longest)s::float8
+      from fresh
+    on conflict do nothing
+    returning locks.slot, locks.token
+),
+held as materialized (
+    select locks.slot
+      from rota.locks
+     where %(wait)s::boolean
+       and not exists (select from taken)
+       and not exists (select from made)
+       and locks.name = %(name)s::text
+       and locks.slot between %(first)s::int and %(last)s::int
+       and locks.instance is not null
+       and locks.expires > rota.clock()
+       and locks.wanted is null
+     order by locks.slot
+       for no key update skip locked
+),
+asked as (
+    update rota.locks
+       set wanted = rota.clock()
+      from held
+     where locks.name = %(name)s::text
+       and locks.slot = held.slot
+),
+got as (
+    select taken.slot, taken.token from taken
+     union all
+    select made.slot, made.token from made
+)
+select got.slot, got.token, (select count(*) from held) + known.many = %(last)s::int - %(first)s::int + 1,
+       got.token is null and exists (select from fresh),
+       holder.instance, holder.host, holder.pid, holder.label, holder.token, holder.since, holder.left
+  from (select count(*) as many
+          from rota.locks
+         where %(wait)s::boolean
+           and locks.name = %(name)s::text
+           and locks.slot between %(first)s::int and %(last)s::int
+           and locks.instance is not null
+           and locks.expires > rota.clock()
+           and locks.wanted is not null) as known
+  left join got on true
+  left join lateral (
+       select locks.instance, locks.host, locks.pid, locks.label, locks.token,
+              extract(epoch from rota.clock() - locks.acquired)::float8 as since,
+              extract(epoch from locks.expires - rota.clock())::float8 as left
+         from rota.locks
+        where got.token is null
+          and locks.name = %(name)s::text
+          and locks.slot between %(first)s::int and %(last)s::int
+          and locks.instance is not null
+        order by locks.expires
+        limit 1
+       ) as holder on true

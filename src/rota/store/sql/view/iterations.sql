@@ -1,0 +1,7 @@
+-- The last iterations of a service, the newest first.
+select iterations.number, iterations.term, iterations.host, iterations.pid, iterations.started, iterations.ended,
+       iterations.outcome, iterations.error
+  from rota.iterations
+ where iterations.service = %(service)s::text
+ order by iterations.number desc
+ limit %(limit)s::int

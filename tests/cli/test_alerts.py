@@ -1,0 +1,115 @@
+"""`rota alerts`: what somebody should look at, and what there was."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from rota import Rota as App
+from rota.cli.endings import FAILED
+from rota.model.events import AlertRaised
+from rota.testing import Harness
+
+from .conftest import Rota
+from .terminal import on_a_terminal
+
+MESSAGE = "lock 'invoices' (token 17) is held for longer than the 60 s that were declared"
+
+
+@pytest.fixture
+def sql(empty_dsn: str) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(empty_dsn, autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+def alert(sql: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
+    """A lock that is held too long, and that this was told of."""
+    sql.execute(
+        "insert into rota.locks (name, slot, token, instance, host, pid, acquired, expires)"
+        " values ('invoices', 0, 17, gen_random_uuid(), 'web-1', 4242, now(), now() + interval '1 h')"
+    )
+    sql.execute(
+        "insert into rota.alerts (kind, subject, message, token, host, pid, raised)"
+        " values ('lock held too long', 'invoices', %s, 17, 'web-1', 4242, now() - interval '70 s')",
+        (MESSAGE,),
+    )
+    return sql
+
+
+def table(printed: str) -> list[list[str]]:
+    return [re.split(r"\s{2,}", line.strip()) for line in printed.splitlines() if line.strip()]
+
+
+def test_where_there_is_none_it_says_so(alone: Rota) -> None:
+    assert alone("alerts").out == "no alert is open (those that are over: --all)\n"
+    assert alone("alerts", "--all").out == "there has never been an alert\n"
+    assert alone("alerts", "--json").json() == []
+    assert alone("alerts", "--check").code == 0
+
+
+def test_an_open_alert_is_listed_and_can_be_checked_for(
+    alone: Rota, alert: psycopg.Connection[Any]
+) -> None:
+    listed, checked = alone("alerts"), alone("alerts", "--check")
+
+    assert table(listed.out) == [
+        ["alert", "for", "told by", "what"],
+        ["lock held too long", "1 min", "web-1:4242", MESSAGE],
+    ]
+    assert (listed.code, checked.code) == (0, FAILED)
+    assert (checked.out, checked.err) == (listed.out, "")
+    alert.execute(
+        "insert into rota.alerts (kind, subject, message, host, pid, cleared)"
+        " values ('renewals fail', 'mail', 'it was so', 'web-1', 4242, now())"
+    )
+    assert alone("alerts", "--all", "--limit", "1", "--check").code == FAILED, (
+        "what is open is first"
+    )
+    [document] = alone("alerts", "--json").json()
+    assert (document["kind"], document["subject"]) == ("lock held too long", "invoices")
+    assert document["cleared"] is None
+
+
+def test_to_list_them_is_to_close_what_is_no_longer_so(
+    alone: Rota, alert: psycopg.Connection[Any]
+) -> None:
+    alert.execute("update rota.locks set expires = now() - interval '1 s'")
+
+    assert alone("alerts", "--check").code == 0
+    assert alone("alerts").out.startswith("no alert is open")
+    assert table(alone("alerts", "--all").out) == [
+        ["alert", "raised", "lasted", "told by", "what"],
+        ["lock held too long", "1 min ago", "1 min 10 s", "web-1:4242", MESSAGE],
+    ]
+
+
+async def test_what_a_program_tells_is_what_is_listed(alone: Rota, empty_dsn: str) -> None:
+    async with Harness(App(empty_dsn)) as harness:
+        async with harness.app.lock("invoices", max_held=0.1):
+            raised = await harness.saw(AlertRaised)
+            for _ in range(100):
+                listed = (await asyncio.to_thread(alone, "alerts", "--json")).json()
+                if listed:
+                    break
+                await asyncio.sleep(0.01)
+    again = (await asyncio.to_thread(alone, "alerts", "--check")).code
+
+    assert [each["message"] for each in listed] == [raised.message]
+    assert again == 0
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_a_message_is_not_cut_on_a_terminal(
+    alert: psycopg.Connection[Any], empty_dsn: str, columns: int
+) -> None:
+    printed = on_a_terminal(empty_dsn, columns, "alerts")
+
+    assert all(len(line) <= columns for line in printed.splitlines())
+    assert "declared" in printed
+    assert "…" not in printed

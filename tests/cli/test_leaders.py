@@ -1,0 +1,115 @@
+"""`rota leaders`: who leads, by what, and whether that is still so."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from rota import Rota as App
+from rota.store import advisory
+
+from .conftest import Rota
+from .terminal import on_a_terminal
+
+
+@pytest.fixture
+def sql(empty_dsn: str) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(empty_dsn, autocommit=True) as connection:
+        yield connection
+
+
+def lead(sql: psycopg.Connection[Any], name: str, seat: int = 1, **values: object) -> None:
+    """A leader as it stands in the table: elected so many seconds ago, for `left` more if by a lease."""
+    given = {"term": 12, "free": False, "label": "", "left": None, "elections": [200.0], **values}
+    sql.execute(
+        "insert into rota.leaders (name, term, instance, host, pid, label, since, expires, seat, elections)"
+        " values (%(name)s, %(term)s, case when not %(free)s then gen_random_uuid() end, 'web-1', 4242,"
+        " %(label)s, now() - interval '200 s', now() + make_interval(secs => %(left)s), %(seat)s,"
+        " array(select now() - make_interval(secs => ago) from unnest(%(elections)s::float8[]) as ago))",
+        {**given, "name": name, "seat": seat},
+    )
+
+
+def table(printed: str) -> list[list[str]]:
+    return [re.split(r"\s{2,}", line.strip()) for line in printed.splitlines() if line.strip()]
+
+
+def test_where_nobody_leads_it_says_how_one_does(alone: Rota) -> None:
+    assert alone("leaders").out.startswith('nobody has ever led; `app.leader("name")` stands for')
+    assert alone("leaders", "--json").json() == []
+
+
+def test_a_leader_is_listed_as_alive_only_while_its_session_or_its_lease_is(
+    alone: Rota, sql: psycopg.Connection[Any], empty_dsn: str
+) -> None:
+    lead(sql, "by lease", left=30)
+    lead(sql, "gone", seat=7)
+    lead(sql, "here", seat=-77)
+    lead(sql, "late", left=-70)
+    lead(sql, "nobody", free=True, seat=-77)
+    with psycopg.connect(empty_dsn, autocommit=True) as holder:
+        # The right key in another namespace, and the right halves in the other form, are not a seat.
+        holder.execute(
+            "select pg_advisory_lock(%(space)s, -77), pg_advisory_lock(%(other)s, 7),"
+            " pg_advisory_lock((%(space)s::bigint << 32) | 7)",
+            {"space": advisory.LEADER, "other": advisory.WORKER},
+        )
+        listed = {each["name"]: each for each in alone("leaders", "--json").json()}
+        heading, *lines = table(alone("leaders").out)
+
+    assert heading == ["name", "term", "leader", "for", "by", "state", "elections"]
+    assert lines == [
+        ["by lease", "12", "web-1:4242", "3 min", "lease", "leads", "1"],
+        ["gone", "12", "web-1:4242", "session", "session gone", "1"],
+        ["here", "12", "web-1:4242", "3 min", "session", "leads", "1"],
+        ["late", "12", "web-1:4242", "lease", "ran out 1 min ago", "1"],
+        ["nobody", "12", "nobody", "resigned", "1"],
+    ]
+    assert {name: (each["alive"], each["kind"]) for name, each in listed.items()} == {
+        "by lease": (True, "lease"),
+        "gone": (False, "session"),
+        "here": (True, "session"),
+        "late": (False, "lease"),
+        "nobody": (False, None),
+    }
+
+
+def test_elections_within_an_hour_are_counted_as_far_as_they_are_known(
+    alone: Rota, sql: psycopg.Connection[Any]
+) -> None:
+    lead(sql, "calm", elections=[3700.0, 10.0], left=30)
+    lead(sql, "first", term=1, elections=[10.0], left=30)
+    lead(sql, "wild", elections=[10.0 + each for each in range(10)], left=30)
+    lead(sql, "young", term=3, elections=[30.0, 20.0, 10.0], left=30)
+
+    assert [each[-1] for each in table(alone("leaders").out)[1:]] == ["1", "1", "10+", "3"]
+
+
+async def test_who_leads_is_listed_by_what_it_calls_itself(alone: Rota, empty_dsn: str) -> None:
+    async with App(empty_dsn) as app, app.leader("mayor", label="town hall").term():
+        [leader] = (await asyncio.to_thread(alone, "leaders", "--json")).json()
+        printed = (await asyncio.to_thread(alone, "leaders")).out
+        [seat] = (await asyncio.to_thread(alone, "locks", "advisory", "--json")).json()
+
+    assert (leader["name"], leader["term"], leader["label"]) == ("mayor", 1, "town hall")
+    assert (leader["kind"], leader["alive"]) == ("session", True)
+    assert table(printed)[1][:3] == ["mayor", "1", "town hall"]
+    assert (seat["namespace"], seat["whose"]) == ("leader", "mayor")
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_no_letter_of_a_name_is_cut_on_a_terminal(
+    sql: psycopg.Connection[Any], empty_dsn: str, columns: int
+) -> None:
+    lead(sql, "service the-monitor-of-all-the-filings", label="the night shift", left=30)
+
+    printed = on_a_terminal(empty_dsn, columns, "leaders")
+
+    assert all(len(line) <= columns for line in printed.splitlines())
+    assert "…" not in printed
+    assert "elections: within the last hour" in printed

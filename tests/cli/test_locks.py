@@ -1,0 +1,350 @@
+"""`rota locks`: who holds what, how it is taken from one, and whose an advisory lock is."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import psycopg
+import pytest
+
+from rota import Rota as App
+from rota.cli.endings import FAILED, MISTAKE, NOT_THERE
+from rota.errors import Busy, LockLost
+from rota.store import advisory
+
+from .conftest import Rota
+from .terminal import eventually, on_a_terminal
+
+HOLD = {
+    "slot": 0,
+    "token": 17,
+    "free": False,
+    "host": "web-1",
+    "label": "",
+    "age": 200,
+    "left": 150,
+    "renewals": 20,
+    "longest": None,
+    "wanted": None,
+}
+
+
+@pytest.fixture
+def sql(empty_dsn: str) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(empty_dsn, autocommit=True) as connection:
+        yield connection
+
+
+def hold(sql: psycopg.Connection[Any], name: str, **values: object) -> None:
+    """A lock as somebody else holds it, taken `age` seconds ago and for `left` more."""
+    sql.execute(
+        "insert into rota.locks (name, slot, token, instance, host, pid, label, acquired, expires,"
+        " renewals, longest, wanted) values (%(name)s, %(slot)s, %(token)s,"
+        " case when not %(free)s then gen_random_uuid() end, %(host)s, 4242, %(label)s,"
+        " now() - make_interval(secs => %(age)s), now() + make_interval(secs => %(left)s), %(renewals)s,"
+        " %(longest)s, now() - make_interval(secs => %(wanted)s))",
+        {**HOLD, **values, "name": name},
+    )
+
+
+def table(printed: str) -> list[list[str]]:
+    return [re.split(r"\s{2,}", line.strip()) for line in printed.splitlines() if line.strip()]
+
+
+# Listing
+
+
+def test_where_there_is_none_it_says_how_one_is_held(
+    alone: Rota, sql: psycopg.Connection[Any]
+) -> None:
+    assert alone("locks").out == (
+        'no lock is held; `async with app.lock("name")` holds one (free ones: --all)\n'
+    )
+    assert alone("locks", "--all").out.startswith("there has never been a lock; ")
+    assert alone("locks", "--json").json() == []
+
+    hold(sql, "invoices", free=True)
+
+    assert alone("locks").out.startswith("no lock is held")
+    assert table(alone("locks", "--all").out)[1] == ["invoices", "nobody", "17"]
+
+
+async def test_a_lock_is_listed_with_who_holds_it(alone: Rota, empty_dsn: str) -> None:
+    async with App(empty_dsn) as app, app.lock("invoices", label="nightly") as lock:
+        [listed] = (await asyncio.to_thread(alone, "locks", "--json")).json()
+
+    assert (listed["name"], listed["label"], listed["held"]) == ("invoices", "nightly", True)
+    assert (listed["token"], listed["pid"]) == (lock.token, os.getpid())
+
+
+def test_every_column_says_what_it_is_about(alone: Rota, sql: psycopg.Connection[Any]) -> None:
+    hold(sql, "invoices", label="nightly", wanted=70)
+    hold(sql, "mail", slot=1, token=18, age=70, renewals=0)
+    hold(sql, "mail", slot=2, token=19, free=True)
+    hold(sql, "rollup", token=20, left=-1200)
+    hold(sql, "older", token=21, left=-3700)
+
+    heading, *lines = table(alone("locks").out)
+
+    assert heading == [
+        "lock",
+        "permit",
+        "holder",
+        "host",
+        "process",
+        "held",
+        "expires",
+        "token",
+        "renewals",
+        "wanted",
+    ]
+    assert lines == [
+        ["invoices", "nightly", "web-1", "4242", "3 min", "in 2 min", "17", "20", "1 min"],
+        ["mail", "1", "web-1:4242", "web-1", "4242", "1 min", "in 2 min", "18", "0"],
+        ["rollup", "web-1:4242", "web-1", "4242", "20 min ago", "20"],
+    ]
+    whole = alone("locks", "--all", "--json").json()
+    assert [(each["name"], each["permit"], each["held"]) for each in whole] == [
+        ("invoices", 0, True),
+        ("mail", 1, True),
+        ("mail", 2, False),
+        ("older", 0, False),
+        ("rollup", 0, False),
+    ]
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_no_letter_of_a_name_is_cut_on_a_terminal(
+    sql: psycopg.Connection[Any], empty_dsn: str, columns: int
+) -> None:
+    host = "ip-10-0-1-17.eu-central-1.compute.internal"
+    hold(sql, "reports/2026/weekly-rollup-of-everything", label="the night shift", host=host)
+    hold(sql, "mail", slot=3, token=2**40)
+
+    printed = on_a_terminal(empty_dsn, columns, "locks")
+
+    assert all(len(line) <= columns for line in printed.splitlines())
+    assert "…" not in printed
+    letters = re.sub(r"\s", "", "".join(line[:20] for line in printed.splitlines()))
+    assert "reports/2026/weekly" in letters
+    assert str(2**40) in printed
+    assert ("renewals" in printed) is (columns == 120)
+
+
+# Taking one from its holder
+
+
+def test_without_yes_it_says_what_would_happen_and_nothing_does(
+    alone: Rota, sql: psycopg.Connection[Any]
+) -> None:
+    hold(sql, "invoices", label="nightly")
+
+    done = alone("locks", "release", "invoices")
+
+    assert done.code == FAILED
+    assert done.complaint == "nothing was done; to do it, say --yes"
+    assert done.out.startswith(
+        "lock 'invoices' is held by nightly (web-1, process 4242) under token 17, for 3 min; it runs out in"
+    )
+    assert "goes to whoever asks next, under a larger token" in done.out
+    assert sql.execute("select token from rota.locks where instance is not null").fetchall() == [
+        (17,)
+    ]
+    assert alone("audit").out.startswith("nothing was done by hand")
+
+
+async def test_with_yes_the_holder_can_do_no_more_and_it_is_written_down(
+    alone: Rota, empty_dsn: str, sql: psycopg.Connection[Any]
+) -> None:
+    async with App(empty_dsn) as app:
+        lock = await app.lock("invoices", ttl=30, label="nightly").acquire()
+        done = await asyncio.to_thread(alone, "locks", "release", "invoices", "--yes")
+        with pytest.raises(LockLost), sql.transaction():
+            await lock.assert_held(sql)
+        with pytest.raises(LockLost):
+            await lock.release()
+        async with app.lock("invoices", wait=0) as after:
+            assert after.token > lock.token + 1, "it was drawn anew when it was taken away"
+    [entry] = (await asyncio.to_thread(alone, "audit", "--json")).json()
+    printed = (await asyncio.to_thread(alone, "audit")).out
+
+    assert (done.code, done.err) == (0, "")
+    assert re.match(
+        r"lock 'invoices' is free: it was held by nightly \(.*, process \d+\)", done.out
+    )
+    assert f"under token {lock.token}. Nothing that asserts this token goes through" in done.out
+    assert (entry["action"], entry["subject"]) == ("release lock", "invoices")
+    assert entry["detail"]["token"] == lock.token
+    assert re.fullmatch(r"\w[\w.-]*@\S+", entry["who"])
+    assert table(printed)[1][1:4] == [entry["who"], "release lock", "invoices"]
+    assert table(printed)[1][4].endswith(f"token {lock.token}")
+
+
+def test_who_did_it_is_not_what_the_environment_says(
+    alone: Rota, sql: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.setenv(name, "nobody-of-this-name")
+    hold(sql, "invoices")
+
+    alone("locks", "release", "invoices", "--yes")
+
+    assert "nobody-of-this-name" not in alone("audit").out
+
+
+def test_of_a_semaphore_a_permit_is_named(alone: Rota, sql: psycopg.Connection[Any]) -> None:
+    for slot in (1, 2, 3):
+        hold(sql, "mail", slot=slot, token=slot, free=slot == 2)
+
+    asked = alone("locks", "release", "mail", "--yes")
+    done = alone("locks", "release", "mail", "--permit", "3", "--yes")
+
+    assert (asked.code, asked.complaint) == (
+        MISTAKE,
+        "'mail' is a semaphore: say which permit, --permit N; 1 and 3 are held",
+    )
+    assert done.out.startswith("permit 3 of 'mail' is free")
+    held = sql.execute("select slot from rota.locks where instance is not null").fetchall()
+    assert held == [(1,)]
+    assert alone("audit", "--json").json()[0]["subject"] == "mail permit 3"
+
+
+def test_what_nobody_holds_cannot_be_released(alone: Rota, sql: psycopg.Connection[Any]) -> None:
+    hold(sql, "invoices", free=True)
+    hold(sql, "mail", slot=1, free=True)
+    for words, complaint in {
+        ("invoices",): "lock 'invoices' is not held by anybody",
+        ("nope",): "there is no lock 'nope'; `rota locks --all` lists those there are",
+        ("mail",): "'mail' is a semaphore: say which permit, --permit N; none is held",
+        ("mail", "--permit", "7"): "there is no permit 7 of 'mail'",
+    }.items():
+        done = alone("locks", "release", *words, "--yes")
+
+        assert (done.code, done.complaint) == (NOT_THERE, complaint)
+
+
+def test_one_that_a_transaction_relies_on_says_whose_that_is(
+    alone: Rota, sql: psycopg.Connection[Any], empty_dsn: str
+) -> None:
+    hold(sql, "invoices")
+    with psycopg.connect(empty_dsn, application_name="shop") as relying:
+        relying.execute("select rota.assert_lock('invoices', 17)")
+        pid = relying.info.backend_pid
+
+        done = alone("locks", "release", "invoices", "--yes")
+
+        assert done.code == FAILED
+        assert re.match(
+            rf"lock 'invoices' is relied on by a transaction that is still open, so nothing was done: "
+            rf"process {pid} of the server \(shop, user \w+.*\) has had it open for .* s and is idle in "
+            rf"transaction\. End it where it runs, or by `select pg_terminate_backend\({pid}\)`",
+            done.complaint,
+        )
+        assert sql.execute("select count(*) from rota.audit").fetchall() == [(0,)]
+        relying.rollback()
+
+    assert alone("locks", "release", "invoices", "--yes").code == 0
+
+
+async def test_who_does_not_get_what_has_run_out_is_told_to_look_there(
+    sql: psycopg.Connection[Any], empty_dsn: str
+) -> None:
+    hold(sql, "invoices", left=-5)
+    with psycopg.connect(empty_dsn) as relying:
+        relying.execute("select from rota.locks for key share")
+        async with App(empty_dsn) as app:
+            with pytest.raises(Busy, match=r"relied on by a transaction .*; `rota locks release`"):
+                await app.lock("invoices", wait=0.1).acquire()
+
+
+def test_what_has_run_out_is_said_to_be_so(alone: Rota, sql: psycopg.Connection[Any]) -> None:
+    hold(sql, "invoices", left=-1200)
+
+    done = alone("locks", "release", "invoices")
+
+    assert done.out.startswith("lock 'invoices' ran out 20 min ago, under token 17: web-1, process")
+
+
+def test_the_database_may_be_said_before_the_word_or_after_it(
+    rota: Rota, sql: psycopg.Connection[Any], empty_dsn: str
+) -> None:
+    hold(sql, "invoices")
+
+    for words in (
+        ("locks", "--dsn", empty_dsn, "release", "invoices"),
+        ("locks", "release", "--dsn", empty_dsn, "invoices"),
+        ("--dsn", empty_dsn, "locks", "release", "invoices"),
+    ):
+        assert rota(*words).out.startswith("lock 'invoices' is held by web-1"), words
+
+
+# Advisory locks
+
+
+def test_advisory_locks_are_listed_with_whose_they_are(
+    alone: Rota, sql: psycopg.Connection[Any], empty_dsn: str
+) -> None:
+    assert alone("locks", "advisory").out.startswith("no advisory lock is held in this database; ")
+    sql.execute(
+        "insert into rota.leaders (name, term, instance, seat)"
+        " values ('mayor', 1, gen_random_uuid(), -77)"
+    )
+    one = advisory.LEADER << 32 | 7  # in the other form, which is not ours
+    with psycopg.connect(empty_dsn, autocommit=True, application_name="shop") as holder:
+        holder.execute(
+            "select pg_advisory_lock(%s, -77), pg_advisory_lock(%s, 5), pg_advisory_lock_shared(-4, 5),"
+            " pg_advisory_lock(-6), pg_advisory_lock(%s)",
+            (advisory.LEADER, advisory.MIGRATION, one),
+        )
+        pid = str(holder.info.backend_pid)
+        listed = alone("locks", "advisory", "--json").json()
+        _, *lines = table(alone("locks", "advisory").out)
+
+    assert sorted(each[:3] for each in lines) == [
+        ["leader mayor", "-77", pid],
+        ["migration", "5", pid],
+        ["somebody else's", "-4, 5", pid],
+        ["somebody else's", "-6", pid],
+        ["somebody else's", str(one), pid],
+    ]
+    [shared] = [each for each in lines if each[1] == "-4, 5"]
+    assert shared[3:5] == ["shared", "shop"]
+    assert {each["application"] for each in listed} == {"shop"}
+    assert {each["state"] for each in listed} == {"idle"}
+    assert {(each["namespace"], each["key"]) for each in listed} == {
+        ("leader", -77),
+        ("migration", 5),
+        (None, 5),
+        (None, -6),
+        (None, one),
+    }
+
+
+def test_who_waits_for_one_is_listed_and_another_databases_are_not(
+    alone: Rota, sql: psycopg.Connection[Any], empty_dsn: str, shared_dsn: str
+) -> None:
+    waits = "select pg_advisory_lock(9, 9)"
+    with (
+        psycopg.connect(shared_dsn, autocommit=True) as elsewhere,
+        psycopg.connect(empty_dsn, autocommit=True) as holder,
+        psycopg.connect(empty_dsn, autocommit=True) as waiter,
+        ThreadPoolExecutor() as threads,
+    ):
+        elsewhere.execute("select pg_advisory_lock(8, 8)")
+        holder.execute("select pg_advisory_lock(9, 9)")
+        pids = [str(each.info.backend_pid) for each in (holder, waiter)]
+        waiting = threads.submit(waiter.execute, waits)
+        eventually(lambda: sql.execute("select from pg_locks where not granted").rowcount)
+        _, *lines = table(alone("locks", "advisory").out)
+        holder.execute("select pg_advisory_unlock(9, 9)")
+        waiting.result()
+
+    assert [each[1:4] for each in lines] == [
+        ["9, 9", pids[0], "postgres"],
+        ["9, 9", pids[1], "waits"],
+    ]

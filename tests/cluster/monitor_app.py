@@ -1,0 +1,127 @@
+"""An instance that stands by for monitors, and notes what it runs.
+
+Its argument is JSON: where the database is, where to note things, which services, how often, and so on. A
+line is a word, a time of the clock that all processes on a machine share, and whatever belongs to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from rota import Rota
+from rota.coord.candidacy import Term
+from rota.coord.candidate import Candidate
+from rota.coord.leader import Leader
+from rota.errors import TermLost
+from rota.model.events import Event, ServiceRan, ServicesStarted
+from rota.model.service import ServiceContext
+from rota.store import leaders
+
+
+class Notes:
+    """Lines that are there as soon as they are written, whatever becomes of the process."""
+
+    def __init__(self, path: str) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+
+    def __call__(self, word: str, *rest: object) -> None:
+        now = time.clock_gettime(time.CLOCK_BOOTTIME)
+        line = " ".join(map(str, (word, f"{now:.6f}", *rest)))
+        os.write(self._file, f"{line}\n".encode())
+
+
+def monitor(note: Notes, takes: float) -> Callable[[ServiceContext], Any]:
+    async def write(ctx: ServiceContext) -> None:
+        what = (ctx.name, ctx.iteration, ctx.term)
+        try:
+            async with ctx.transaction() as connection:
+                await connection.execute(
+                    "insert into effects values (%s, %s, %s, %s)", (*what, os.getpid())
+                )
+        except TermLost:
+            note("refused", *what)
+            raise
+
+    async def iterate(ctx: ServiceContext) -> None:
+        what = (ctx.name, ctx.iteration, ctx.term)
+        note("begin", *what)
+        try:
+            await asyncio.sleep(takes / 2)
+            await write(ctx)
+            await asyncio.sleep(takes / 2)
+        except asyncio.CancelledError:
+            note("told", *what, ctx.held, ctx.stopping)
+            await write(ctx)  # as one does that does not listen
+            raise
+        note("end", *what)
+
+    return iterate
+
+
+# Known mistakes
+
+
+def everybody_is_elected() -> None:
+    """Nobody waits for his turn."""
+
+    async def elected(self: Leader) -> Term:
+        candidacy = self._candidacy
+        assert candidacy is not None
+        database = candidacy.company.database
+        await asyncio.sleep(0.5)
+        instance = candidacy.company.identity.instance
+        async with database.connection() as connection:
+            found = await connection.execute(
+                "insert into rota.leaders (name, term, instance) values (%s, 1, %s) on conflict (name)"
+                " do update set term = leaders.term + 1, instance = excluded.instance returning term",
+                (self.name, instance),
+            )
+            [number] = await found.fetchone() or [0]
+        return Term(candidacy.candidate, number, database.schema)
+
+    Leader.elected = elected  # type: ignore[method-assign]
+    Candidate.leads = lambda self, term=None: True  # type: ignore[method-assign]
+
+
+def a_term_is_for_life() -> None:
+    """Neither the clock nor the database is asked whether it stands."""
+    Candidate.leads = lambda self, term=None: True  # type: ignore[method-assign]
+    leaders.assertion = lambda name, term: leaders.limit(60)
+    Candidate.lose = lambda self, *args: False  # type: ignore[method-assign]
+
+
+MUTANTS: dict[str, Callable[[], None]] = {
+    "everybody is elected": everybody_is_elected,
+    "a term is for life": a_term_is_for_life,
+}
+
+
+async def main(order: dict[str, Any]) -> None:
+    note = Notes(order["notes"])
+    if order.get("mutant"):
+        MUTANTS[order["mutant"]]()
+
+    def hear(event: Event) -> None:
+        if isinstance(event, ServiceRan):
+            note("ran", event.name, event.iteration, event.outcome)
+        elif isinstance(event, ServicesStarted):
+            note("up")
+
+    app = Rota(order["dsn"], drain_for=5)
+    for name in order["services"]:
+        app.service(name, every=order["every"], lease=order["lease"])(monitor(note, order["takes"]))
+    app.subscribe(hear)
+    async with app:
+        await app.work()
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.ERROR)
+    asyncio.run(main(json.loads(sys.argv[1])))

@@ -1,0 +1,64 @@
+"""Six processes contend for one lock, while they are stopped for longer than it lasts.
+
+The tokens of what they do under it never fall, nothing that two of them do overlaps, each loss is told. The
+long form of this, five minutes and every known mistake, is in `make proofs`.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from coord.contest import contest
+from coord.mutants import MUTANTS
+from rota.testing.server import Server
+
+pytestmark = pytest.mark.slow
+
+LONG = os.environ.get("ROTA_TEST_LONG") == "1"
+SECONDS = 300.0 if LONG else 6.0
+TTL = 1.0 if LONG else 0.6
+SOME = ("M6", "M7")
+ELSEWHERE = ("M12",)
+"""Found by what steps the clock."""
+
+
+@pytest.mark.timeout(120 + SECONDS)
+async def test_six_contenders_act_one_at_a_time_and_are_told(
+    direct_dsn: str, tmp_path: Path
+) -> None:
+    found = await contest(direct_dsn, tmp_path, seconds=SECONDS, ttl=TTL, seed="six")
+    counts = found.counts
+    print(dict(counts))
+
+    assert found.said() == []
+    # It was not for nothing.
+    least = SECONDS / 6
+    assert counts["acquisitions"] >= 5 * least
+    assert min(counts["effects"], counts["losses told"], counts["taken over"]) >= least
+    assert counts["refused"] >= least
+    assert counts["taken away"] >= least // 2
+
+
+@pytest.mark.parametrize(
+    "name", [each for each in MUTANTS if each not in ELSEWHERE] if LONG else SOME
+)
+async def test_a_known_mistake_is_found(name: str, rota_server: Server, tmp_path: Path) -> None:
+    """A mistake shows only where a fault meets it: in a few seconds that may not happen; several times it
+    does."""
+    mutant, said = MUTANTS[name], []
+    for turn in range(6):
+        with rota_server.database() as dsn:
+            found = await contest(
+                *(dsn, tmp_path / str(turn)),
+                seconds=6.0 if LONG else 2.5,
+                ttl=TTL,
+                seed=f"{name}:{turn}",
+                mutant=name,
+            )
+        if found.violations() & mutant.found_by:
+            return
+        said.append((dict(found.counts), found.said()[:5]))
+    pytest.fail(f"{name}: {mutant.what}: {said}")

@@ -1,0 +1,130 @@
+"""Whoever is killed or frozen leads no more, before anybody else does; and somebody does soon."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster.realm import APP, PATH
+from cluster.reigns import Notes
+from coord.leading import elected, seats, until
+from pooler.bouncer import Bouncer, bouncer
+from rota import Rota
+from rota.coord import trust
+from rota.testing.server import Server
+
+NAME = "housekeeping"
+LEASE = 1.5
+Start = Callable[[str], tuple["subprocess.Popen[bytes]", Notes]]
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def pooler(rota_server: Server) -> Iterator[Bouncer]:
+    with bouncer(rota_server.dsn) as started:
+        yield started
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """A process that stands for election, and notes when it believes to lead."""
+    started = []
+
+    def start(dsn: str) -> tuple[subprocess.Popen[bytes], Notes]:
+        notes = Notes(tmp_path / "notes", "other")
+        order = {
+            "dsn": dsn,
+            "instance": "other",
+            "name": NAME,
+            "lease": LEASE,
+            "notes": str(notes.path),
+        }
+        process = subprocess.Popen(
+            [sys.executable, str(APP), json.dumps(order)],
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": PATH},
+        )
+        started.append(process)
+        return process, notes
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def acts(notes: Notes) -> bool:
+    notes.read()
+    return trust.now() - notes.last[1] < 0.1
+
+
+async def test_one_that_is_killed_is_replaced_in_a_second_or_so(
+    direct_dsn: str, start: Start
+) -> None:
+    process, notes = start(direct_dsn)
+    await until(lambda: acts(notes))
+    async with Rota(direct_dsn) as app, app.leader(NAME, lease=60) as leader:
+        await asyncio.sleep(0.2)
+        began = time.monotonic()
+        process.kill()
+        assert (await elected(leader)).number == notes.last[0] + 1
+        assert time.monotonic() - began < 2.5
+
+
+async def test_one_that_is_frozen_is_replaced_after_its_lease_and_knows_when_it_wakes_up(
+    direct_dsn: str, start: Start
+) -> None:
+    process, notes = start(direct_dsn)
+    await until(lambda: acts(notes))
+    async with Rota(direct_dsn) as app, app.leader(NAME, lease=60) as leader:
+        process.send_signal(signal.SIGSTOP)
+        frozen = trust.now()
+        assert (await elected(leader)).number == 2
+        elapsed = trust.now() - frozen
+        process.send_signal(signal.SIGCONT)
+        await asyncio.sleep(0.5)
+    notes.read()
+    assert notes.last[1] < frozen + 0.05
+    # The server waits from when it heard of it last, which may be a fifth of the lease before.
+    assert LEASE * 0.7 < elapsed < LEASE + 2
+
+
+async def test_through_a_pooler_one_that_is_killed_is_replaced_after_its_lease(
+    direct_dsn: str, pooler: Bouncer, start: Start
+) -> None:
+    dsn = pooler.before(direct_dsn)
+    process, notes = start(dsn)
+    await until(lambda: acts(notes))
+    async with Rota(dsn) as app, app.leader(NAME) as leader:
+        began = time.monotonic()
+        process.kill()
+        assert (await elected(leader)).number == 2
+        assert LEASE * 0.7 < time.monotonic() - began < LEASE + 2
+    assert await seats(direct_dsn) == []
+
+
+async def test_through_a_pooler_one_that_is_frozen_knows_it_when_it_wakes_up(
+    direct_dsn: str, pooler: Bouncer, start: Start
+) -> None:
+    dsn = pooler.before(direct_dsn)
+    process, notes = start(dsn)
+    await until(lambda: acts(notes))
+    async with Rota(direct_dsn) as app, app.leader(NAME) as leader:
+        process.send_signal(signal.SIGSTOP)
+        frozen = trust.now()
+        assert (await elected(leader)).number == 2
+        process.send_signal(signal.SIGCONT)
+        await asyncio.sleep(0.5)
+        assert leader.is_leader()
+    notes.read()
+    assert notes.last[1] < frozen + 0.05

@@ -1,0 +1,114 @@
+"""One leads at a time, whatever is done to it: processes killed, frozen, cut off, a server restarted.
+
+Processes act as often as they can whenever they believe to lead. Afterwards it is looked at who acted when,
+in which term, and what was written in transactions that named their term. `make proofs` disturbs them some
+two hundred times, straight and through a pooler; `make test` a dozen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from cluster.leader_app import MUTANTS
+from cluster.realm import Realm, realm
+from cluster.reigns import EARLY, faults, percentile, widest_overlap
+from rota.coord.candidate import TRUST
+
+LONG = os.environ.get("ROTA_TEST_LONG") == "1"
+LEASE = 2.0
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400 if LONG else 120)]
+
+OFTEN = {
+    "kill": 40,
+    "freeze": 35,
+    "doze": 10,
+    "terminate": 30,
+    "cut": 25,
+    "half open": 20,
+    "black hole": 20,
+    "stranded": 20,
+    "restart": 10,
+    "crash": 10,
+}
+"""How often each, in the long form."""
+
+FEW = {
+    "ddd": ["kill", "freeze", "terminate", "half open", "stranded", "cut", "crash"],
+    "pp": ["kill", "freeze"],
+    "dp": ["freeze", "black hole", "kill"],
+}
+MANY = ["dddd", "pppp", "dpdp"]
+"""A letter for each process: straight to the server, or through a pooler."""
+
+
+def plan() -> list[str]:
+    kinds = [kind for kind, times in OFTEN.items() for _ in range(times)]
+    random.shuffle(kinds)
+    return kinds
+
+
+async def wrong_in(there: Realm) -> list[str]:
+    effects = await there.effects()
+    there.close()
+    # What hangs on no session does not end with one.
+    early = set() if there.pooled else EARLY
+    return faults(there.notes, effects, there.disruptions, LEASE, TRUST, early)
+
+
+def report(there: Realm, ways: str) -> None:
+    print(f"\n{ways}: seconds until somebody led again")
+    widest = widest_overlap(there.notes, there.disruptions)
+    for kind in OFTEN:
+        took = [each.taken_over for each in there.disruptions if each.kind == kind]
+        known = [each for each in took if each is not None]
+        if took:
+            print(
+                f"  {kind:10} {len(took):3} times, {len(known):3} taken over: "
+                f"p50 {percentile(known, 0.5):.2f}, p99 {percentile(known, 0.99):.2f}; "
+                f"two believed it for {widest.get(kind, 0.0):.3f} at most"
+            )
+
+
+async def reign(directory: Path, ways: str, kinds: list[str]) -> None:
+    async with realm(directory, ways, lease=LEASE) as there:
+        for kind in kinds:
+            await there.disrupt(kind)
+        wrong = await wrong_in(there)
+        effects = len(await there.effects())
+        report(there, ways)
+    acts = sum(reign.acts for each in there.notes for reign in each.reigns.values())
+    print(f"  {acts} acts, {effects} effects, {there.term} terms")
+
+    assert not wrong, "\n".join(wrong)
+    # There was something to look at.
+    assert acts > 20 * len(kinds)
+    assert effects > 5 * len(kinds)
+    assert len([each for each in there.notes if each.reigns]) > 1
+    taken = Counter(each.kind for each in there.disruptions if each.taken_over is not None)
+    for kind, times in Counter(kinds).items():
+        assert taken[kind] == times or kind in there.harmless
+
+
+@pytest.mark.parametrize("ways", MANY if LONG else ["a few"])
+async def test_one_leads_at_a_time_whatever_befalls_it(tmp_path: Path, ways: str) -> None:
+    trials = {ways: plan()} if LONG else FEW
+    async with asyncio.TaskGroup() as at_once:
+        for name, kinds in trials.items():
+            at_once.create_task(reign(tmp_path, name, kinds))
+
+
+@pytest.mark.parametrize("mutant", MUTANTS if LONG else ["no trust window"])
+@pytest.mark.parametrize("ways", ["dd", "pp"] if LONG else ["dd"])
+async def test_a_known_mistake_is_found(tmp_path: Path, ways: str, mutant: str) -> None:
+    """Who believes for too long is caught when it wakes up and there is nobody to tell it."""
+    async with realm(tmp_path, ways, lease=LEASE, mutant=mutant) as there:
+        await there.disrupt("stranded")
+        wrong = await wrong_in(there)
+    assert any("still acted" in each for each in wrong), wrong

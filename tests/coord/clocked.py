@@ -1,0 +1,49 @@
+"""A process whose wall clock is stepped while it holds a lock, or wants one that somebody else holds.
+
+python -m coord.clocked DSN hold|want TTL [MUTANT]
+
+Says, a line of JSON each, what its clocks and its lock say, until it is told to end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+import time
+from typing import Any
+
+from coord import mutants
+from rota import Rota
+from rota.coord import trust
+from rota.errors import LockLost
+
+
+def say(**what: Any) -> None:
+    print(json.dumps({"wall": time.time(), "trust": trust.now(), **what}), flush=True)
+
+
+async def main(dsn: str, what: str, ttl: float) -> None:
+    ends = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ends.set)
+    async with Rota(dsn) as app:
+        if what == "want":
+            while not ends.is_set():
+                say(got=await app.try_lock("invoices", ttl=ttl) is not None)
+                await asyncio.sleep(0.1)
+            return
+        try:
+            async with app.lock("invoices", ttl=ttl) as lock:
+                while not ends.is_set():
+                    say(held=lock.held, lost=lock.lost.is_set())
+                    await asyncio.sleep(0.1)
+            say(told=None)
+        except LockLost as lost:
+            say(told=str(lost))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 4:
+        mutants.apply(sys.argv[4])
+    asyncio.run(main(sys.argv[1], sys.argv[2], float(sys.argv[3])))

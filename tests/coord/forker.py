@@ -1,0 +1,45 @@
+"""A process that forks while it holds a lock: parent and child say what they believe.
+
+python forker.py DSN TTL
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+from rota import Rota
+from rota.errors import LockLost
+
+
+def say(**what: Any) -> None:
+    print(json.dumps(what), flush=True)
+
+
+def main(dsn: str, ttl: float) -> None:
+    app = Rota(dsn)
+    lock = app.lock("invoices", ttl=ttl).blocking.acquire()
+    pid = os.fork()
+    if pid == 0:
+        held, told = lock.held, None
+        try:
+            lock.release()
+        except LockLost as lost:
+            told = str(lost)
+        free = app.lock("invoices", ttl=ttl).blocking.try_acquire()
+        with app.lock("other", ttl=ttl).blocking as other:
+            say(held=held, told=told, free=free, other=other.held)
+        os._exit(0)
+    _, status = os.waitpid(pid, 0)
+    time.sleep(2 * ttl)  # it is renewed all the while
+    say(child=os.waitstatus_to_exitcode(status), held=lock.held, token=lock.token)
+    lock.release()
+    say(released=True)
+    app.close_blocking()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], float(sys.argv[2]))

@@ -1,0 +1,23 @@
+"""Ways to lose a lock."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rota import Rota
+
+if TYPE_CHECKING:
+    from rota.app.locks import Lock
+    from rota.coord.company import Company
+
+
+async def take_away(app: Rota, name: str = "invoices") -> None:
+    """As an operator does, by hand."""
+    client = await app.open()
+    async with client.database.connection() as connection:
+        await connection.execute("select rota.release_lock(%s, 0, 'me')", (name,))
+
+
+def freeze(company: Company, lock: Lock) -> None:
+    """Have nobody renew it, as if this process were frozen."""
+    company.renewals.drop(lock._known())

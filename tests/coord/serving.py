@@ -1,0 +1,58 @@
+"""What tests of services have in common: what was heard, what was written, and how a term is taken away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+
+from rota import Rota
+from rota.model.events import ServiceRan
+from rota.store.advisory import LEADER
+
+
+def ran(app: Rota) -> list[ServiceRan]:
+    """Iterations that have ended in this app, from now on."""
+    heard: list[ServiceRan] = []
+    app.subscribe(lambda event: heard.append(event) if isinstance(event, ServiceRan) else None)
+    return heard
+
+
+async def until(condition: Callable[[], Any], within: float = 10.0) -> None:
+    async with asyncio.timeout(within):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+async def ask(app: Rota, query: str) -> list[tuple[Any, ...]]:
+    """On a connection of our own."""
+    dsn = (await app.open()).database.dsn
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+        answer = await connection.execute(query.encode())
+        has_rows = (answer.statusmessage or "").startswith("SELECT")
+        return await answer.fetchall() if has_rows else []
+
+
+async def outcomes(app: Rota) -> list[str | None]:
+    rows = await ask(app, "select number, outcome from rota.iterations order by number")
+    assert [number for number, _ in rows] == list(range(rows[0][0], rows[0][0] + len(rows)))
+    return [outcome for _, outcome in rows]
+
+
+async def end_sessions(app: Rota) -> None:
+    """End the sessions that terms hang on, as an operator might."""
+    await ask(
+        app,
+        "select pg_terminate_backend(pid) from pg_locks"
+        f" where locktype = 'advisory' and classid::bigint = {LEADER}"
+        " and database = (select oid from pg_database where datname = current_database())",
+    )
+
+
+async def take_over(app: Rota) -> None:
+    """Another instance is elected, and whoever led has not noticed yet."""
+    await ask(
+        app, "update rota.leaders set term = term + 1, instance = gen_random_uuid(), since = now()"
+    )

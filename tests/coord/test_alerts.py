@@ -1,0 +1,388 @@
+"""What somebody should look at: noticed when it is so, open once over the fleet, and not for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import threading
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import psycopg
+import pytest
+import pytest_asyncio
+
+from rota import Rota
+from rota.coord.alarms import FLAPPING, HELD_TOO_LONG, RENEWALS_FAIL, TOKEN_TWICE
+from rota.errors import LockLost
+from rota.model.events import AlertCleared, AlertRaised, Event, LockForfeited
+from rota.store import alerts
+from rota.store.database import exchange
+from rota.testing import Harness, Proxy
+
+SHORT = 0.6
+
+
+@pytest_asyncio.fixture
+async def sql(rota_dsn: str) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+    async with await psycopg.AsyncConnection.connect(rota_dsn, autocommit=True) as connection:
+        yield connection
+
+
+Sql = psycopg.AsyncConnection[Any]
+
+
+async def rows(sql: Sql) -> list[tuple[str, str, bool]]:
+    """Every alert there ever was: its kind, what it is about, and whether it is open."""
+    cursor = await sql.execute("select kind, subject, cleared is null from rota.alerts order by id")
+    return await cursor.fetchall()
+
+
+async def until(sql: Sql, expected: list[tuple[str, str, bool]], within: float = 5.0) -> None:
+    deadline = time.monotonic() + within
+    while (found := await rows(sql)) != expected:
+        assert time.monotonic() < deadline, found
+        await asyncio.sleep(0.01)
+
+
+# A lock held too long
+
+
+async def test_a_lock_is_held_too_long_the_moment_it_is_so_and_not_after_it_was_given_back(
+    rota_harness: Harness, sql: Sql, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "rota")
+    began = time.monotonic()
+    async with rota_harness.app.lock("invoices", ttl=30, max_held=0.3) as lock:
+        raised = await rota_harness.saw(AlertRaised)
+        took = time.monotonic() - began
+        await until(sql, [(HELD_TOO_LONG, "invoices", True)])
+
+    await rota_harness.saw(AlertCleared, kind=HELD_TOO_LONG, subject="invoices", timeout=5)
+
+    assert 0.3 <= took < 5, "a renewal is due in ten seconds"
+    assert (raised.kind, raised.subject) == (HELD_TOO_LONG, "invoices")
+    assert raised.message == (
+        f"lock 'invoices' (token {lock.token}) is held for longer than the 0.3 s that were declared"
+    )
+    assert await rows(sql) == [(HELD_TOO_LONG, "invoices", False)]
+    told = [record for record in caplog.records if "alert" in record.message]
+    assert [(each.levelname, HELD_TOO_LONG in each.message) for each in told] == [
+        ("WARNING", True),
+        ("INFO", True),
+    ]
+
+
+async def test_it_is_noticed_while_the_database_hangs(rota_dsn: str, sql: Sql) -> None:
+    with Proxy(rota_dsn) as proxy:
+        async with Harness(Rota(proxy.dsn)) as harness:
+            lock = await harness.app.lock("invoices", ttl=4, max_held=0.5).acquire()
+            proxy.drop()
+            await harness.saw(AlertRaised, kind=HELD_TOO_LONG, timeout=5)
+            assert await rows(sql) == []
+            proxy.heal()
+            proxy.reset()
+            await until(sql, [(HELD_TOO_LONG, "invoices", True)], 10)
+            assert lock.held
+    assert len([each for each in harness.events if isinstance(each, AlertRaised)]) == 1
+
+
+async def test_a_lock_of_which_there_is_nothing_to_say_costs_nothing(
+    rota_app: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    company = (await rota_app.open()).company
+    asked: list[str] = []
+    monkeypatch.setattr(company.alarms, "_nudge", lambda: asked.append("nudge"))
+    turn = company.alarms.turn
+
+    async def turned(connection: Any) -> None:
+        asked.append("turn")
+        await turn(connection)
+
+    monkeypatch.setattr(company.alarms, "turn", turned)
+    async with rota_app.lock("invoices", ttl=SHORT):
+        await asyncio.sleep(0.75 * SHORT)  # it is renewed twice
+
+    assert asked == []
+    assert company.alarms.ends() == company.alarms.due() == float("inf")
+
+
+# Renewals that fail
+
+
+async def test_renewals_that_fail_are_told_before_it_is_lost_and_over_once_it_is_renewed(
+    rota_dsn: str, sql: Sql
+) -> None:
+    with Proxy(rota_dsn) as proxy:
+        async with Harness(Rota(proxy.dsn)) as harness:
+            async with harness.app.lock("invoices", ttl=2.4) as lock:
+                for time_of_it in (1, 2):
+                    proxy.refuse()
+                    proxy.reset()
+                    await saw(harness, AlertRaised, time_of_it)
+                    assert lock.held
+                    proxy.heal()
+                    await saw(harness, AlertCleared, time_of_it)
+                    assert lock.held
+            raised = await harness.saw(AlertRaised, kind=RENEWALS_FAIL)
+
+    assert re.fullmatch(
+        rf"lock 'invoices' \(token {lock.token}\) was not renewed for [12]\.\d s and runs out in 0\.\d s",
+        raised.message,
+    )
+    assert await rows(sql) == [(RENEWALS_FAIL, "invoices", False)] * 2
+
+
+async def saw(harness: Harness, kind: type[Event], times: int) -> None:
+    async with asyncio.timeout(5):
+        while sum(isinstance(each, kind) for each in harness.events) < times:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_lock_that_ran_out_stays_an_alert_until_somebody_has_it_again(
+    rota_dsn: str, sql: Sql
+) -> None:
+    with Proxy(rota_dsn) as proxy:
+        async with Harness(Rota(proxy.dsn)) as harness:
+            lock = await harness.app.lock("invoices", ttl=SHORT).acquire()
+            proxy.refuse()
+            proxy.reset()
+            await asyncio.wait_for(lock.lost.wait(), 5)
+            kinds = [type(each) for each in harness.events]
+            proxy.heal()
+            await until(sql, [(RENEWALS_FAIL, "invoices", True)])
+            cursor = await sql.execute("select message, token from rota.alerts")
+            [(message, token)] = await cursor.fetchall()
+            await asyncio.sleep(0.2)
+            assert await rows(sql) == [(RENEWALS_FAIL, "invoices", True)]
+
+            async with harness.app.lock("invoices"):
+                await harness.saw(AlertCleared, kind=RENEWALS_FAIL, timeout=5)
+
+    assert f"(token {token}) has run out: it could not be renewed for 0." in message
+    assert kinds.index(AlertRaised) < kinds.index(LockForfeited)
+    assert await rows(sql) == [(RENEWALS_FAIL, "invoices", False)]
+
+
+async def test_one_that_has_been_given_back_late_had_run_out_all_the_same(
+    rota_harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever was frozen may come to its end before the thread that keeps it comes to anything."""
+    company = (await rota_harness.app.open()).company
+    monkeypatch.setattr(company.keeper, "nudge", lambda: None)
+    lock = await rota_harness.app.lock("invoices", ttl=0.2).acquire()
+    await asyncio.sleep(0.2)
+
+    with pytest.raises(LockLost):
+        await lock.release()
+
+    await rota_harness.saw(AlertRaised, kind=RENEWALS_FAIL, timeout=5)
+
+
+# What cannot be
+
+
+async def test_a_token_that_two_hold_is_told(rota_harness: Harness, sql: Sql) -> None:
+    lock = await rota_harness.app.lock("invoices", ttl=SHORT).acquire()
+    await sql.execute("update rota.locks set instance = gen_random_uuid()")
+    raised = await rota_harness.saw(AlertRaised)
+    await asyncio.wait_for(lock.lost.wait(), 5)
+    await until(sql, [(TOKEN_TWICE, "invoices", True)])
+
+    async with rota_harness.app.lock("invoices", ttl=30):
+        await rota_harness.saw(AlertCleared, kind=TOKEN_TWICE, timeout=5)
+
+    assert raised.kind == TOKEN_TWICE
+    assert f"(token {lock.token}) is held by somebody else as well" in raised.message
+
+
+async def test_one_that_was_taken_away_by_hand_is_no_such_thing(
+    rota_harness: Harness, sql: Sql
+) -> None:
+    lock = await rota_harness.app.lock("invoices", ttl=SHORT).acquire()
+    await sql.execute("select rota.release_lock('invoices', 0, 'me')")
+    await asyncio.wait_for(lock.lost.wait(), 5)
+
+    assert not [each for each in rota_harness.events if isinstance(each, AlertRaised)]
+
+
+# Leaders that flap
+
+
+async def test_a_leader_that_flaps_is_told_once_however_many_notice(
+    rota_dsn: str, sql: Sql
+) -> None:
+    await sql.execute(
+        "insert into rota.leaders (name, term, elections) values ('mayor', 6, array[now()])"
+    )
+    async with Harness(Rota(rota_dsn)) as one, Harness(Rota(rota_dsn)) as other:
+        both = [(await each.app.open()).company.alarms for each in (one, other)]
+        both[0].flapping("mayor", 4)
+        await asyncio.sleep(0.1)
+        assert await rows(sql) == []
+        for number, alarms in enumerate(both):
+            alarms.flapping("mayor", 5 + number)
+            await until_it_says(
+                sql, f"leader 'mayor' was elected {5 + number} times within a minute"
+            )
+        both[1].flapping("mayor", 0)
+        await asyncio.sleep(0.2)
+        assert await rows(sql) == [(FLAPPING, "mayor", True)], "the last election was just now"
+        told = [each for each in (*one.events, *other.events) if isinstance(each, AlertRaised)]
+
+        await sql.execute("update rota.leaders set elections = array[now() - interval '61 s']")
+        both[1].flapping("mayor", 1)
+        both[1].flapping("mayor", 0)
+        await other.saw(AlertCleared, kind=FLAPPING, subject="mayor", timeout=5)
+
+    assert [(each.kind, each.subject) for each in told] == [(FLAPPING, "mayor")]
+    assert await rows(sql) == [(FLAPPING, "mayor", False)]
+
+
+async def until_it_says(sql: Sql, message: str) -> None:
+    async with asyncio.timeout(5):
+        while True:
+            cursor = await sql.execute("select message from rota.alerts")
+            if await cursor.fetchall() == [(message,)]:
+                return
+            await asyncio.sleep(0.01)
+
+
+# What is no longer so
+
+HELD = "gen_random_uuid()"
+
+
+@pytest.mark.parametrize(
+    ("kind", "instance", "token", "expires", "is_open"),
+    [
+        (HELD_TOO_LONG, HELD, 7, "10 s", True),
+        (HELD_TOO_LONG, HELD, 7, "-1 s", False),
+        (HELD_TOO_LONG, HELD, 8, "10 s", False),
+        (HELD_TOO_LONG, "null", 7, "10 s", False),
+        (RENEWALS_FAIL, HELD, 7, "10 s", True),
+        (RENEWALS_FAIL, HELD, 7, "-59 min", True),
+        (RENEWALS_FAIL, HELD, 7, "-61 min", False),
+        (RENEWALS_FAIL, HELD, 8, "10 s", False),
+        (RENEWALS_FAIL, "null", 7, "10 s", False),
+        (TOKEN_TWICE, HELD, 7, "-59 min", True),
+        (TOKEN_TWICE, HELD, 8, "10 s", False),
+        ("of another kind", "null", 8, "-1 d", True),
+    ],
+)
+async def test_an_alert_is_over_when_the_lock_is_no_longer_so(
+    rota_app: Rota, sql: Sql, kind: str, instance: str, token: int, expires: str, is_open: bool
+) -> None:
+    subjects = ("invoices", "mail permit 2")
+    for name, slot in (("invoices", 0), ("mail", 2)):
+        await sql.execute(
+            "insert into rota.locks (name, slot, token, instance, acquired, expires)"
+            f" values (%s, %s, %s, {instance}, now(), now() + %s::interval)".encode(),
+            (name, slot, token, expires),
+        )
+    for subject in subjects:
+        await sql.execute(
+            "insert into rota.alerts (kind, subject, message, token, host, pid)"
+            " values (%s, %s, 'it is so', 7, 'web-1', 1)",
+            (kind, subject),
+        )
+
+    closed = await (await rota_app.open()).database.run(alerts.settle())
+
+    assert await rows(sql) == [(kind, subject, is_open) for subject in subjects]
+    assert [(each.kind, each.subject) for each in closed] == (
+        [] if is_open else [(kind, subject) for subject in subjects]
+    )
+
+
+async def test_who_holds_a_lock_for_long_closes_what_the_dead_left_open(
+    rota_harness: Harness, sql: Sql
+) -> None:
+    await sql.execute(
+        "insert into rota.alerts (kind, subject, message, token, host, pid)"
+        " values (%s, 'orders', 'it was so', 7, 'web-1', 1)",
+        (RENEWALS_FAIL,),
+    )
+    async with rota_harness.app.lock("invoices", ttl=SHORT):
+        await rota_harness.saw(AlertCleared, subject="orders", timeout=3)
+
+    assert await rows(sql) == [(RENEWALS_FAIL, "orders", False)]
+
+
+async def test_who_told_of_it_also_tells_that_somebody_else_has_closed_it(
+    rota_harness: Harness, sql: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.coord.alarms.SETTLE_EVERY", 0.2)
+    async with rota_harness.app.lock("invoices", ttl=30, max_held=0.1):
+        await until(sql, [(HELD_TOO_LONG, "invoices", True)])
+        await sql.execute("update rota.alerts set cleared = now()")
+        await rota_harness.saw(AlertCleared, subject="invoices", timeout=5)
+        await asyncio.sleep(0.3)
+
+    assert await rows(sql) == [(HELD_TOO_LONG, "invoices", False)], "once is enough"
+
+
+async def test_who_does_not_know_yet_that_it_was_taken_away_does_not_tell_again_and_again(
+    rota_harness: Harness, sql: Sql
+) -> None:
+    lock = await rota_harness.app.lock("invoices", ttl=30, max_held=0.1).acquire()
+    await until(sql, [(HELD_TOO_LONG, "invoices", True)])
+    await sql.execute("select rota.release_lock('invoices', 0, 'me')")
+
+    (await rota_harness.app.open()).company.alarms.released(lock._known())
+    await rota_harness.saw(AlertCleared, timeout=5)
+    await asyncio.sleep(0.3)
+
+    assert await rows(sql) == [(HELD_TOO_LONG, "invoices", False)]
+    assert lock.held, "it is ten seconds until it is renewed"
+
+
+async def test_who_has_an_alerts_row_locked_keeps_nobody_from_his_lock(
+    rota_harness: Harness, sql: Sql
+) -> None:
+    alarms = (await rota_harness.app.open()).company.alarms
+    async with rota_harness.app.lock("invoices", ttl=SHORT, max_held=0.1) as lock:
+        await until(sql, [(HELD_TOO_LONG, "invoices", True)])
+        async with sql.transaction():
+            await sql.execute("select from rota.alerts for update")
+            alarms._raise(HELD_TOO_LONG, "invoices", "and longer", lock.token)
+            await asyncio.sleep(3 * SHORT)
+            assert lock.held
+
+
+async def test_to_close_alerts_is_to_wait_for_nobody(rota_app: Rota, sql: Sql) -> None:
+    database = (await rota_app.open()).database
+    await sql.execute(
+        "insert into rota.alerts (kind, subject, message, token, host, pid)"
+        " values (%s, 'orders', 'it was so', 7, 'web-1', 1)",
+        (RENEWALS_FAIL,),
+    )
+    async with sql.transaction():
+        await sql.execute("select from rota.alerts for update")
+        async with asyncio.timeout(1):
+            assert await database.run(alerts.settle()) == []
+            assert await database.run(alerts.close([(RENEWALS_FAIL, "orders", 7)])) == []
+    assert len(await database.run(alerts.close([(RENEWALS_FAIL, "orders", 8)]))) == 0
+    assert len(await database.run(alerts.close([(RENEWALS_FAIL, "orders", 7)]))) == 1
+
+
+async def test_what_happens_while_it_is_written_down_is_looked_at_at_once(
+    rota_harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written, go_on = threading.Event(), threading.Event()
+
+    async def slowly(*asked: Any) -> Any:
+        answers = await exchange(*asked)
+        written.set()
+        while not go_on.is_set():
+            await asyncio.sleep(0.01)
+        return answers
+
+    monkeypatch.setattr("rota.coord.alarms.exchange", slowly)
+    async with rota_harness.app.lock("invoices", ttl=30, max_held=0.1):
+        assert await asyncio.to_thread(written.wait, 5)
+    go_on.set()
+
+    await rota_harness.saw(AlertCleared, kind=HELD_TOO_LONG, timeout=5)

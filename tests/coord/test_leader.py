@@ -1,0 +1,202 @@
+"""Leading under a name: one at a time, told when it begins and when it is over.
+
+All of this holds through a pooler, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+
+import pytest
+from psycopg.errors import LockNotAvailable
+
+from coord.leading import ask, elected, seats, until
+from rota import Rota
+from rota.coord import campaigns
+from rota.coord.campaigns import Campaigns
+from rota.coord.leader import Leader, Term
+from rota.errors import ArgumentError, TermLost
+from rota.model.events import AlertRaised, LeaderDeposed, LeaderElected
+
+
+async def test_one_leads_and_the_other_takes_over_when_it_resigns(
+    rota_app: Rota, rota_dsn: str
+) -> None:
+    async with Rota(rota_dsn) as other, other.leader("housekeeping") as second:
+        first = await elected(second)
+        async with rota_app.leader("housekeeping") as waiting:
+            await asyncio.sleep(1.5)
+            assert not waiting.is_leader()
+            assert waiting.current is None
+            await second.resign()
+            assert not second.is_leader()
+            assert not first.held
+            began = time.monotonic()
+            term = await elected(waiting)
+            print(f"taken over after {(time.monotonic() - began) * 1000:.0f} ms")
+            assert term.number == first.number + 1
+            assert waiting.is_leader()
+            assert term.held
+
+
+async def test_who_has_resigned_leaves_it_to_others_and_leads_again_if_there_is_none(
+    rota_app: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(campaigns, "ABSTAIN", 1.0)
+    async with rota_app.leader("housekeeping") as leader:
+        term = await elected(leader)
+        began = time.monotonic()
+        await leader.resign()
+        await leader.resign()  # of what is not led there is nothing to resign
+        again = await elected(leader)
+        assert again.number == term.number + 1
+        assert time.monotonic() - began > 0.6
+
+
+async def test_callbacks_are_called_one_after_the_other(rota_app: Rota) -> None:
+    heard: list[object] = []
+    said: list[str] = []
+    rota_app.subscribe(heard.append)
+    begun = asyncio.Event()
+    leader = rota_app.leader("housekeeping")
+
+    @leader.on_elected
+    async def begin(term: Term) -> None:
+        said.append(f"elected {term.number}")
+        await asyncio.sleep(0.1)
+        said.append("and done")
+        begun.set()
+
+    leader.on_lost(lambda term: said.append(f"lost {term.number}"))
+    async with leader:
+        term = await elected(leader)
+        await leader.resign()
+        assert term.lost.is_set()
+        assert said == ["elected 1"]
+    assert said == ["elected 1", "and done", "lost 1"]
+    assert [type(each) for each in heard] == [LeaderElected, LeaderDeposed]
+
+
+async def test_a_callback_that_fails_keeps_no_other_from_being_called(
+    rota_app: Rota, caplog: pytest.LogCaptureFixture
+) -> None:
+    said: list[str] = []
+
+    async def begin(term: Term) -> None:
+        asyncio.get_running_loop().create_task(asyncio.sleep(0)).cancel()
+        raise asyncio.CancelledError if said else ValueError("no")
+
+    leader = rota_app.leader("housekeeping", on_elected=begin)
+    leader.on_lost(lambda term: said.append("lost"))
+    for _ in range(2):
+        async with leader:
+            await elected(leader)
+    assert said == ["lost", "lost"]
+    assert "on_elected of 'housekeeping' failed" in caplog.text
+    assert "on_elected of 'housekeeping' was cancelled" in caplog.text
+
+
+async def test_a_blocked_loop_does_not_cost_it_the_term(rota_app: Rota) -> None:
+    asked: list[bool] = []
+    over = threading.Event()
+    async with rota_app.leader("housekeeping", lease=1).term() as term:
+        thread = threading.Thread(target=lambda: _ask_again(term, asked, over))
+        thread.start()
+        time.sleep(1.5)  # noqa: ASYNC251 - blocks on purpose
+        over.set()
+        thread.join()
+        assert term.held
+        await asyncio.sleep(0.05)
+        assert not term.lost.is_set()
+    assert all(asked)
+    assert len(asked) > 50
+    assert not term.held
+
+
+def _ask_again(term: Term, asked: list[bool], over: threading.Event) -> None:
+    while not over.is_set():
+        asked.append(term.held)
+        time.sleep(0.005)
+
+
+async def test_an_election_that_fails_half_way_leaves_no_seat_taken(
+    rota_app: Rota, direct_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session that sat down, and then was refused for another reason, would sit there for ever."""
+    right, failed = Campaigns._elect, 0
+
+    async def fails(self: Campaigns, *given: object, **named: object) -> None:
+        nonlocal failed
+        failed += 1
+        if failed <= 2:
+            raise LockNotAvailable("somebody alters the table")
+        await right(self, *given, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Campaigns, "_elect", fails)
+    async with rota_app.leader("housekeeping") as leader:
+        await elected(leader)
+        assert len(await seats(direct_dsn)) <= 1
+        await leader.resign()
+        assert await seats(direct_dsn) == []
+    assert failed == 3
+
+
+async def test_a_leader_that_flaps_is_an_alert(rota_app: Rota) -> None:
+    alerts: list[AlertRaised] = []
+    rota_app.subscribe(lambda each: alerts.append(each) if isinstance(each, AlertRaised) else None)
+    leader = rota_app.leader("housekeeping")
+    for _ in range(5):
+        async with leader:
+            await elected(leader)
+    await until(lambda: alerts)
+    assert (alerts[0].kind, alerts[0].subject) == ("leader flaps", "housekeeping")
+
+
+@pytest.mark.parametrize("lease", [0.9, float("nan"), 90_000])
+async def test_a_lease_that_cannot_be_is_refused(rota_app: Rota, lease: float) -> None:
+    with pytest.raises(ArgumentError, match="lease is"):
+        rota_app.leader("housekeeping", lease=lease)
+
+
+async def test_who_does_not_stand_is_told_so(rota_app: Rota) -> None:
+    leader = rota_app.leader("housekeeping")
+    assert not leader.is_leader()
+    await leader.resign()
+    with pytest.raises(RuntimeError, match="nobody stands for leader 'housekeeping' here"):
+        await leader.elected()
+
+
+async def test_an_assertion_refuses_a_term_that_is_over(rota_app: Rota, direct_dsn: str) -> None:
+    client = await rota_app.open()
+    async with rota_app.leader("housekeeping").term() as term:
+        async with client.database.transaction() as connection:
+            await term.assert_held(connection)
+    assert repr(term) == "<Term 1 of 'housekeeping', over>"
+    async with client.database.transaction() as connection:
+        with pytest.raises(TermLost, match="term 1 of leader 'housekeeping' is over"):
+            await term.assert_held(connection)
+    assert await ask(direct_dsn, "select term, instance from rota.leaders") == [(1, None)]
+
+
+async def test_when_the_app_is_closed_what_it_led_is_taken_over_at_once(
+    rota_app: Rota, rota_dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    other = Rota(rota_dsn)
+    led: list[Leader] = []
+    for name in ("a", "b"):
+        led.append(await other.leader(name).__aenter__())
+    a, _ = await asyncio.gather(*(elected(leader) for leader in led))
+    async with rota_app.leader("a", lease=60) as first, rota_app.leader("b", lease=60) as second:
+        await other.close()
+        assert not a.held
+        assert a.why == "the app was closed while it was held"
+        began = time.monotonic()
+        await asyncio.gather(elected(first), elected(second))
+        assert time.monotonic() - began < 3
+        for leader in led:
+            await leader.__aexit__(None, None, None)
+    assert "could not say so" not in caplog.text

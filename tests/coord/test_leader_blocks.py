@@ -1,0 +1,266 @@
+"""`async with leader.term()`: a block that is entered when elected, and cancelled when that is over."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+
+import pytest
+
+from coord.leading import ask, elected, until, vacated
+from rota import Rota
+from rota.coord import campaigns
+from rota.errors import TermLost
+
+NAME = "housekeeping"
+
+
+async def take_away(dsn: str) -> None:
+    """Whoever leads finds out at the next look."""
+    await ask(dsn, "update rota.leaders set term = term + 1, instance = null, expires = null")
+
+
+async def test_a_block_is_cancelled_when_its_term_is_lost(rota_app: Rota, direct_dsn: str) -> None:
+    reached: list[str] = []
+
+    async def lead() -> None:
+        async with rota_app.leader(NAME, lease=1).term() as term:
+            reached.append("inside")
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                reached.append(f"cancelled, held: {term.held}, {term.why}")
+                raise
+
+    leading = asyncio.create_task(lead())
+    await until(lambda: reached)
+    await take_away(direct_dsn)
+    with pytest.raises(
+        TermLost, match="term 1 of leader 'housekeeping' was lost: the database says"
+    ):
+        await asyncio.wait_for(leading, 5)
+    assert reached == ["inside", "cancelled, held: False, the database says that it is over"]
+    await vacated(direct_dsn)
+
+
+async def test_a_block_that_does_not_wait_is_told_at_its_end(
+    rota_app: Rota, direct_dsn: str
+) -> None:
+    async def lead() -> None:
+        async with rota_app.leader(NAME, lease=1).term() as term:
+            await take_away(direct_dsn)
+            while term.held:
+                time.sleep(0.01)  # noqa: ASYNC251 - blocks on purpose
+            assert not term.lost.is_set()  # the loop has not heard of it yet
+
+    with pytest.raises(TermLost, match="was lost"):
+        await lead()
+
+
+async def test_a_block_that_swallows_its_cancellation_is_told_at_its_end(
+    rota_app: Rota, direct_dsn: str
+) -> None:
+    async def lead() -> None:
+        async with rota_app.leader(NAME, lease=1).term():
+            await take_away(direct_dsn)
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(60)
+            await asyncio.sleep(0)
+
+    task = asyncio.current_task()
+    assert task is not None
+    with pytest.raises(TermLost, match="was lost"):
+        await lead()
+    assert task.cancelling() == 0
+    await asyncio.sleep(0)
+
+
+async def test_what_a_block_raises_is_raised(rota_app: Rota, direct_dsn: str) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with rota_app.leader(NAME).term():
+            raise ZeroDivisionError
+
+    async def lose_and_fail() -> None:
+        async with rota_app.leader(NAME, lease=1).term():
+            await take_away(direct_dsn)
+            try:
+                await asyncio.sleep(60)
+            finally:
+                raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await lose_and_fail()
+    await vacated(direct_dsn)
+
+
+async def test_whoever_is_cancelled_from_outside_is_cancelled(
+    rota_app: Rota, direct_dsn: str
+) -> None:
+    inside = asyncio.Event()
+
+    async def lead() -> None:
+        async with rota_app.leader(NAME).term():
+            inside.set()
+            await asyncio.sleep(60)
+
+    leading = asyncio.create_task(lead())
+    await asyncio.wait_for(inside.wait(), 5)
+    leading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await leading
+    assert await ask(direct_dsn, "select instance from rota.leaders") == [(None,)]
+    await vacated(direct_dsn)
+
+
+async def test_whoever_is_cancelled_again_and_again_leads_no_more(
+    rota_app: Rota, direct_dsn: str
+) -> None:
+    """Resigning takes a round trip, for which somebody in a hurry does not wait."""
+    inside = asyncio.Event()
+    leader = rota_app.leader(NAME)
+
+    async def lead() -> None:
+        async with leader.term():
+            inside.set()
+            await asyncio.sleep(60)
+
+    leading = asyncio.create_task(lead())
+    await asyncio.wait_for(inside.wait(), 5)
+    while not leading.done():
+        leading.cancel()
+        await asyncio.sleep(0)
+        assert not leader.is_leader() or not leading.cancelling() > 1
+    assert not leader.is_leader()
+    async with Rota(direct_dsn) as other, other.leader(NAME) as second:
+        await elected(second, within=3)
+
+
+async def test_a_timeout_around_a_block_is_a_timeout(rota_app: Rota, direct_dsn: str) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.5), rota_app.leader(NAME).term():
+            await asyncio.sleep(60)
+
+    async def lose_and_wait_for_too_long() -> None:
+        async with asyncio.timeout(None) as limit:
+            async with rota_app.leader(NAME, lease=1).term() as term:
+                await take_away(direct_dsn)
+                try:
+                    await asyncio.sleep(60)
+                finally:
+                    assert term.lost.is_set()
+                    limit.reschedule(asyncio.get_running_loop().time())
+                    await asyncio.sleep(0.1)
+
+    task = asyncio.current_task()
+    assert task is not None
+    with pytest.raises(TimeoutError):
+        await lose_and_wait_for_too_long()
+    assert task.cancelling() == 0
+
+
+async def test_who_waits_to_be_elected_can_stop_waiting(rota_app: Rota, direct_dsn: str) -> None:
+    async with Rota(direct_dsn) as other, other.leader(NAME).term():
+        leader = rota_app.leader(NAME)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3), leader.term():
+                pytest.fail("somebody else leads")
+    await asyncio.sleep(1.2)
+    assert not leader.is_leader()
+    assert await ask(direct_dsn, "select term, instance from rota.leaders") == [(1, None)]
+
+
+async def test_a_block_within_one_that_stands_resigns_at_its_end(
+    rota_app: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(campaigns, "ABSTAIN", 0.3)
+    async with rota_app.leader(NAME) as leader:
+        async with leader.term() as first:
+            pass
+        assert not first.held
+        assert not leader.is_leader()
+        with pytest.raises(ZeroDivisionError):
+            async with leader.term() as second:
+                raise ZeroDivisionError
+        assert not second.held
+        async with leader.term() as third:
+            assert [first.number, second.number, third.number] == [1, 2, 3]
+
+
+async def test_blocks_that_lead_together_end_on_their_own(rota_app: Rota) -> None:
+    leader = rota_app.leader(NAME)
+    go_on = asyncio.Event()
+
+    async def lead(wait: bool) -> int:
+        async with leader.term() as term:
+            if wait:
+                await go_on.wait()
+            assert term.held
+            return term.number
+
+    late = asyncio.create_task(lead(True))
+    assert await asyncio.wait_for(lead(False), 5) == 1
+    await asyncio.sleep(0.05)
+    assert leader.is_leader()
+    go_on.set()
+    assert await late == 1
+    assert not leader.is_leader()
+
+
+async def test_one_that_steps_back_can_stand_again_meanwhile(
+    rota_app: Rota, direct_dsn: str
+) -> None:
+    said: list[str] = []
+    leader = rota_app.leader(NAME)
+    leader.on_elected(lambda term: said.append(f"elected {term.number}"))
+    leader.on_lost(lambda term: said.append(f"lost {term.number}"))
+    await leader.__aenter__()
+    await elected(leader)
+    leaving = asyncio.create_task(leader.__aexit__(None, None, None))
+    await asyncio.sleep(0)
+    assert not leader.is_leader()
+    async with leader:
+        assert (await elected(leader)).number == 2
+        await leaving
+        assert leader.is_leader()
+        await until(lambda: len(said) == 3)
+    assert said == ["elected 1", "lost 1", "elected 2", "lost 2"]
+    await vacated(direct_dsn)
+
+
+async def test_resigning_within_the_block_ends_it(rota_app: Rota) -> None:
+    leader = rota_app.leader(NAME)
+
+    async def lead() -> None:
+        async with leader.term():
+            await leader.resign()
+            await asyncio.sleep(60)
+
+    with pytest.raises(TermLost, match="it was resigned"):
+        await lead()
+
+
+async def test_a_block_open_when_the_app_is_closed_is_lost(rota_dsn: str) -> None:
+    app = Rota(rota_dsn)
+    inside = asyncio.Event()
+
+    async def lead() -> None:
+        async with app.leader(NAME).term():
+            inside.set()
+            await asyncio.sleep(60)
+
+    leading = asyncio.create_task(lead())
+    await asyncio.wait_for(inside.wait(), 5)
+    await app.close()
+    with pytest.raises(TermLost, match="the app was closed while it was held"):
+        await asyncio.wait_for(leading, 5)
+
+
+async def test_an_app_that_cannot_reach_its_database_stands_all_the_same() -> None:
+    """It is elected when the database is back."""
+    async with Rota("postgresql://nobody@127.0.0.1:1/none") as app:
+        leader = app.leader(NAME)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5), leader.term():
+                pytest.fail("nobody has elected it")
+        assert not leader.is_leader()

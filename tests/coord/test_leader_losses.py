@@ -1,0 +1,160 @@
+"""Whoever is cut off leads no more, before anybody else does. A lease does not hang on a connection."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from coord.leading import ask, elected, seats, unseat, until
+from pooler.bouncer import Bouncer, bouncer
+from rota import Rota
+from rota.coord import campaigns, trust
+from rota.coord.candidate import TRUST
+from rota.errors import TermLost
+from rota.testing.proxy import Proxy
+from rota.testing.server import Server
+
+NAME = "housekeeping"
+LEASE = 1.5
+
+
+@pytest.fixture(scope="module")
+def pooler(rota_server: Server) -> Iterator[Bouncer]:
+    with bouncer(rota_server.dsn) as started:
+        yield started
+
+
+async def test_a_term_whose_session_was_ended_is_lost_at_once(direct_dsn: str) -> None:
+    async with Rota(direct_dsn) as app, app.leader(NAME, lease=60) as leader:
+        term = await elected(leader)
+        began = time.monotonic()
+        await unseat(direct_dsn)
+        await asyncio.wait_for(term.lost.wait(), 5)
+        assert term.why == "the connection that held it was lost"
+        # And won again: there is nobody else.
+        assert (await elected(leader)).number == 2
+        assert time.monotonic() - began < 1
+
+
+@pytest.mark.parametrize("way", ["cut", "refused"])
+async def test_a_term_whose_connection_was_cut_is_lost_at_once(direct_dsn: str, way: str) -> None:
+    with Proxy(direct_dsn) as proxy:
+        async with Rota(proxy.dsn) as app, app.leader(NAME, lease=10) as leader:
+            term = await elected(leader)
+            if way == "refused":
+                await asyncio.to_thread(proxy.refuse)
+            began = time.monotonic()
+            await asyncio.to_thread(proxy.reset)
+            await asyncio.wait_for(term.lost.wait(), 5)
+            assert time.monotonic() - began < 1
+            await asyncio.to_thread(proxy.heal)
+            await elected(leader)
+
+
+@pytest.mark.parametrize("between", ["nothing", "a pooler"])
+async def test_a_term_that_cannot_be_confirmed_is_lost_by_the_clock(
+    direct_dsn: str, pooler: Bouncer, between: str
+) -> None:
+    """Nothing comes through any more, and nobody is told. The block ends before another begins."""
+    with Proxy(direct_dsn if between == "nothing" else pooler.before(direct_dsn)) as proxy:
+        async with Rota(proxy.dsn) as app, Rota(direct_dsn) as other:
+            inside, over = asyncio.Event(), asyncio.Event()
+            ended = 0.0
+
+            async def lead() -> None:
+                nonlocal ended
+                async with app.leader(NAME, lease=LEASE).term() as term:
+                    inside.set()
+                    try:
+                        await asyncio.sleep(60)
+                    finally:
+                        ended = trust.now()
+                        over.set()
+                        assert not term.held
+
+            leading = asyncio.create_task(lead())
+            await asyncio.wait_for(inside.wait(), 5)
+            async with other.leader(NAME) as second:
+                dropped = trust.now()
+                await asyncio.to_thread(proxy.drop)
+                await elected(second)
+                began = trust.now()
+                assert over.is_set()
+                assert ended - dropped < LEASE * TRUST + 0.2
+                assert ended < began
+                # How long it may take to say goodbye, to nobody, is bounded.
+                with pytest.raises(TermLost, match="was lost"):
+                    await asyncio.wait_for(leading, 5)
+                await asyncio.to_thread(proxy.heal)
+
+
+async def test_whoever_waits_is_told_that_somebody_has_resigned(
+    direct_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(campaigns, "CAMPAIGN", 60.0)  # nobody looks by himself
+    async with Rota(direct_dsn) as app, app.leader(NAME) as first:
+        await elected(first)
+        async with Rota(direct_dsn) as other, other.leader(NAME) as second:
+            await until(lambda: second._candidacy and second._candidacy.candidate.due > 0)
+            ears, channel = (await other.open()).wakeups, "rota.leaders"
+            await until(lambda: ears.hears(channel))
+            await asyncio.sleep(0.2)
+            began = time.monotonic()
+            await first.resign()
+            await elected(second, within=5)
+            print(f"told and elected after {(time.monotonic() - began) * 1000:.0f} ms")
+            assert time.monotonic() - began < 1
+
+
+async def test_through_a_pooler_a_broken_connection_costs_nothing(
+    direct_dsn: str, pooler: Bouncer
+) -> None:
+    with Proxy(pooler.before(direct_dsn)) as proxy:
+        async with Rota(proxy.dsn) as app, app.leader(NAME, lease=LEASE) as leader:
+            term = await elected(leader)
+            for _ in range(3):
+                await asyncio.to_thread(proxy.reset)
+                await ask(
+                    direct_dsn,
+                    "select pg_terminate_backend(pid) from pg_stat_activity"
+                    " where datname = current_database() and pid <> pg_backend_pid()",
+                )
+                await asyncio.sleep(0.5)
+            assert leader.current is term
+            assert term.held
+            # Nothing of a lease hangs on a session.
+            assert await seats(direct_dsn) == []
+
+
+async def test_past_a_pooler_where_there_is_a_way_a_seat_is_taken(
+    direct_dsn: str, pooler: Bouncer
+) -> None:
+    dsn = pooler.before(direct_dsn)
+    async with Rota(dsn, direct=direct_dsn) as app, app.leader(NAME).term():
+        assert len(await seats(direct_dsn)) == 1
+        async with Rota(dsn) as other, other.leader(NAME) as second:
+            await asyncio.sleep(1.2)
+            assert not second.is_leader()
+
+
+@pytest.mark.parametrize("how", ["noticed", "not noticed"])
+async def test_a_resignation_through_a_pooler_that_was_cut_off_is_said_later(
+    direct_dsn: str, pooler: Bouncer, how: str
+) -> None:
+    with Proxy(pooler.before(direct_dsn)) as proxy:
+        async with Rota(proxy.dsn) as app, app.leader(NAME, lease=5) as leader:
+            await elected(leader)
+            if how == "noticed":
+                await asyncio.to_thread(proxy.refuse)
+                await asyncio.to_thread(proxy.reset)
+            else:
+                await asyncio.to_thread(proxy.drop)
+            resigning = asyncio.create_task(leader.resign())
+            await asyncio.sleep(0.3)
+            assert not leader.is_leader()
+            await asyncio.to_thread(proxy.heal)
+            await resigning
+            assert await ask(direct_dsn, "select term, instance from rota.leaders") == [(1, None)]

@@ -1,0 +1,187 @@
+"""Several who lead in one program: under many names, under one, in many loops. They share a connection.
+
+All of this holds through a pooler, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from contextlib import AsyncExitStack
+from itertools import pairwise
+
+import pytest
+
+from coord.leading import elected, seats, until
+from rota import Rota
+from rota.coord import campaigns
+from rota.coord.campaigns import Campaigns
+from rota.store import leaders
+
+
+async def test_several_of_one_name_in_one_program_lead_one_at_a_time(
+    rota_app: Rota, direct_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They share a session, in which a lock can be had twice."""
+    monkeypatch.setattr(campaigns, "ABSTAIN", 0.3)
+    three = [rota_app.leader("housekeeping") for _ in range(3)]
+    async with AsyncExitStack() as opened:
+        for leader in three:
+            await opened.enter_async_context(leader)
+        terms = []
+        for _ in range(4):
+            await until(lambda: any(leader.current for leader in three))
+            await asyncio.sleep(0.1)
+            [leading] = [leader for leader in three if leader.is_leader()]
+            assert leading.current is not None
+            terms.append(leading.current.number)
+            assert len(await seats(direct_dsn)) <= 1
+            await leading.resign()
+    assert terms == [1, 2, 3, 4]
+    assert await seats(direct_dsn) == []
+    async with Rota(direct_dsn) as other, other.leader("housekeeping") as last:
+        await elected(last)
+
+
+async def test_two_loops_of_one_program_exclude_each_other(rota_dsn: str) -> None:
+    app = Rota(rota_dsn)
+    over, led = threading.Event(), threading.Event()
+
+    async def elsewhere() -> int:
+        async with app, app.leader("housekeeping").term() as term:
+            led.set()
+            await asyncio.to_thread(over.wait, 10)
+            return term.number
+
+    beside = asyncio.create_task(asyncio.to_thread(lambda: asyncio.run(elsewhere())))
+    await asyncio.to_thread(led.wait, 10)
+    async with app, app.leader("housekeeping") as leader:
+        await asyncio.sleep(1.5)
+        assert not leader.is_leader()
+        over.set()
+        term = await elected(leader)
+        assert term.number == await beside + 1
+
+
+def test_a_leader_can_be_used_in_one_loop_after_another(rota_dsn: str) -> None:
+    app = Rota(rota_dsn)
+    leader = app.leader("housekeeping", lease=1)
+
+    async def lead() -> int:
+        async with app, leader.term() as term:
+            return term.number
+
+    async def lead_and_leave() -> None:
+        await leader.__aenter__()
+        await elected(leader)
+
+    assert asyncio.run(lead()) == 1
+    assert asyncio.run(lead()) == 2
+    # Whose loop is gone gives nothing back, but does not lead for ever.
+    asyncio.run(lead_and_leave())
+    assert asyncio.run(lead()) == 4
+
+
+async def test_in_two_loops_at_once_it_is_refused(rota_app: Rota) -> None:
+    leader = rota_app.leader("housekeeping")
+
+    async def enter() -> None:
+        try:
+            async with leader:
+                pass
+        finally:
+            await rota_app.close()
+
+    async with leader:
+        await elected(leader)
+        with pytest.raises(RuntimeError, match="stands in another event loop already"):
+            await asyncio.to_thread(lambda: asyncio.run(enter()))
+        assert leader.is_leader()
+
+
+async def test_thirty_names_are_led_on_one_connection(rota_app: Rota, direct_dsn: str) -> None:
+    names = [f"name {number}" for number in range(30)]
+    async with AsyncExitStack() as opened:
+        led = [await opened.enter_async_context(rota_app.leader(name)) for name in names]
+        await asyncio.gather(*(elected(leader) for leader in led))
+        sat = await seats(direct_dsn)
+        pooled = not sat
+        assert pooled or (len(sat), len(set(sat))) == (30, 1)
+        async with Rota(direct_dsn) as other, AsyncExitStack() as beside:
+            waiting = [await beside.enter_async_context(other.leader(name)) for name in names]
+            await asyncio.sleep(0.5)
+            assert not any(leader.is_leader() for leader in waiting)
+            began = time.monotonic()
+            await opened.aclose()
+            await asyncio.gather(*(elected(leader) for leader in waiting))
+            print(f"30 names were taken over in {time.monotonic() - began:.2f} s")
+            sat = await seats(direct_dsn)
+            assert (len(sat), len(set(sat))) == (30, 1)
+
+
+async def test_standing_by_for_thirty_names_is_one_turn_a_second(
+    rota_app: Rota, rota_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns: list[float] = []
+    campaign = Campaigns._without_the_reluctant
+    async with Rota(rota_dsn) as other, AsyncExitStack() as opened:
+        names = [f"name {number}" for number in range(30)]
+        led = [await opened.enter_async_context(other.leader(name)) for name in names]
+        await asyncio.gather(*(elected(leader) for leader in led))
+        mine = (await rota_app.company()).campaigns
+
+        async def counted(self: Campaigns, *given: object) -> object:
+            if self is mine:
+                turns.append(time.monotonic())
+            return await campaign(self, *given)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(Campaigns, "_without_the_reluctant", counted)
+        for name in names:
+            await opened.enter_async_context(rota_app.leader(name))
+        await asyncio.sleep(0.5)
+        turns.clear()
+        await asyncio.sleep(3)
+    gaps = [later - sooner for sooner, later in pairwise(turns)]
+    assert 2 <= len(turns) <= 6
+    # Not in step with anybody, for long.
+    assert max(gaps) - min(gaps) > 0.01
+
+
+async def test_names_that_share_a_seat_are_led_all_the_same(
+    rota_app: Rota, direct_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One in four billion pairs of names does. Nobody else can lead under either meanwhile; that is all."""
+    monkeypatch.setattr(leaders, "seat_of", lambda name, schema: -7)
+    async with rota_app.leader("a") as a, Rota(direct_dsn) as other:
+        await elected(a)
+        async with rota_app.leader("b") as b:
+            await elected(b)
+            async with other.leader("b") as waiting:
+                await a.resign()
+                await asyncio.sleep(1.2)
+                assert b.is_leader()
+                assert not waiting.is_leader()
+                await b.resign()
+                assert (await elected(waiting)).number == 2
+
+
+async def test_what_two_leases_of_one_program_come_to_is_the_shorter_one(
+    rota_app: Rota, direct_dsn: str
+) -> None:
+    """The server ends their session after the shorter one: nothing there may be trusted for longer."""
+    async with rota_app.leader("long", lease=10) as long:
+        await elected(long)
+        [candidate] = (await rota_app.company()).campaigns._candidates
+        assert candidate.until - candidate.since >= 6.0
+        async with rota_app.leader("short", lease=1) as short:
+            await elected(short)
+            limited = bool(await seats(direct_dsn))
+            await asyncio.sleep(0.5)
+            left = candidate.until - time.clock_gettime(time.CLOCK_BOOTTIME)
+            assert (left < 0.7) is limited
+        term = long.current
+        await asyncio.sleep(1.2)
+        assert term is not None
+        assert term.held
+        await until(lambda: candidate.until - time.clock_gettime(time.CLOCK_BOOTTIME) > 4)

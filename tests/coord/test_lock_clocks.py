@@ -1,0 +1,164 @@
+"""Only the database's clock decides: a client whose clock is put forward or back by hours changes nothing.
+
+With libfaketime, which steps the clock of one process while it runs. The clock that goes on through a
+suspend (CLOCK_BOOTTIME) is left alone, as by anybody who sets a real clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rota import Rota
+from rota.errors import LockLost
+
+TESTS = Path(__file__).parent.parent
+STEPS = ("+0", "+3600", "-3600", "+3600", "+0")
+EACH = 0.5
+"""Seconds for which a step is left as it is."""
+
+TTL = 4.0
+HOUR = 3600
+
+
+def faketime() -> str:
+    """The library, where there is one; it is preloaded by its path."""
+    for directory in sorted(Path("/usr/lib").glob("*/faketime")):
+        for name in ("libfaketimeMT.so.1", "libfaketime.so.1"):
+            if (directory / name).exists():
+                return str(directory / name)
+    pytest.skip("there is no libfaketime here; on Debian and Ubuntu: apt install libfaketime")
+
+
+class Clocked:
+    """A process with a clock of its own, and what it said."""
+
+    def __init__(self, process: asyncio.subprocess.Process, clock: Path) -> None:
+        self._process = process
+        self._clock = clock
+        self.said: list[dict[str, Any]] = []
+
+    async def hears(self) -> None:
+        assert self._process.stdout is not None
+        while line := await self._process.stdout.readline():
+            self.said.append(json.loads(line))
+        assert await self._process.wait() == 0
+
+    async def began(self) -> None:
+        async with asyncio.timeout(20):
+            while not self.said:
+                await asyncio.sleep(0.02)
+
+    async def step(self, steps: Sequence[str] = STEPS) -> None:
+        for each in steps:
+            # Not written in place: it might be read while it is empty.
+            beside = self._clock.with_suffix(".new")
+            beside.write_text(each)
+            beside.rename(self._clock)
+            await asyncio.sleep(EACH)
+
+    def was_stepped(self) -> bool:
+        """Whether its wall clock did go forward and back by hours, and the one we trust did not."""
+        walls: list[float] = [later["wall"] - each["wall"] for each, later in pairwise(self.said)]
+        trusted: list[float] = [
+            later["trust"] - each["trust"] for each, later in pairwise(self.said)
+        ]
+        return (
+            max(walls) > HOUR - 60
+            and min(walls) < 60 - HOUR
+            and 0 <= min(trusted) < max(trusted) < 10
+        )
+
+
+@asynccontextmanager
+async def clocked(dsn: str, what: str, directory: Path, mutant: str = "") -> AsyncIterator[Clocked]:
+    clock = directory / "clock"
+    clock.write_text(STEPS[0])
+    environment = {
+        **os.environ,
+        "LD_PRELOAD": faketime(),
+        "FAKETIME_TIMESTAMP_FILE": str(clock),
+        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "coord.clocked", dsn, what, str(TTL)),
+        *([mutant] if mutant else []),
+        cwd=TESTS,
+        env=environment,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    started = Clocked(process, clock)
+    hearing = asyncio.create_task(started.hears())
+    try:
+        await started.began()
+        yield started
+        process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(20):
+            await hearing
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+        hearing.cancel()
+
+
+async def held_through(dsn: str, app: Rota, directory: Path) -> list[str]:
+    """Step the clock of who holds it, while another wants it. Answers what came of that."""
+    wrong = []
+    async with clocked(dsn, "hold", directory) as holder:
+        stepping = asyncio.create_task(holder.step())
+        while not stepping.done():
+            if (taken := await app.try_lock("invoices")) is not None:
+                wrong.append("taken twice")
+                await taken.release()
+            await asyncio.sleep(0.05)
+    assert holder.was_stepped()
+    *held, last = holder.said
+    wrong += [f"lost: {each}" for each in held if each["lost"] or not each["held"]]
+    return wrong if last["told"] is None else [*wrong, last["told"]]
+
+
+async def wanted_through(dsn: str, app: Rota, directory: Path, mutant: str = "") -> list[str]:
+    """Step the clock of who wants it, while another holds it."""
+    lock = await app.lock("invoices", ttl=TTL).acquire()
+    async with clocked(dsn, "want", directory, mutant) as other:
+        await other.step(STEPS[1:2] if mutant else STEPS)
+    assert other.was_stepped() or mutant
+    wrong = ["taken twice"] if any(each["got"] for each in other.said) else []
+    try:
+        await lock.release()
+    except LockLost:
+        wrong.append("lost")
+    return wrong
+
+
+async def test_who_holds_it_keeps_it_whatever_its_clock_says(
+    rota_dsn: str, rota_app: Rota, tmp_path: Path
+) -> None:
+    assert await held_through(rota_dsn, rota_app, tmp_path) == []
+    async with rota_app.lock("invoices", wait=0):
+        pass
+
+
+async def test_who_wants_it_does_not_get_it_whatever_its_clock_says(
+    rota_dsn: str, rota_app: Rota, tmp_path: Path
+) -> None:
+    assert await wanted_through(rota_dsn, rota_app, tmp_path) == []
+
+
+async def test_a_clock_of_ones_own_is_found_out(
+    rota_dsn: str, rota_app: Rota, tmp_path: Path
+) -> None:
+    """M12: what is tested above can fail."""
+    assert await wanted_through(rota_dsn, rota_app, tmp_path, "M12") != []

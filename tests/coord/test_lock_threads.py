@@ -1,0 +1,141 @@
+"""Locks in threads, in several event loops, and in code that does not await."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import pytest
+
+from rota import Rota
+from rota.errors import ArgumentError, Busy, LockLost
+
+SHORT = 0.6
+
+
+@pytest.fixture
+def app(rota_dsn: str) -> Iterator[Rota]:
+    app = Rota(rota_dsn)
+    yield app
+    app.close_blocking()
+
+
+def test_threads_have_it_one_at_a_time(app: Rota) -> None:
+    inside, most, tokens = 0, 0, []
+
+    def once(_: int) -> None:
+        nonlocal inside, most
+        with app.lock("invoices", wait=20).blocking as lock:
+            inside += 1
+            most = max(most, inside)
+            tokens.append(lock.token)
+            time.sleep(0.005)
+            inside -= 1
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(once, range(24)))
+
+    assert most == 1
+    assert tokens == sorted(set(tokens))
+
+
+async def test_it_is_had_inside_a_running_loop_too(app: Rota) -> None:
+    """Blocking it is; it goes on in a loop of its own."""
+    with app.lock("invoices", ttl=SHORT).blocking as lock:
+        await asyncio.sleep(SHORT)
+        assert lock.held
+        assert app.lock("invoices").blocking.try_acquire() is False
+        with pytest.raises(Busy):
+            app.lock("invoices", wait=0.1).blocking.acquire()
+    await app.close()
+
+
+def test_what_was_free_is_entered_as_it_is_and_by_one_alone(app: Rota) -> None:
+    lock = app.lock("invoices").blocking
+    assert lock.try_acquire()
+    with lock:
+        with pytest.raises(RuntimeError, match="has been entered already"):
+            lock.__enter__()
+        assert lock.held
+    assert not lock.held
+
+
+def test_two_loops_in_one_program_share_nothing_but_the_name(app: Rota) -> None:
+    inside, most = 0, 0
+    guard = threading.Lock()
+
+    async def often() -> None:
+        nonlocal inside, most
+        for _ in range(8):
+            async with app.lock("invoices", ttl=SHORT, wait=20) as lock:
+                with guard:
+                    inside += 1
+                    most = max(most, inside)
+                await asyncio.sleep(0.02)
+                assert lock.held
+                with guard:
+                    inside -= 1
+        async with app.lock(f"own {threading.get_ident()}", ttl=SHORT) as lock:
+            await asyncio.sleep(1.5 * SHORT)
+            assert lock.held
+        await app.close()
+
+    with ThreadPoolExecutor(2) as pool:
+        for each in [pool.submit(asyncio.run, often()) for _ in range(2)]:
+            each.result()
+    assert most == 1
+
+
+def test_one_loop_after_the_other(app: Rota) -> None:
+    tokens = []
+
+    async def once() -> None:
+        async with app.lock("invoices", wait=1) as lock:
+            tokens.append(lock.token)
+        await app.close()
+
+    for _ in range(3):
+        asyncio.run(once())
+    assert tokens == sorted(set(tokens))
+
+
+def test_a_loss_is_told_without_awaiting_too(app: Rota, direct_dsn: str) -> None:
+    lock = app.lock("invoices", ttl=SHORT).blocking.acquire()
+    with psycopg.connect(direct_dsn, autocommit=True) as connection:
+        with connection.transaction():
+            lock.assert_held(connection)
+        connection.execute("select rota.release_lock('invoices', 0, 'me')")
+        began = time.monotonic()
+        while lock.held:
+            time.sleep(0.01)
+            assert time.monotonic() - began < SHORT
+        with pytest.raises(LockLost, match="no longer held under token"):
+            lock.assert_held(connection)
+
+    def leave(error: Exception | None) -> None:
+        with app.lock("invoices", ttl=SHORT).blocking:
+            with psycopg.connect(direct_dsn, autocommit=True) as connection:
+                connection.execute("select rota.release_lock('invoices', 0, 'me')")
+            if error is not None:
+                raise error
+
+    with pytest.raises(LockLost, match="taken it away"):
+        lock.release()
+    with pytest.raises(LockLost):
+        leave(None)
+    with pytest.raises(KeyError) as caught:
+        leave(KeyError("mine"))
+    assert "was lost" in caught.value.__notes__[0]
+
+
+async def test_a_connection_that_is_awaited_is_refused_where_nobody_awaits(
+    app: Rota, direct_dsn: str
+) -> None:
+    with app.lock("invoices").blocking as lock:
+        async with await psycopg.AsyncConnection.connect(direct_dsn) as connection:
+            with pytest.raises(ArgumentError, match=r"await lock\.assert_held"):
+                lock.assert_held(connection)

@@ -1,0 +1,321 @@
+"""Whoever waits for a lock gets it soon after it is free; whoever stops waiting does not have it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+from psycopg import AsyncConnection
+
+from coord.losing import freeze, take_away
+from rota import Rota
+from rota.coord import looking
+from rota.errors import Busy, DatabaseUnavailable
+from rota.store.database import run
+from rota.testing import Proxy
+from rota.testing.link import Where
+
+POOLED = os.environ.get("ROTA_TEST_POOLER") == "1"
+LOOK = 0.5
+"""Seconds after which who is not told looks by himself."""
+
+Db = AsyncConnection[tuple[Any, ...]]
+
+
+@pytest.fixture
+def proxy(direct_dsn: str) -> Iterator[Proxy]:
+    with Proxy(direct_dsn) as started:
+        yield started
+
+
+@pytest.fixture
+async def app(proxy: Proxy) -> AsyncIterator[Rota]:
+    """One that reaches the database through the proxy."""
+    async with Rota(proxy.dsn) as app:
+        yield app
+
+
+async def is_free(db: Db, name: str = "invoices") -> bool:
+    found = await (
+        await db.execute("select instance is null from rota.locks where name = %s", (name,))
+    ).fetchall()
+    return found in ([], [(True,)])
+
+
+async def subscribers(app: Rota) -> int:
+    client = await app.open()
+    return sum(map(len, client.wakeups._subscribers.values()))
+
+
+@pytest.mark.parametrize("wait", [0, 0.3])
+async def test_one_waits_as_long_as_was_said(rota_app: Rota, wait: float) -> None:
+    async with rota_app.lock("invoices"):
+        began = time.monotonic()
+        with pytest.raises(Busy):
+            await rota_app.lock("invoices", wait=wait).acquire()
+        took = time.monotonic() - began
+    assert wait <= took < wait + 0.3
+    assert await subscribers(rota_app) == 0
+
+
+async def test_who_waits_is_woken_when_it_is_given_back(rota_app: Rota) -> None:
+    holder = await rota_app.lock("invoices").acquire()
+    took = []
+    for _ in range(4):
+        waiting = asyncio.create_task(rota_app.lock("invoices").acquire())
+        await asyncio.sleep(0.3)
+        began = time.monotonic()
+        await holder.release()
+        holder = await waiting
+        took.append(time.monotonic() - began)
+    await holder.release()
+    assert max(took) < (LOOK + 0.3 if POOLED else 0.2), took
+    assert await subscribers(rota_app) == 0
+
+
+@pytest.mark.parametrize("how", ["taken away", "closed", "run out", "transaction over"])
+async def test_who_waits_gets_what_is_free_in_other_ways(
+    rota_app: Rota, rota_dsn: str, how: str
+) -> None:
+    other = Rota(rota_dsn)
+    ttl = 0.8 if how in ("run out", "transaction over") else 30
+    lock = await other.lock("invoices", ttl=ttl).acquire()
+    client = await other.open()
+    waiting = asyncio.create_task(rota_app.lock("invoices").acquire())
+    await asyncio.sleep(0.3)
+    match how:
+        case "taken away":
+            await take_away(rota_app)
+        case "closed":
+            await other.close()
+        case "run out":
+            freeze(client.company, lock)
+            await asyncio.sleep(ttl - 0.3)
+        case "transaction over":
+            async with client.database.transaction() as connection:
+                await lock.assert_held(connection)
+                freeze(client.company, lock)
+                await asyncio.sleep(2 * ttl)
+                assert not waiting.done()
+    began = time.monotonic()
+    taken = await waiting
+    took = time.monotonic() - began
+    await taken.release()
+    await other.close()
+    told = how in ("taken away", "closed") and not POOLED
+    assert took < (0.2 if told else 0.2 + LOOK), took
+
+
+async def test_without_notifications_one_looks(rota_dsn: str) -> None:
+    async with Rota(rota_dsn, notify=False) as app:
+        holder = await app.lock("invoices").acquire()
+        waiting = asyncio.create_task(app.lock("invoices").acquire())
+        await asyncio.sleep(0.5)
+        began = time.monotonic()
+        await holder.release()
+        lock = await waiting
+        assert time.monotonic() - began < LOOK + 0.2
+        await lock.release()
+        assert await subscribers(app) == 0
+
+
+async def test_of_many_who_wait_each_has_it_in_turn(rota_app: Rota) -> None:
+    order: list[int] = []
+
+    async def once() -> None:
+        async with rota_app.lock("invoices", wait=20) as lock:
+            order.append(lock.token)
+
+    began = time.monotonic()
+    await asyncio.gather(*(once() for _ in range(40)))
+    assert order == sorted(set(order))
+    assert len(order) == 40
+    assert time.monotonic() - began < 8
+
+
+# Who stops waiting
+
+
+async def turns(many: int) -> None:
+    """Let the loop go round so many times; each is some microseconds."""
+    for _ in range(many):
+        await asyncio.sleep(0)
+
+
+async def warm(app: Rota) -> None:
+    """Have a connection at hand: that of somebody who was cancelled is closed."""
+    client = await app.open()
+    async with client.database.connection() as connection:
+        await connection.execute("select 1")
+
+
+async def test_whoever_is_cancelled_does_not_have_it(rota_app: Rota, db: Db) -> None:
+    """At every point, from before the first word to the last: what it may have taken is let go of."""
+    fates = {"taken": 0, "cancelled": 0}
+    position = 0
+    # How many turns it takes is up to the machine: gone through again until there were enough.
+    while not (fates["taken"] > 3 and fates["cancelled"] > 10):
+        await warm(rota_app)
+        lock = rota_app.lock("invoices")
+        taking = asyncio.create_task(lock.acquire())
+        await turns(position)
+        taking.cancel()
+        await asyncio.wait([taking])
+        if taking.cancelled():
+            fates["cancelled"] += 1
+        else:
+            fates["taken"] += 1
+            await (await taking).release()
+            position = -1 if fates["taken"] % 4 == 0 else position
+        assert not lock.held
+        assert await is_free(db), f"cancelled after {position} turns of the loop"
+        position += 1 + max(position, 0) // 10
+    assert await subscribers(rota_app) == 0
+
+
+async def test_whoever_is_cancelled_while_waiting_leaves_nothing_behind(
+    rota_app: Rota, db: Db
+) -> None:
+    got, position = 0, 0
+    while got < 4:
+        holder = await rota_app.lock("invoices").acquire()
+        waiting = asyncio.create_task(rota_app.lock("invoices").acquire())
+        await asyncio.sleep(0.03)
+        giving_back = asyncio.create_task(holder.release())
+        await turns(position)
+        waiting.cancel()
+        await asyncio.wait([waiting, giving_back])
+        if not waiting.cancelled():
+            got += 1
+            await (await waiting).release()
+        assert await is_free(db), f"cancelled after {position} turns of the loop"
+        position += 1 + position // 5
+    assert position > 10
+    assert await subscribers(rota_app) == 0
+
+
+async def test_it_is_given_back_though_whoever_does_it_is_cancelled(rota_app: Rota, db: Db) -> None:
+    done, position = 0, 1
+    while done < 3:
+        lock = await rota_app.lock("invoices").acquire()
+        giving_back = asyncio.create_task(lock.release())
+        await turns(position)
+        giving_back.cancel()
+        await asyncio.wait([giving_back])
+        done += not giving_back.cancelled()
+        assert await is_free(db), f"cancelled after {position} turns of the loop"
+        await lock.release()
+        position += 1 + position // 5
+    assert position > 10
+
+
+async def test_a_second_cancel_does_not_have_to_wait(app: Rota, proxy: Proxy) -> None:
+    lock = await app.lock("invoices").acquire()
+    proxy.drop()
+    giving_back = asyncio.create_task(lock.release())
+    await asyncio.sleep(0.05)
+    began = time.monotonic()
+    giving_back.cancel()
+    await asyncio.sleep(0.05)
+    giving_back.cancel()
+    await asyncio.wait([giving_back])
+    assert giving_back.cancelled()
+    assert time.monotonic() - began < 0.5
+    proxy.heal()
+
+
+# Answers that are lost
+
+
+async def test_who_is_never_answered_asks_again_and_has_it_once(
+    app: Rota, proxy: Proxy, db: Db
+) -> None:
+    await app.lock("warm").acquire()
+    wheres: list[Where] = ["sent", "answered", "before", "answered"]
+    for where in wheres:
+        proxy.cut(where, matching="insert into rota.locks")
+        async with asyncio.timeout(5):
+            lock = await app.lock("invoices").acquire()
+        assert proxy.cuts
+        found = await (
+            await db.execute("select token from rota.locks where name = 'invoices'")
+        ).fetchall()
+        assert found == [(lock.token,)]
+        assert lock.held
+        await lock.release()
+        assert await is_free(db)
+        proxy.cuts.clear()
+
+
+@pytest.mark.parametrize("wait", [0, 0.05])
+async def test_who_cannot_wait_for_an_answer_lets_go_of_what_it_may_have_taken(
+    app: Rota, proxy: Proxy, db: Db, wait: float
+) -> None:
+    """And is not told that somebody has it: that is not known."""
+    await app.lock("warm").acquire()
+    # Each ask is answered too late.
+    for _ in range(8):
+        proxy.cut("answered", matching="insert into rota.locks")
+    with pytest.raises(DatabaseUnavailable):
+        await app.lock("invoices", wait=wait).acquire()
+    assert proxy.until_cut(1)
+    assert await is_free(db)
+
+
+async def test_an_answer_that_took_longer_than_the_lock_lasts_is_none(
+    app: Rota, proxy: Proxy, db: Db
+) -> None:
+    """It would be lost the moment it is had: it is asked for again."""
+    await app.lock("warm").acquire()
+    proxy.hold()
+    taking = asyncio.create_task(app.lock("invoices", ttl=0.3).acquire())
+    await asyncio.sleep(0.5)
+    proxy.heal()
+    lock = await taking
+    assert lock.held
+    assert await (
+        await db.execute("select token from rota.locks where name = 'invoices'")
+    ).fetchall() == [(lock.token,)]
+    await lock.release()
+
+
+async def test_a_database_that_is_away_is_waited_for(app: Rota, proxy: Proxy) -> None:
+    proxy.refuse()
+    proxy.reset()
+    taking = asyncio.create_task(app.lock("invoices", wait=10).acquire())
+    await asyncio.sleep(0.5)
+    assert not taking.done()
+    proxy.heal()
+    lock = await asyncio.wait_for(taking, 3)
+    await lock.release()
+
+
+@pytest.mark.parametrize("slow", [1, 99])
+async def test_an_answer_that_came_too_late_to_be_relied_on_is_asked_for_again(
+    rota_app: Rota, monkeypatch: pytest.MonkeyPatch, slow: int
+) -> None:
+    """As of a process that was stopped while it took the lock: it wakes with one that has run out."""
+    asked = 0
+
+    async def late(*given: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        answer = await run(*given)
+        if asked <= slow:
+            await asyncio.sleep(0.4)
+        return answer
+
+    monkeypatch.setattr(looking, "run", late)
+    lock = rota_app.lock("invoices", ttl=0.3, wait=0.1)
+    if slow == 1:
+        async with lock:
+            assert lock.held
+            assert asked == 2
+    else:
+        with pytest.raises(DatabaseUnavailable, match="takes longer to answer than a ttl"):
+            await lock.acquire()
+        assert asked == looking.LATE

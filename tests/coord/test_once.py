@@ -1,0 +1,369 @@
+"""A call that is made once for its key, and whose result all get."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from psycopg import AsyncConnection
+
+from rota import Rota
+from rota.errors import (
+    ArgumentError,
+    Busy,
+    DefinitionError,
+    LockLost,
+    PayloadTooLarge,
+    ResultError,
+)
+from rota.store.database import run
+
+Db = AsyncConnection[tuple[Any, ...]]
+SHORT = 0.6
+SOON = 0.8 if os.environ.get("ROTA_TEST_POOLER") == "1" else 0.35
+"""Seconds: before the next look, for who is told."""
+
+
+@dataclass
+class Receipt:
+    number: int
+    at: datetime
+    lines: tuple[str, ...] = ()
+
+
+class Desk:
+    """What is called: how often, and how many at the same time."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.inside = 0
+        self.most = 0
+        self.busy = asyncio.Event()
+        self.go_on = asyncio.Event()
+
+    async def charge(self, amount: int, *, fails: bool = False) -> Receipt:
+        self.calls += 1
+        self.inside += 1
+        self.most = max(self.most, self.inside)
+        self.busy.set()
+        try:
+            await self.go_on.wait()
+            if fails:
+                raise ValueError("no money")
+            return Receipt(amount + self.calls, datetime(2026, 1, 1, tzinfo=UTC), ("a", "b"))
+        finally:
+            self.inside -= 1
+            self.busy.clear()
+
+
+@pytest.fixture
+async def apps(rota_dsn: str) -> AsyncIterator[list[Rota]]:
+    async with AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(Rota(rota_dsn)) for _ in range(3)]
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+async def rows(db: Db) -> list[tuple[Any, ...]]:
+    cursor = await db.execute("select key, finished is not null from rota.onces order by key")
+    return await cursor.fetchall()
+
+
+async def test_many_ask_and_one_call_is_made(apps: list[Rota], desk: Desk) -> None:
+    asking = [asyncio.create_task(app.once("invoice:42", desk.charge, 42)) for app in apps * 10]
+    await desk.busy.wait()
+    await asyncio.sleep(0.1)
+    desk.go_on.set()
+
+    answers = await asyncio.gather(*asking)
+
+    assert desk.calls == 1
+    assert set(map(repr, answers)) == {repr(Receipt(43, answers[0].at, ("a", "b")))}
+    assert await apps[0].once("invoice:42", desk.charge, 1) == answers[0]
+    assert (await apps[0].once("invoice:43", desk.charge, 1)).number == 3
+
+
+async def test_all_get_what_json_made_of_it_also_who_made_the_call(rota_app: Rota) -> None:
+    def untyped(*args):  # type: ignore[no-untyped-def]
+        return {"args": args, 1: None}
+
+    first = await rota_app.once("k", untyped, 1, 2)
+
+    assert first == await rota_app.once("k", untyped) == {"args": [1, 2], "1": None}
+
+
+async def test_nothing_is_a_result_too(rota_app: Rota) -> None:
+    calls: list[int] = []
+
+    async def nothing() -> None:
+        calls.append(1)
+
+    for _ in range(2):
+        assert await rota_app.once("k", nothing) is None  # type: ignore[func-returns-value]
+    assert calls == [1]
+
+
+async def test_a_result_that_is_there_is_one_statement(
+    rota_app: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    async def counted(connection: Any, query: Any, schema: str) -> Any:
+        asked.append(query.statement)
+        return await run(connection, query, schema)
+
+    await rota_app.once("k", len, "abc")
+    monkeypatch.setattr("rota.coord.looking.run", counted)
+    monkeypatch.setattr("rota.store.database.run", counted)
+
+    assert await rota_app.once("k", len, "abc") == 3
+    assert asked == ["once/begin"]
+
+
+# While somebody is about it
+
+
+async def test_who_will_not_wait_is_told_who_makes_the_call(apps: list[Rota], desk: Desk) -> None:
+    making = asyncio.create_task(apps[0].once("k", desk.charge, 1))
+    await desk.busy.wait()
+
+    for wait in (0, 0.15):
+        began = time.monotonic()
+        with pytest.raises(Busy, match=rf"{socket.gethostname()}, process {os.getpid()} \(Desk"):
+            await apps[1].once("k", desk.charge, 1, wait=wait)
+        assert wait <= time.monotonic() - began < wait + 1
+
+    desk.go_on.set()
+    await making
+    assert (await apps[1].once("k", desk.charge, 1, wait=0)).number == 2
+
+
+SLOW = """
+create function slow() returns trigger language plpgsql as 'begin perform pg_sleep(0.1); return new; end';
+create trigger slow before insert on rota.onces for each row execute function slow()
+"""
+
+
+async def test_many_who_come_first_at_once_are_told_who_was(
+    apps: list[Rota], db: Db, desk: Desk
+) -> None:
+    """Not that there is nobody, as each of them saw it."""
+    await db.execute(SLOW)
+    asking = [
+        asyncio.create_task(app.once("k", desk.charge, 1, wait=0)) for app in apps for _ in range(4)
+    ]
+    await asyncio.wait(asking, timeout=1)
+    desk.go_on.set()
+
+    answers = await asyncio.gather(*asking, return_exceptions=True)
+
+    assert desk.calls == 1
+    refused = [str(answer) for answer in answers if isinstance(answer, Busy)]
+    assert len(refused) == len(answers) - 1
+    assert {f"process {os.getpid()}" in each for each in refused} == {True}
+
+
+async def test_who_waits_is_woken_with_the_result(apps: list[Rota], desk: Desk) -> None:
+    """Through a pooler nobody is woken: there he looks, twice a second."""
+    making = asyncio.create_task(apps[0].once("k", desk.charge, 1))
+    await desk.busy.wait()
+    waiting = asyncio.create_task(apps[1].once("k", desk.charge, 1))
+    await asyncio.sleep(0.3)
+    began = time.monotonic()
+    desk.go_on.set()
+    assert await waiting == await making
+    assert time.monotonic() - began < SOON
+
+
+async def test_if_it_fails_the_next_makes_the_call_at_once(apps: list[Rota], desk: Desk) -> None:
+    """Through a pooler nobody is woken: there he looks, twice a second."""
+    failing = asyncio.create_task(apps[0].once("k", desk.charge, 1, fails=True))
+    await desk.busy.wait()
+    waiting = asyncio.create_task(apps[1].once("k", desk.charge, 1))
+    await asyncio.sleep(0.3)
+    began = time.monotonic()
+    desk.go_on.set()
+
+    with pytest.raises(ValueError, match="no money"):
+        await failing
+    assert (await waiting).number == 3
+    assert time.monotonic() - began < SOON
+    assert desk.most == 1
+
+
+async def test_it_goes_on_while_the_loop_is_blocked(apps: list[Rota]) -> None:
+    seen = []
+
+    async def asleep() -> str:
+        await asyncio.to_thread(other)
+        time.sleep(3 * SHORT)  # noqa: ASYNC251 - a blocked loop is what this is about
+        await asyncio.to_thread(other)
+        return "mine"
+
+    def other() -> None:
+        with pytest.raises(Busy):
+            apps[1].blocking.once("k", len, "", wait=0)
+        seen.append(1)
+
+    try:
+        assert await apps[0].once("k", asleep, ttl=SHORT) == "mine"
+        assert seen == [1, 1]
+        assert await apps[2].once("k", str) == "mine"
+    finally:
+        apps[1].close_blocking()
+
+
+# When it is lost
+
+
+async def test_who_is_frozen_is_replaced_and_what_he_returns_counts_for_nothing(
+    apps: list[Rota], desk: Desk
+) -> None:
+    frozen = asyncio.create_task(apps[0].once("k", desk.charge, 100, ttl=SHORT))
+    await desk.busy.wait()
+    await nobody_goes_on_with_it(apps[0])
+
+    began = time.monotonic()
+    assert await apps[1].once("k", str, "other") == "other"
+    assert SHORT / 2 < time.monotonic() - began < 3 * SHORT
+    desk.go_on.set()
+
+    with pytest.raises(LockLost, match="somebody else has begun it; what it returned is not kept"):
+        await frozen
+    assert await apps[2].once("k", str) == "other"
+
+
+async def nobody_goes_on_with_it(app: Rota) -> None:
+    """As if this process were frozen."""
+    company = await app.company()
+    [lease] = company.calls._under_way()
+    company.calls.drop(lease)
+
+
+async def test_a_result_that_comes_late_counts_if_nobody_has_begun_anew(
+    apps: list[Rota], desk: Desk
+) -> None:
+    late = asyncio.create_task(apps[0].once("k", desk.charge, 1, ttl=SHORT))
+    await desk.busy.wait()
+    await nobody_goes_on_with_it(apps[0])
+    await asyncio.sleep(2 * SHORT)
+    desk.go_on.set()
+
+    assert await late == await apps[1].once("k", desk.charge, 5)
+
+
+async def test_a_connection_that_breaks_costs_nobody_the_result(
+    rota_app: Rota, db: Db, desk: Desk
+) -> None:
+    making = asyncio.create_task(rota_app.once("k", desk.charge, 1))
+    await desk.busy.wait()
+    await db.execute(
+        "select pg_terminate_backend(pid) from pg_stat_activity"
+        " where datname = current_database() and pid <> pg_backend_pid()"
+    )
+    desk.go_on.set()
+
+    assert (await making).number == 2
+    assert await rows(db) == [("k", True)]
+
+
+async def test_an_answer_that_was_lost_is_asked_for_again(
+    rota_app: Rota, db: Db, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was begun, and kept, and we were not told: nobody waits until its time is up."""
+    lost: list[str] = []
+    database = (await rota_app.open()).database
+    exchange = database.exchange
+
+    def cut(statement: str) -> None:
+        if statement.startswith("once/") and statement not in lost:
+            lost.append(statement)
+            raise OSError("cut")
+
+    async def ran(connection: Any, query: Any, schema: str) -> Any:
+        answer = await run(connection, query, schema)
+        cut(query.statement)
+        return answer
+
+    async def exchanged(segments: Any, patience: float = 0.0) -> Any:
+        answer = await exchange(segments, patience)
+        cut(segments[0][0].statement)
+        return answer
+
+    monkeypatch.setattr("rota.coord.looking.run", ran)
+    monkeypatch.setattr(database, "exchange", exchanged)
+
+    assert await asyncio.wait_for(rota_app.once("k", len, "abc"), 5) == 3
+    assert lost == ["once/begin", "once/finish"]
+    assert await rows(db) == [("k", True)]
+
+
+# Results that cannot be kept
+
+
+async def test_what_cannot_be_kept_is_refused_and_the_key_is_free(rota_app: Rota, db: Db) -> None:
+    calls: list[int] = []
+
+    async def strange(value):  # type: ignore[no-untyped-def]
+        calls.append(1)
+        return value
+
+    async def wrong() -> int:
+        calls.append(1)
+        return "one"  # type: ignore[return-value]
+
+    with pytest.raises(
+        ArgumentError, match="returned cannot be stored: object has no form in JSON"
+    ):
+        await rota_app.once("k", strange, object())
+    with pytest.raises(PayloadTooLarge, match="keep it elsewhere and pass a reference"):
+        await rota_app.once("k", strange, "x" * 1024 * 1024)
+    with pytest.raises(ResultError, match="returned is not int"):
+        await rota_app.once("k", wrong)
+    assert len(calls) == 3
+    assert await rows(db) == []
+    assert await rota_app.once("k", strange, 1, wait=0) == 1
+
+
+async def test_a_hint_that_cannot_be_read_is_refused_before_the_call(rota_app: Rota) -> None:
+    def unknown() -> "Nowhere":  # type: ignore[name-defined]  # noqa: F821, UP037
+        raise AssertionError("it was called")
+
+    with pytest.raises(DefinitionError, match="must name things that exist"):
+        await rota_app.once("k", unknown)
+
+
+async def test_a_result_of_older_code_that_does_not_fit_is_said(rota_app: Rota) -> None:
+    async def before() -> str:
+        return "text"
+
+    async def after() -> int:
+        raise AssertionError("it was called")
+
+    await rota_app.once("k", before)
+    with pytest.raises(ResultError, match="after returned is not int"):
+        await rota_app.once("k", after)
+
+
+# What is wrong with the call itself
+
+
+async def test_what_makes_no_sense_is_refused(rota_app: Rota) -> None:
+    for key in ("", "x" * 501, "a\0", "\ud800"):
+        with pytest.raises(ArgumentError, match="1 to 500 characters"):
+            await rota_app.once(key, str)
+    with pytest.raises(ArgumentError, match="too short to be renewed"):
+        await rota_app.once("k", str, ttl=0.1)
+    with pytest.raises(ArgumentError, match="above 0, or None for ever"):
+        await rota_app.once("k", str, keep=0)

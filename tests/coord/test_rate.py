@@ -1,0 +1,335 @@
+"""How often something happens, over all instances."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from psycopg import AsyncConnection
+
+from rota import Rota
+from rota.errors import ArgumentError, RateExceeded
+from rota.store import rates
+from rota.testing import Harness
+
+Db = AsyncConnection[tuple[Any, ...]]
+HOUR = 3600.0
+NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+async def apps(rota_dsn: str) -> AsyncIterator[list[Rota]]:
+    async with AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(Rota(rota_dsn)) for _ in range(3)]
+
+
+async def allowed(app: Rota, many: int, **how: Any) -> int:
+    """How many of so many may go now."""
+    answers = [await app.rate("feed", **how).try_take() for _ in range(many)]
+    assert answers == sorted(answers, reverse=True)
+    return sum(answers)
+
+
+async def moment(db: Db) -> float:
+    row = await (
+        await db.execute("select extract(epoch from clock_timestamp())::float8")
+    ).fetchone()
+    assert row is not None
+    return float(row[0])
+
+
+async def test_instances_share_it_and_never_go_faster(apps: list[Rota], db: Db) -> None:
+    """All the time somebody waits, so that what one of them gets too much is seen in the end."""
+    apart, burst, many = 0.02, 4, 75
+    writing, starts = asyncio.Lock(), list[float]()
+    began = await moment(db)
+
+    async def go(app: Rota) -> None:
+        rate = app.rate("feed", 50, per=1, burst=burst)
+        for _ in range(5):
+            await rate.take()
+            async with writing:
+                starts.append(await moment(db))
+
+    await asyncio.gather(*(go(app) for app in apps for _ in range(5)))
+
+    assert len(starts) == many
+    for number, start in enumerate(sorted(starts), 1):
+        assert number <= burst + (start - began) / apart
+    assert max(starts) - began < (many - burst) * apart + 1.0
+
+
+async def test_who_comes_first_goes_first(apps: list[Rota], db: Db) -> None:
+    went: list[int] = []
+
+    async def go(number: int) -> None:
+        await apps[number % 3].rate("feed", 20, per=1).take()
+        went.append(number)
+
+    async with asyncio.TaskGroup() as waiting:
+        for number in range(8):
+            before = await due(db)
+            waiting.create_task(go(number))
+            while await due(db) == before:
+                await asyncio.sleep(0.001)
+
+    assert went == list(range(8))
+
+
+async def due(db: Db) -> object:
+    return await (await db.execute("select due from rota.rates")).fetchone()
+
+
+async def test_what_was_saved_up_may_go_at_once_and_no_more(rota_harness: Harness) -> None:
+    app, clock = rota_harness.app, rota_harness.clock
+    await clock.set(NOON)
+    how: dict[str, Any] = {"limit": 6, "per": timedelta(minutes=1), "burst": 5}
+
+    assert await allowed(app, 8, **how) == 5
+    await clock.advance(timedelta(seconds=9.999))
+    assert await allowed(app, 8, **how) == 0
+    await clock.advance(timedelta(seconds=0.001))
+    assert await allowed(app, 8, **how) == 1
+    await clock.advance(timedelta(seconds=35))
+    assert await allowed(app, 8, **how) == 3
+    await clock.advance(timedelta(days=3))
+    assert await allowed(app, 8, **how) == 5
+
+
+async def test_in_no_stretch_of_time_more_go_than_may(rota_harness: Harness) -> None:
+    """Whatever is asked for, at whatever times: counted over every stretch between two that went."""
+    app, clock = rota_harness.app, rota_harness.clock
+    database = (await app.open()).database
+    dice, now, went = random.Random(5), 0.0, list[tuple[float, int]]()
+    apart, burst = 1 / 3, 4
+    refused = 0
+    await clock.set(NOON)
+    for _ in range(150):
+        wait = dice.choice([0.0, 0.5, 5.0, math.inf])
+        n = dice.randint(1, burst)
+        [turn] = await database.run(rates.take("feed", n, apart, burst, wait))
+        if turn.reserved:
+            assert turn.delay <= wait
+            went.append((now + turn.delay, n))
+        else:
+            assert turn.delay > wait
+            refused += 1
+        if dice.random() < 0.5:
+            step = dice.choice([0.001, 0.1, 1.0, 7.0])
+            now += step
+            await clock.advance(timedelta(seconds=step))
+
+    assert refused > 10
+    went.sort()
+    for first in range(len(went)):
+        many = 0
+        for at, n in went[first:]:
+            many += n
+            assert many <= burst + (at - went[first][0]) / apart + 1e-3
+
+
+async def test_many_who_come_to_a_new_rate_at_once_count_each(apps: list[Rota]) -> None:
+    asked = [app.rate("new", per=HOUR, burst=7).try_take() for _ in range(10) for app in apps]
+
+    assert sum(await asyncio.gather(*asked)) == 7
+
+
+async def test_who_would_wait_too_long_is_told_and_nothing_is_reserved(rota_app: Rota) -> None:
+    rate = rota_app.rate("feed", per=HOUR)
+    await rate.take()
+
+    for _ in range(3):
+        with pytest.raises(RateExceeded, match=r"'feed' \(1 per 3600 s\) allows no more") as raised:
+            await rate.take(wait=timedelta(minutes=59))
+        assert HOUR - 30 < raised.value.retry_after <= HOUR
+    assert not await rate.try_take()
+
+
+async def test_who_waits_long_enough_goes_when_it_is_time(rota_app: Rota) -> None:
+    rate = rota_app.rate("feed", 4, per=1)
+    await rate.take()
+    began = time.monotonic()
+
+    await rate.take(wait=1)
+
+    assert 0.2 < time.monotonic() - began < 0.9
+
+
+async def test_several_at_once_count_as_many(rota_harness: Harness) -> None:
+    app, clock = rota_harness.app, rota_harness.clock
+    await clock.set(NOON)
+    rate = app.rate("feed", per=10, burst=5)
+
+    assert await rate.try_take(3)
+    assert not await rate.try_take(3)
+    assert await rate.try_take(2)
+    await clock.advance(timedelta(seconds=29))
+    assert not await rate.try_take(3)
+    await clock.advance(timedelta(seconds=1))
+    assert await rate.try_take(3)
+
+
+async def test_a_moment_nobody_used_is_not_used_by_two_later_on(rota_harness: Harness) -> None:
+    app, clock = rota_harness.app, rota_harness.clock
+    await clock.set(NOON)
+    rate = app.rate("feed", per=10)
+    await rate.take()
+    waiting = asyncio.create_task(rate.take())
+    while not await reserved(app, 2):
+        await asyncio.sleep(0.01)
+    waiting.cancel()
+
+    await clock.advance(timedelta(seconds=10))
+    assert not await rate.try_take()
+    await clock.advance(timedelta(seconds=10))
+    assert await rate.try_take()
+
+
+async def reserved(app: Rota, many: int) -> bool:
+    database = (await app.open()).database
+    async with database.connection() as connection:
+        cursor = await connection.execute(
+            "select due >= rota.clock() + make_interval(secs => 10 * %s) from rota.rates", (many,)
+        )
+        return await cursor.fetchone() == (True,)
+
+
+# The clock
+
+
+async def test_a_clock_that_was_put_back_lets_nobody_wait_for_it(rota_harness: Harness) -> None:
+    app, clock = rota_harness.app, rota_harness.clock
+    await clock.set(NOON)
+    how: dict[str, Any] = {"per": 60, "burst": 3}
+    assert await allowed(app, 5, **how) == 3
+
+    await clock.advance(-timedelta(hours=1))
+
+    assert await allowed(app, 5, **how) == 0, "what was used up is used up"
+    await clock.advance(timedelta(minutes=1))
+    assert await allowed(app, 5, **how) == 1
+    await clock.advance(timedelta(minutes=3))
+    assert await allowed(app, 5, **how) == 3
+
+
+async def test_a_clock_that_goes_astray_for_a_while_costs_one_burst(rota_harness: Harness) -> None:
+    app, clock = rota_harness.app, rota_harness.clock
+    await clock.set(NOON)
+    how: dict[str, Any] = {"per": 60, "burst": 3}
+    assert await allowed(app, 5, **how) == 3
+    await clock.advance(timedelta(days=400))
+    assert await allowed(app, 5, **how) == 3
+    await clock.advance(-timedelta(days=400))
+
+    assert await allowed(app, 5, **how) == 0
+    await clock.advance(timedelta(minutes=1))
+    assert await allowed(app, 5, **how) == 1
+
+
+async def test_a_statement_that_was_kept_waiting_is_no_clock_put_back(
+    rota_harness: Harness,
+) -> None:
+    """Its time is from before it got the row: as if all who wait for a row came from the past."""
+    app, clock = rota_harness.app, rota_harness.clock
+    await clock.set(NOON)
+    how: dict[str, Any] = {"per": 60, "burst": 3}
+    assert await allowed(app, 5, **how) == 3
+    for _ in range(20):
+        await clock.advance(-timedelta(seconds=2))
+        assert await allowed(app, 1, **how) == 0
+        await clock.advance(timedelta(seconds=2))
+        assert await allowed(app, 1, **how) == 0
+
+    await clock.advance(timedelta(seconds=59))
+    assert await allowed(app, 1, **how) == 0
+    await clock.advance(timedelta(seconds=1))
+    assert await allowed(app, 2, **how) == 1
+
+
+# Another rate by the same name, in the middle of a deploy
+
+
+async def test_a_rate_that_is_made_faster_is_faster_at_once(rota_harness: Harness) -> None:
+    app, clock = rota_harness.app, rota_harness.clock
+    await clock.set(NOON)
+    assert await allowed(app, 9, per=24 * HOUR, burst=6) == 6
+
+    assert await allowed(app, 9, per=1, burst=2) == 0
+    await clock.advance(timedelta(seconds=5))
+    assert await allowed(app, 9, per=1, burst=2) == 1, "four of six are still used up, of two"
+
+
+async def test_a_rate_that_is_made_slower_is_slower_at_once(rota_harness: Harness) -> None:
+    app, clock = rota_harness.app, rota_harness.clock
+    await clock.set(NOON)
+    assert await allowed(app, 5, per=0.1, burst=2) == 2
+
+    assert await allowed(app, 5, per=60, burst=2) == 0
+    await clock.advance(timedelta(seconds=59))
+    assert await allowed(app, 5, per=60, burst=2) == 0, "not at the speed it had before"
+    await clock.advance(timedelta(seconds=1))
+    assert await allowed(app, 5, per=60, burst=2) == 1
+
+
+async def test_old_and_new_side_by_side_take_from_the_same(rota_harness: Harness) -> None:
+    app, clock = rota_harness.app, rota_harness.clock
+    await clock.set(NOON)
+    old, new = app.rate("feed", per=10, burst=4), app.rate("feed", per=40, burst=4)
+
+    assert [await rate.try_take() for rate in (old, new, old, new, old, new)] == [True] * 4 + [
+        False,
+        False,
+    ]
+
+
+# What is refused
+
+
+def test_what_makes_no_sense_is_refused(rota_dsn: str) -> None:
+    app = Rota(rota_dsn)
+    for limit, per in (
+        (0, 1),
+        (-1, 1),
+        (1, 0),
+        (1, -1),
+        (math.inf, 1),
+        (1, math.inf),
+        (math.nan, 1),
+    ):
+        with pytest.raises(ArgumentError, match="both have to be above 0"):
+            app.rate("feed", limit, per=per)
+    for burst in (0, -1, 1.5, True):
+        with pytest.raises(ArgumentError, match="a whole number from 1 on"):
+            app.rate("feed", per=1, burst=burst)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="20000 a second, more than one row can count"):
+        app.rate("feed", 20_000, per=1)
+    with pytest.raises(ArgumentError, match="name of a rate"):
+        app.rate("", per=1)
+
+
+async def test_more_than_may_ever_go_at_once_are_refused(rota_app: Rota) -> None:
+    rate = rota_app.rate("feed", per=1, burst=3)
+    for n in (4, 0, -1, 1.0):
+        with pytest.raises(ArgumentError, match=r"lets 1 to 3 go at once, not .*; raise burst"):
+            await rate.take(n)  # type: ignore[arg-type]
+    assert await rate.try_take(3)
+
+
+def test_code_that_does_not_await_has_it_too(rota_dsn: str) -> None:
+    app = Rota(rota_dsn)
+    try:
+        rate = app.rate("feed", per=HOUR, burst=2).blocking
+        rate.take()
+        assert rate.try_take()
+        assert not rate.try_take()
+        with pytest.raises(RateExceeded):
+            rate.take(wait=1)
+    finally:
+        app.close_blocking()

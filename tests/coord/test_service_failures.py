@@ -1,0 +1,169 @@
+"""Services that fail: it goes on, not too fast, whatever it was."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import pytest
+
+from coord.serving import ask, outcomes, ran, until
+from rota import Rota
+from rota.coord import post
+from rota.errors import ArgumentError
+from rota.model.service import ServiceDefinition
+from rota.store import services
+
+
+async def test_one_that_fails_is_tried_again_later_each_time_whoever_tries(rota_dsn: str) -> None:
+    times = []
+
+    async def broken() -> NoReturn:
+        times.append(time.monotonic())
+        raise ValueError("no feed")
+
+    async with Rota(rota_dsn) as app, Rota(rota_dsn) as other:
+        here, elsewhere = ran(app), ran(other)
+        for each in (app, other):
+            each.service("broken", every=0.05)(broken)
+        async with app.services():
+            await until(lambda: len(here) == 2)
+        async with other.services():
+            await until(lambda: elsewhere)
+        rows = await ask(
+            app,
+            "select failures, rests > now() + interval '3 s', error->>'type', error->>'message',"
+            " error->>'traceback' like '%no feed%' from rota.services join rota.iterations on number = 3",
+        )
+    assert times[1] - times[0] >= 1
+    assert times[2] - times[1] >= 2
+    assert rows == [(3, True, "ValueError", "no feed", True)]
+
+
+def test_how_long_it_rests() -> None:
+    often = ServiceDefinition("often", lambda: None, 0.5, 10.0)
+    rarely = ServiceDefinition("rarely", lambda: None, 600.0, 10.0)
+    ever = ServiceDefinition("ever", lambda: None, None, 10.0)
+    assert [often.rest(0, 0.2), rarely.rest(0, 10), ever.rest(0, 3600)] == [0.3, 590, 1]
+    assert [often.rest(failures, 0.2) for failures in (1, 2, 3, 7, 50)] == [1, 2, 4, 60, 60]
+    assert rarely.rest(7, 1) == 599
+    assert [often.count(2, "succeeded", 1), often.count(2, "failed", 1)] == [0, 3]
+    # What went well for long enough has nothing to do with what was before.
+    assert [often.count(2, "failed", 61), ever.count(2, "stopped", 61)] == [1, 0]
+    assert [ever.count(2, "stopped", 1), ever.count(2, "lost", 1)] == [2, 2]
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("not even that")
+
+
+def throw(error: BaseException) -> Callable[[], Any]:
+    def plain() -> NoReturn:
+        raise error
+
+    return plain
+
+
+def throw_async(error: BaseException) -> Callable[[], Any]:
+    async def coroutine() -> NoReturn:
+        raise error
+
+    return coroutine
+
+
+STRANGE = {
+    "cannot be stored": ValueError("a\0b\ud800"),
+    "cannot be said": Unspeakable(),
+    "wants to leave": SystemExit(3),
+    "cancelled by itself": asyncio.CancelledError(),
+    "is at an end": StopIteration(),
+}
+
+
+@pytest.mark.parametrize("what", STRANGE)
+@pytest.mark.parametrize("how", [throw, throw_async])
+async def test_whatever_it_fails_with_it_goes_on(
+    rota_app: Rota, what: str, how: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ServiceDefinition, "back_off", lambda self, failures: 0.0)
+    heard = ran(rota_app)
+    rota_app.service("strange", every=0.05)(how(STRANGE[what]))
+    async with rota_app.services():
+        await until(lambda: len(heard) == 2)
+    assert [each.outcome for each in heard] == ["failed", "failed"]
+    assert (await outcomes(rota_app))[:2] == ["failed", "failed"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), GeneratorExit()])
+async def test_whatever_a_thread_ends_with_it_goes_on(rota_app: Rota, error: Any) -> None:
+    heard = ran(rota_app)
+    rota_app.service("strange", every=0.05)(throw(error))
+    async with rota_app.services():
+        await until(lambda: heard)
+    assert await outcomes(rota_app) == ["failed"]
+
+
+async def test_one_that_should_go_on_for_ever_and_does_not_is_not_begun_all_the_time(
+    rota_app: Rota,
+) -> None:
+    times: list[float] = []
+    rota_app.service("tail", forever=True)(lambda: times.append(time.monotonic()))
+    async with rota_app.services():
+        await until(lambda: len(times) == 2)
+    assert times[1] - times[0] >= 1
+
+
+async def test_what_goes_wrong_in_between_costs_a_term_and_a_rest(
+    rota_app: Rota, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(post, "AFTER_TROUBLE", 0.5)
+    heard = ran(rota_app)
+    rota_app.service("filings", every=0.1)(lambda: None)
+    async with rota_app.services():
+        await until(lambda: heard)
+        await ask(rota_app, "alter table rota.services rename to mislaid")
+        await asyncio.sleep(1.4)
+        [(term,)] = await ask(rota_app, "select term from rota.leaders")
+        assert 2 <= term <= 4
+        await ask(rota_app, "alter table rota.mislaid rename to services")
+        count = len(heard)
+        await until(lambda: len(heard) > count + 2, within=5)
+    assert "service 'filings' stopped unexpectedly" in caplog.text
+
+
+# Lost again and again
+
+
+async def test_one_that_its_instances_die_of_has_to_wait_longer_each_time(rota_app: Rota) -> None:
+    client = await rota_app.open()
+    instance = (await rota_app.company()).identity.instance
+
+    async def take_over_after_a_death() -> tuple[float, int]:
+        await ask(
+            rota_app,
+            "insert into rota.leaders (name, term, instance)"
+            f" values ('service poison', 1, '{instance}')"
+            " on conflict (name) do update set term = leaders.term + 1",
+        )
+        [(term,)] = await ask(rota_app, "select term from rota.leaders")
+        [due] = await client.database.run(services.enter("poison", 3600, 60, term, instance))
+        [again] = await client.database.run(services.enter("poison", 3600, 60, term, instance))
+        assert again.failures == due.failures  # asked again, it is not counted again
+        who = {"instance": instance, "host": "", "pid": 1}
+        assert await client.database.run(services.begin("poison", term, who))
+        return due.rest, due.failures
+
+    found = [await take_over_after_a_death() for _ in range(10)]
+    assert [failures for _, failures in found] == list(range(10))
+    waits = [0, 0, 1, 2, 4, 8, 16, 32, 60, 60]
+    assert [rest for rest, _ in found] == pytest.approx(waits, abs=0.5)
+    await ask(rota_app, "update rota.iterations set started = now() - interval '2 min'")
+    assert await take_over_after_a_death() == (0, 1)
+
+
+def test_leases_that_are_too_short_are_refused(rota_dsn: str) -> None:
+    with pytest.raises(ArgumentError, match="1 s at least"):
+        Rota(rota_dsn).service("filings", every=1, lease=0.5)(lambda: None)

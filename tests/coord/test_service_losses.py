@@ -1,0 +1,217 @@
+"""A service whose term is lost: what is under way is stopped or left behind, nothing else begins, and it
+goes on elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import psycopg
+import pytest
+
+from coord.serving import ask, end_sessions, outcomes, ran, take_over, until
+from rota import Rota
+from rota.errors import TermLost
+from rota.model.service import ServiceContext
+
+
+async def test_what_is_under_way_is_cancelled_and_made_up_for_at_once(rota_app: Rota) -> None:
+    heard, said, running = ran(rota_app), [], asyncio.Event()
+
+    @rota_app.service("filings", every=3600)
+    async def filings(ctx: ServiceContext) -> None:
+        running.set()
+        try:
+            await asyncio.sleep(0 if ctx.iteration > 1 else 60)
+        except asyncio.CancelledError:
+            said.append((ctx.held, ctx.stopping))
+            raise
+
+    async with rota_app.services():
+        await asyncio.wait_for(running.wait(), 5)
+        await end_sessions(rota_app)
+        await until(lambda: len(heard) == 2, within=5)
+    assert said == [(False, True)]
+    assert [each.outcome for each in heard] == ["lost", "succeeded"]
+    assert await outcomes(rota_app) == ["lost", "succeeded"]
+
+
+async def test_lost_while_it_rests_it_keeps_its_time(rota_app: Rota) -> None:
+    heard = ran(rota_app)
+    rota_app.service("hourly", every=3600)(lambda: None)
+    async with rota_app.services() as services:
+        await until(lambda: heard)
+        await end_sessions(rota_app)
+        await until(lambda: not services.running(), within=2)
+        await until(services.running, within=5)
+        await asyncio.sleep(0.2)
+    assert len(heard) == 1
+
+
+async def test_nothing_begins_in_a_term_that_is_over(rota_app: Rota) -> None:
+    """Though this instance does not know yet: it looks every six seconds here."""
+    begun: list[int] = []
+
+    @rota_app.service("filings", every=0.02, lease=30)
+    async def filings(ctx: ServiceContext) -> None:
+        begun.append(ctx.term)
+
+    async with rota_app.services():
+        await until(lambda: len(begun) > 2)
+        await take_over(rota_app)
+        count = len(begun)
+        await asyncio.sleep(0.5)
+        assert len(begun) <= count + 1  # one may have begun before it was taken over
+        assert set(begun) == {1}
+
+
+async def test_lost_while_it_begins_it_does_not_begin(rota_app: Rota) -> None:
+    begun: list[tuple[int, int]] = []
+
+    @rota_app.service("filings", every=0.3)
+    async def filings(ctx: ServiceContext) -> None:
+        begun.append((ctx.iteration, ctx.term))
+
+    async with rota_app.services() as services:
+        await until(lambda: begun)
+        dsn = (await rota_app.open()).database.dsn
+        async with await psycopg.AsyncConnection.connect(dsn) as in_the_way:
+            await in_the_way.execute("select from rota.services for update")
+            await asyncio.sleep(0.5)  # the next one has begun to begin
+            count = len(begun)
+            await end_sessions(rota_app)
+            await until(lambda: not services.running(), within=2)
+        await until(lambda: len(begun) > count, within=5)
+    assert begun[count][1] > begun[count - 1][1]
+    numbers = [number for number, _ in begun]
+    assert numbers == sorted(set(numbers))
+
+
+async def test_told_to_stop_while_it_begins_it_does_not_begin(rota_app: Rota) -> None:
+    begun: list[int] = []
+
+    @rota_app.service("filings", every=0.2)
+    async def filings(ctx: ServiceContext) -> None:
+        begun.append(ctx.iteration)
+
+    async with rota_app.services() as services:
+        await until(lambda: begun)
+        dsn = (await rota_app.open()).database.dsn
+        async with await psycopg.AsyncConnection.connect(dsn) as in_the_way:
+            await in_the_way.execute("select from rota.services for update")
+            await asyncio.sleep(0.3)
+            count = len(begun)
+            stopping = services.begin_to_stop(5)
+            await asyncio.sleep(0.05)
+        await stopping
+    assert len(begun) == count
+    assert (await outcomes(rota_app))[-1] == "stopped"
+
+
+async def test_what_does_not_stop_is_left_behind_and_the_service_left_to_others(
+    rota_app: Rota, rota_dsn: str
+) -> None:
+    enough, inside, most = asyncio.Event(), 0, 0
+
+    async def stubborn(ctx: ServiceContext) -> None:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        while not enough.is_set():
+            try:
+                await enough.wait()
+            except asyncio.CancelledError:
+                continue
+        inside -= 1
+
+    async with Rota(rota_dsn) as other:
+        rota_app.service("filings", every=0.1)(stubborn)
+        elsewhere = ran(other)
+        other.service("filings", every=0.1)(lambda: None)
+        async with rota_app.services() as services:
+            await until(lambda: inside)
+            async with other.services() as standing_by:
+                await end_sessions(rota_app)
+                await until(lambda: len(elsewhere) > 2, within=6)
+                assert inside == 1
+                await standing_by.stop(1)
+            await asyncio.sleep(1.5)
+            assert not services.running()  # it does not hold what it could not run
+            enough.set()
+            await until(lambda: services.running(), within=5)
+    assert most == 1
+    assert (await outcomes(rota_app))[0] == "lost"
+
+
+async def test_a_plain_function_is_told_and_can_write_no_more(
+    rota_app: Rota, rota_dsn: str
+) -> None:
+    await ask(rota_app, "create table written (term int)")
+    over, seen = threading.Event(), []
+
+    def write(ctx: ServiceContext) -> None:
+        with ctx.blocking.transaction() as connection:
+            connection.execute("insert into written values (%s)", (ctx.term,))
+
+    def filings(ctx: ServiceContext) -> None:
+        assert ctx.held
+        write(ctx)
+        seen.append("begun")
+        assert not ctx.blocking.sleep(30)  # cut short
+        over.wait(10)  # somebody else runs it by now
+        seen.append(f"held {ctx.held}, stopping {ctx.stopping}")
+        with pytest.raises(TermLost, match="is over"):
+            write(ctx)
+        seen.append("refused")
+
+    async with Rota(rota_dsn) as other:
+        elsewhere = ran(other)
+        rota_app.service("filings", every=60)(filings)
+        other.service("filings", every=60)(write)
+        async with rota_app.services():
+            await until(lambda: seen)
+            async with other.services():
+                await end_sessions(rota_app)
+                await until(lambda: elsewhere, within=6)
+                over.set()
+                await until(lambda: len(seen) == 3)
+    assert seen == ["begun", "held False, stopping True", "refused"]
+    terms = [term for (term,) in await ask(rota_app, "select term from written")]
+    assert len(terms) == 2
+    assert terms[0] < terms[1]
+
+
+async def test_a_blocked_loop_does_not_cost_it_its_term(rota_app: Rota) -> None:
+    heard = ran(rota_app)
+
+    @rota_app.service("blocks", every=60, lease=1)
+    async def blocks(ctx: ServiceContext) -> None:
+        time.sleep(2.5)  # noqa: ASYNC251 - as somebody's code may
+        async with ctx.transaction() as connection:
+            await connection.execute("select 1")
+
+    async with rota_app.services():
+        await until(lambda: heard)
+    assert [(each.iteration, each.outcome) for each in heard] == [(1, "succeeded")]
+
+
+async def test_an_app_that_is_closed_ends_its_services(rota_app: Rota, rota_dsn: str) -> None:
+    running, ended = asyncio.Event(), asyncio.Event()
+
+    async def tail() -> None:
+        running.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    app = Rota(rota_dsn)
+    app.service("tail", forever=True)(tail)
+    async with app.services():
+        await running.wait()
+        began = time.monotonic()
+        await app.close()
+        await asyncio.wait_for(ended.wait(), 2)
+    assert time.monotonic() - began < 6
+    assert await ask(rota_app, "select instance from rota.leaders") == [(None,)]

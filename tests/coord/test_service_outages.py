@@ -1,0 +1,149 @@
+"""Services while the database is away: none begins, and what has ended is not forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+
+import psycopg
+import pytest
+
+from coord.serving import ask, outcomes, ran, until
+from rota import Rota
+from rota.coord import post
+from rota.model.service import ServiceContext
+from rota.testing.link import Where
+from rota.testing.proxy import Proxy
+
+
+@pytest.fixture
+def proxy(direct_dsn: str) -> Iterator[Proxy]:
+    with Proxy(direct_dsn) as proxy:
+        yield proxy
+
+
+async def test_while_the_database_is_away_none_begins(proxy: Proxy) -> None:
+    begun: list[float] = []
+    async with Rota(proxy.dsn) as app:
+        app.service("filings", every=0.25, lease=2)(lambda: begun.append(time.monotonic()))
+        async with app.services():
+            await until(lambda: len(begun) == 2)
+            proxy.refuse()
+            proxy.reset()
+            away = time.monotonic()
+            await asyncio.sleep(1.0)
+            proxy.heal()
+            back = time.monotonic()
+            await until(lambda: begun[-1] > back, within=5)
+            count = len(begun)
+            await asyncio.sleep(0.8)
+    assert [each for each in begun if away + 0.05 < each < back] == []
+    # Nothing is made up for that was not begun: it keeps its time.
+    assert len(begun) - count <= 5
+    apart = [later - earlier for earlier, later in pairwise(begun[count - 1 :])]
+    assert min(apart) > 0.1
+
+
+async def test_with_the_line_dead_it_knows_in_time_and_goes_on_when_there_is_another(
+    proxy: Proxy,
+) -> None:
+    held: list[bool] = []
+    began = asyncio.Event()
+    async with Rota(proxy.dsn) as app:
+        heard = ran(app)
+
+        @app.service("filings", every=0.2, lease=1.5)
+        async def filings(ctx: ServiceContext) -> None:
+            if ctx.iteration == 1:
+                began.set()
+                await asyncio.sleep(0.3)
+                try:
+                    await asyncio.sleep(30)
+                finally:
+                    held.append(ctx.held)
+
+        async with app.services():
+            await asyncio.wait_for(began.wait(), 5)
+            proxy.drop()
+            await until(lambda: held, within=2)
+            assert held == [False]
+            proxy.heal()
+            await until(lambda: len(heard) > 2, within=12)
+        rows = await outcomes(app)
+        # What it had won meanwhile was not given up with what it had lost.
+        assert await ask(app, "select term from rota.leaders") == [(2,)]
+    assert rows[0] == "lost"
+    assert set(rows[1:]) <= {"succeeded", "stopped"}
+
+
+async def test_an_iteration_whose_beginning_was_answered_to_nobody_is_lost_track_of_by_nobody(
+    proxy: Proxy,
+) -> None:
+    numbers: list[int] = []
+    async with Rota(proxy.dsn) as app:
+
+        @app.service("filings", every=0.3)
+        async def filings(ctx: ServiceContext) -> None:
+            numbers.append(ctx.iteration)
+
+        async with app.services():
+            await until(lambda: numbers == [1])
+            proxy.cut("answered", matching="insert into rota.iterations")
+            await until(lambda: len(numbers) == 3, within=5)
+            [cut] = proxy.cuts
+            assert cut.committed
+        assert numbers == [1, 3, 4]
+        assert (await outcomes(app))[:4] == ["succeeded", "lost", "succeeded", "succeeded"]
+
+
+async def test_one_that_has_ended_is_written_down_though_the_answer_is_lost(proxy: Proxy) -> None:
+    async with Rota(proxy.dsn) as app:
+        heard = ran(app)
+        app.service("filings", every=0.3)(lambda: None)
+        async with app.services():
+            await until(lambda: heard)
+            places: tuple[Where, ...] = ("answered", "before")
+            for where in places:
+                proxy.cut(where, matching="set failures")
+            await until(lambda: len(heard) == 4, within=8)
+            assert len(proxy.cuts) == 2
+        assert set((await outcomes(app))[:4]) == {"succeeded"}
+
+
+async def test_what_has_ended_is_written_down_however_long_that_takes(
+    rota_app: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(post, "FINISH_WITHIN", 0.2)
+    heard, running, enough = ran(rota_app), asyncio.Event(), asyncio.Event()
+
+    @rota_app.service("filings", every=60)
+    async def filings() -> None:
+        running.set()
+        await enough.wait()
+
+    async with rota_app.services():
+        await asyncio.wait_for(running.wait(), 5)
+        dsn = (await rota_app.open()).database.dsn
+        async with await psycopg.AsyncConnection.connect(dsn) as in_the_way:
+            await in_the_way.execute("select from rota.iterations for update")
+            enough.set()
+            await asyncio.sleep(0.8)
+            assert not heard
+        await until(lambda: heard)
+        assert await outcomes(rota_app) == ["succeeded"]
+
+
+async def test_what_was_asked_on_a_dead_line_is_not_waited_for(proxy: Proxy) -> None:
+    begun: list[float] = []
+    async with Rota(proxy.dsn) as app:
+        heard = ran(app)
+        app.service("filings", every=0.4, lease=1.5)(lambda: begun.append(time.monotonic()))
+        async with app.services() as services:
+            await until(lambda: len(heard) == 2)  # what is asked next is whether it may begin
+            proxy.drop()
+            await until(lambda: not services.running(), within=2)
+            proxy.heal()
+            count = len(begun)
+            await until(lambda: len(begun) > count, within=6)

@@ -1,0 +1,134 @@
+"""Services beside the jobs of a worker: it runs them, and passes them on as soon as it drains."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from coord.serving import ask, outcomes, ran, until
+from rota import Rota
+from rota.engine.worker import Worker
+from rota.errors import DefinitionError
+from rota.model.events import ServiceRan
+
+
+async def by_itself(app: Rota, worker: Worker) -> None:
+    await worker.stop()
+
+
+async def from_elsewhere(app: Rota, worker: Worker) -> None:
+    await app.drain(worker.id)
+
+
+@pytest.mark.parametrize("drain", [by_itself, from_elsewhere])
+async def test_one_that_drains_passes_them_on_before_its_jobs_have_ended(
+    rota_dsn: str, drain: Callable[[Rota, Worker], Awaitable[None]]
+) -> None:
+    started, enough = asyncio.Event(), asyncio.Event()
+    app = Rota(rota_dsn, beat=0.3)
+    async with app, Rota(rota_dsn) as other:
+        here, elsewhere = ran(app), ran(other)
+
+        @app.task
+        async def long() -> None:
+            started.set()
+            await enough.wait()
+
+        for each in (app, other):
+            each.service("filings", every=0.1)(lambda: None)
+        async with app.worker() as worker:
+            run = await long.start()
+            await asyncio.wait_for(started.wait(), 5)
+            await until(lambda: here)
+            async with other.services():
+                await asyncio.sleep(0.2)
+                assert not elsewhere
+                began = time.monotonic()
+                leaving = asyncio.ensure_future(drain(other, worker))
+                await until(lambda: elsewhere, within=5)
+                print(f"passed on after {time.monotonic() - began:.2f} s")
+                assert time.monotonic() - began < 1.5
+                assert not enough.is_set()
+                enough.set()
+                await leaving
+                await run.result(timeout=10)
+
+
+async def test_one_that_hurries_hurries_them(rota_dsn: str) -> None:
+    running = asyncio.Event()
+    app = Rota(rota_dsn)
+    async with app:
+        app.task(name="nothing")(lambda: None)
+
+        @app.service("filings", every=60)
+        async def filings() -> None:
+            running.set()
+            await asyncio.sleep(60)
+
+        async with app.worker() as worker:
+            await asyncio.wait_for(running.wait(), 5)
+            began = time.monotonic()
+            worker.hurry()
+        assert time.monotonic() - began < 3
+        assert await outcomes(app) == ["stopped"]
+
+
+async def test_one_that_is_to_leave_them_alone_does(rota_app: Rota) -> None:
+    heard = ran(rota_app)
+    rota_app.task(name="nothing")(lambda: None)
+    rota_app.service("filings", every=0.1)(lambda: None)
+    async with rota_app.worker(services=False):
+        await asyncio.sleep(0.5)
+    assert not heard
+    assert await ask(rota_app, "select from rota.instances") == []
+
+
+async def test_an_app_with_services_alone_works_until_it_is_told_to_stop(rota_dsn: str) -> None:
+    app = Rota(rota_dsn)
+    stopping, told = asyncio.Event(), []
+
+    @app.service("filings", every=60)
+    async def filings() -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            stopping.set()
+            raise
+
+    def hear(event: object) -> None:
+        if isinstance(event, ServiceRan):
+            told.append(event.outcome)
+
+    async with app:
+        with pytest.raises(DefinitionError, match="services and no tasks"):
+            async with app.worker():
+                pass
+        app.subscribe(hear)
+        working = asyncio.create_task(app.work())
+        async with asyncio.timeout(15):
+            while not await ask(app, "select from rota.iterations"):
+                await asyncio.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(0.3)
+        assert not stopping.is_set()  # it may end by itself
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(stopping.wait(), 5)
+        assert await asyncio.wait_for(working, 5) is False
+    assert told == ["stopped"]
+
+
+async def test_one_that_cannot_start_leaves_nothing_behind(rota_dsn: str) -> None:
+    app = Rota(rota_dsn)
+    async with app:
+        app.task(name="nothing")(lambda: None)
+        app.service("filings", every=60)(lambda one, two: None)  # type: ignore[type-var]
+        with pytest.raises(DefinitionError, match="takes one, two"):
+            async with app.worker():
+                pass
+        rows = await ask(app, "select from rota.workers where state <> 'stopped'")
+        assert rows == []

@@ -1,0 +1,201 @@
+"""Advice on who had better run what: even in the end, and then no more moves."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from uuid import UUID, uuid4
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coord.serving import ran, until
+from rota import Rota
+from rota.coord import post
+from rota.coord.identity import Identity
+from rota.coord.roster import LOOK_FIRST, RELUCTANCE, Roster
+from rota.coord.services import Services
+from rota.model.service import ServiceContext
+from rota.store.services import Present, leader_of
+
+
+class Instance:
+    """One that knows some services, runs some, and sees the others."""
+
+    def __init__(self, known: list[str]) -> None:
+        self.known = known
+        self.running: list[str] = []
+        self.passed_on: list[str] = []
+        self.id = uuid4()
+        self.roster = Roster(
+            Identity(self.id, "host", 1),
+            "rota",
+            "",
+            known,
+            lambda: self.running,
+            lambda: [name for name in self.running if name not in self.passed_on],
+            self.passed_on.append,
+        )
+
+    @property
+    def present(self) -> Present:
+        return Present(self.id, self.known, list(self.running))
+
+    def see(self, others: list[Instance]) -> None:
+        seen: dict[UUID, Present] = {each.id: each.present for each in others if each is not self}
+        self.roster._others = seen
+        self.roster._seen = True
+
+    def wants(self, vacant: list[str]) -> list[str]:
+        """What it stands for at once."""
+        names = [leader_of(name) for name in vacant if name in self.known]
+        return [
+            name
+            for name in vacant
+            if name in self.known and self.roster.reluctance(name, names) == 0
+        ]
+
+
+def balanced(fleet: list[Instance]) -> bool:
+    """Nobody runs two more than somebody who could have one of them."""
+    return not any(
+        len(one.running) >= len(other.running) + 2 and name in other.known
+        for one in fleet
+        for other in fleet
+        for name in one.running
+    )
+
+
+names = st.lists(st.sampled_from("abcdefgh"), unique=True, min_size=1)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(names, min_size=1, max_size=5), st.randoms())
+def test_whoever_knows_what_it_comes_to_rest(known: list[list[str]], chance: random.Random) -> None:
+    fleet = [Instance(each) for each in known]
+    for name in sorted({name for each in known for name in each}):
+        # However badly it begins.
+        chance.choice([each for each in fleet if name in each.known]).running.append(name)
+    for _ in range(40):
+        moved = False
+        for each in chance.sample(fleet, len(fleet)):
+            surplus = Roster.surplus(
+                each.running, [], [one.present for one in fleet if one is not each]
+            )
+            for name in surplus:
+                moved = True
+                each.running.remove(name)
+                takers = [one for one in fleet if name in one.known and one is not each]
+                min(takers, key=lambda one: len(one.running)).running.append(name)
+        if not moved:
+            break
+    assert not moved
+    assert balanced(fleet)
+
+
+def test_of_what_is_vacant_each_takes_its_share() -> None:
+    services = [f"s{number}" for number in range(12)]
+    fleet = [Instance(services) for _ in range(3)]
+    for each in fleet:
+        each.see(fleet)
+    assert [len(each.wants(services)) for each in fleet] == [4, 4, 4]
+    # Not the same four, or somebody would have nothing but what nobody else wants.
+    assert len({tuple(each.wants(services)) for each in fleet}) > 1
+    lone = Instance(services)
+    lone.see([])
+    assert lone.wants(services) == services
+
+
+def test_what_a_dead_one_ran_is_shared_though_it_is_still_listed() -> None:
+    services = [f"s{number}" for number in range(6)]
+    fleet = [Instance(services) for _ in range(3)]
+    for number, each in enumerate(fleet):
+        each.running = services[2 * number : 2 * number + 2]
+    for each in fleet:
+        each.see(fleet)
+    vacant = fleet[2].running
+    assert [len(each.wants(vacant)) for each in fleet[:2]] == [1, 1]
+
+
+def test_whoever_runs_more_waits_for_whoever_runs_less_and_only_for_a_moment() -> None:
+    busy, idle, ignorant = Instance(["a", "b", "c"]), Instance(["a", "b"]), Instance(["z"])
+    busy.running = ["c"]
+    busy.see([busy, idle, ignorant])
+    assert busy.roster.reluctance("a", [leader_of("a")]) == RELUCTANCE
+    busy.see([busy, ignorant])
+    assert busy.roster.reluctance("a", [leader_of("a")]) == 0
+
+
+def test_whoever_has_just_come_looks_around_first() -> None:
+    one = Instance(["a"])
+    assert one.roster.reluctance("a", [leader_of("a")]) == LOOK_FIRST
+
+
+def test_what_is_being_passed_on_is_not_counted_twice() -> None:
+    """One that takes long to end is not passed on again, and nothing else in its place."""
+    services = ["a", "b", "c", "d"]
+    one, other = Instance(services), Instance(services)
+    one.running = list(services)
+    one.see([one, other])
+    one.roster._passes_on_from = 0
+    one.roster._consider()
+    assert len(one.passed_on) == 2
+    one.roster._passes_on_from = 0
+    one.roster._consider()
+    assert len(one.passed_on) == 2
+
+
+# With a database
+
+
+async def test_two_instances_share_and_a_long_iteration_is_not_disturbed(
+    rota_app: Rota, rota_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.coord.roster.SETTLED", 1.0)
+    monkeypatch.setattr("rota.coord.roster.BEAT", 0.3)
+    monkeypatch.setattr(post, "ENOUGH", 0.2)
+    inside: dict[str, int] = dict.fromkeys("abcd", 0)
+
+    async def serve(ctx: ServiceContext) -> None:
+        inside[ctx.name] += 1
+        assert inside[ctx.name] == 1
+        for _ in range(20):
+            await asyncio.sleep(0.05)
+            assert not ctx.stopping or ctx.held
+        inside[ctx.name] -= 1
+
+    def counts(*running: Services) -> list[int]:
+        return [len(each.running()) for each in running]
+
+    async with Rota(rota_dsn) as other:
+        heard = [ran(rota_app), ran(other)]
+        for name in inside:
+            rota_app.service(name, every=0.2)(serve)
+            other.service(name, every=0.2)(serve)
+        async with rota_app.services() as first:
+            await until(lambda: counts(first) == [4])
+            async with other.services() as second:
+                await until(lambda: counts(first, second) == [2, 2], within=20)
+                terms = [each._posts[name].runs for each in (first, second) for name in inside]
+                await asyncio.sleep(2)
+                assert terms == [
+                    each._posts[name].runs for each in (first, second) for name in inside
+                ]
+    assert {each.outcome for each in heard[0] + heard[1]} <= {"succeeded", "stopped"}
+
+
+async def test_what_only_one_knows_stays_with_it(
+    rota_app: Rota, rota_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.coord.roster.SETTLED", 0.3)
+    monkeypatch.setattr("rota.coord.roster.BEAT", 0.2)
+    async with Rota(rota_dsn) as other:
+        for name in "abc":
+            rota_app.service(name, every=0.1)(lambda: None)
+        other.service("z", every=0.1)(lambda: None)
+        async with other.services() as second, rota_app.services() as first:
+            await until(lambda: len(first.running()) == 3 and second.running() == ["z"])
+            await asyncio.sleep(1.5)
+            assert first.running() == ["a", "b", "c"]
+            assert second.running() == ["z"]

@@ -1,0 +1,81 @@
+"""Locks as two processes see them that know nothing of each other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID, uuid4
+
+from rota.store import locks
+from rota.store.locks import Answer, Kept, Released
+from rota.store.query import Query
+
+from .stage import Connection, Stage
+
+NAME = "invoices"
+ME, OTHER = uuid4(), uuid4()
+"""Two instances."""
+
+PAST = "update rota.locks set expires = rota.clock() - interval '1 ms' where name = %s"
+
+
+def taking(
+    name: str = NAME,
+    *,
+    by: UUID = ME,
+    ttl: float = 30.0,
+    nonce: UUID | None = None,
+    earlier: Sequence[UUID] = (),
+    wait: bool = False,
+    permits: int = 0,
+) -> Query[Answer]:
+    who = {"instance": by, "host": f"host of {by}", "pid": 1, "label": ""}
+    return locks.acquire(
+        name, permits, nonce or uuid4(), who, ttl, None, wait=wait, earlier=earlier
+    )
+
+
+async def take(stage: Stage, on: Connection | None = None, **more: Any) -> Answer:
+    [answer] = await stage.run(taking(**more), on or stage.watch)
+    return answer
+
+
+async def taken(stage: Stage, on: Connection | None = None, **more: Any) -> int:
+    """The token of a lock that was to be had."""
+    answer = await take(stage, on, **more)
+    assert answer.token is not None, f"held by {answer.host}"
+    return answer.token
+
+
+async def renew(
+    stage: Stage, token: int, by: UUID = ME, on: Connection | None = None, ttl: float = 30.0
+) -> Kept:
+    [kept] = await stage.run(locks.renew(by, [(NAME, token, ttl)]), on or stage.watch)
+    return kept
+
+
+async def release(stage: Stage, token: int, on: Connection | None = None) -> Released | None:
+    rows = await stage.run(locks.release(NAME, 0, token), on or stage.watch)
+    return rows[0] if rows else None
+
+
+async def take_away(stage: Stage, on: Connection | None = None, name: str = NAME) -> Any:
+    """As an operator does. Answers who had it."""
+    [holder] = await stage.sql("select rota.release_lock(%s, 0, 'me')", name, on=on)
+    return holder and json.loads(holder)
+
+
+async def run_out(stage: Stage, name: str = NAME) -> None:
+    await stage.sql(PAST, name)
+
+
+async def pin(stage: Stage, token: int, on: Connection) -> None:
+    """Rely on it in a transaction that stays open."""
+    await stage.sql("begin", on=on)
+    await stage.run(locks.assertion(NAME, token), on)
+
+
+async def row(stage: Stage, name: str = NAME) -> str:
+    [text] = await stage.sql("select each::text from rota.locks as each where name = %s", name)
+    return str(text)

@@ -1,0 +1,144 @@
+"""Statements about locks read the rows they are about, however many there are, and renewing makes no mess.
+
+All but renewing run on ordinary connections, where the planner does as it likes, and are prepared: a plan
+may be older than most of the rows. So what counts is what was read, by the server's own count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from rota.store import locks
+from rota.store.query import Query
+
+from .holding import ME, NAME, OTHER, taken, taking
+from .stage import Connection, Stage
+
+LONG = os.environ.get("ROTA_TEST_LONG") == "1"
+MANY = 100_000 if LONG else 30_000
+HELD = 50
+"""Locks that are renewed at once."""
+
+READ = """
+select coalesce(sum(seq_tup_read), 0)::int, coalesce(sum(idx_tup_fetch), 0)::int
+  from pg_stat_xact_user_tables
+ where schemaname = 'rota' and relname = 'locks'
+"""
+
+FILL = """
+insert into rota.locks (name, slot, token, instance, nonce, host, pid, label, acquired, expires)
+select 'lock ' || number, 0, nextval('rota.tokens'), gen_random_uuid(), gen_random_uuid(), 'host', 1, '',
+       rota.clock(), rota.clock() + interval '1 h'
+  from generate_series(1, %s) as number
+"""
+
+
+async def read_by(stage: Stage, query: Query[Any], on: Connection) -> tuple[int, int]:
+    """Rows read by going through the table, and through its index. What was changed is undone."""
+    async with on.transaction(force_rollback=True):
+        [before] = await stage.sql(READ, on=on)
+        await stage.run(query, on)
+        [after] = await stage.sql(READ, on=on)
+    return after[0] - before[0], after[1] - before[1]
+
+
+async def excess(stage: Stage, on: Connection, keeper: Connection) -> dict[str, tuple[int, int]]:
+    """Run each statement often enough for its plan to be kept; answers which read too much."""
+    token = await taken(stage)
+    held = [(f"mine {number}", number, 30.0) for number in range(HELD)]
+    await stage.sql(
+        "insert into rota.locks (name, slot, token, instance, expires)"
+        " select 'mine ' || number, 0, number, %s, rota.clock() + interval '1 h'"
+        "   from generate_series(0, %s) as number on conflict do nothing",
+        *(ME, HELD - 1),
+    )
+    statements: dict[str, Query[Any]] = {
+        "take": taking(),
+        "wait": taking(by=OTHER, wait=True),
+        "take one that is free": taking(name=f"new {uuid4()}"),
+        "take a permit": taking(name="permits", permits=10),
+        "renew": locks.renew(ME, held),
+        "renew one": locks.renew(ME, held[:1]),
+        "release": locks.release(NAME, 0, token),
+        "abandon": locks.abandon(NAME, [uuid4()], ME),
+        "rely on it": locks.assertion(NAME, token),
+    }
+    wrong = {}
+    for name, query in statements.items():
+        for _ in range(7):
+            scanned, fetched = await read_by(
+                stage, query, keeper if name.startswith("renew") else on
+            )
+        few = 3 * HELD if name == "renew" else 12
+        # To go through a table of a page or two is no mistake, but for who renews.
+        little = 0 if name.startswith("renew") else 10 * HELD
+        if scanned > little or fetched > few:
+            wrong[name] = (scanned, fetched)
+    await stage.sql("update rota.locks set instance = null where name = %s", NAME)
+    return wrong
+
+
+@pytest.mark.parametrize(
+    ("rows", "analysed"),
+    [
+        (rows, analysed)
+        for rows in (0, 1000, MANY)
+        for analysed in ("never", "empty", "full")
+        if LONG or rows < MANY or analysed == "empty"
+    ],
+)
+async def test_they_read_what_they_are_about(own_stage: Stage, rows: int, analysed: str) -> None:
+    stage, on = own_stage, await own_stage.connect()
+    await stage.sql("set statement_timeout = 0")
+    await stage.sql("alter table rota.locks set (autovacuum_enabled = off)")
+    if analysed == "empty":
+        await stage.sql("analyze rota.locks")
+    assert await excess(stage, on, stage.engine) == {}
+    await stage.sql(FILL, rows)
+    fresh, keeper = await stage.connect(), await stage.connect(engine=True)
+    assert await excess(stage, fresh, keeper) == {}, "with plans of now"
+    if analysed == "full":
+        await stage.sql("analyze rota.locks")
+    if analysed != "empty":
+        assert await excess(stage, on, stage.engine) == {}, "with plans from before"
+        return
+    # Plans that were made when there was next to nothing are kept until statistics say that there is more;
+    # renewing does not rely on that.
+    assert not {"renew", "renew one"} & {*await excess(stage, on, stage.engine)}
+    await stage.sql("analyze rota.locks")
+    assert await excess(stage, on, stage.engine) == {}
+
+
+async def test_a_thousand_renewals_are_updates_in_place(own_stage: Stage) -> None:
+    """No index entry is made, and the table stays as small as it was."""
+    stage = own_stage
+    on = await stage.connect()
+    await stage.sql("alter table rota.locks set (autovacuum_enabled = off)")
+    tokens = [await taken(stage, name=f"lock {number}") for number in range(10)]
+    size = "select pg_relation_size('rota.locks'), pg_relation_size('rota.locks_pkey')"
+    before = await stage.one(size)
+    held = [(f"lock {number}", token, 30.0) for number, token in enumerate(tokens)]
+
+    for _ in range(100):
+        answers = await stage.run(locks.renew(ME, held), on)
+        assert all(answer.kept for answer in answers)
+    await on.close()  # it tells what it did when it ends
+
+    async with asyncio.timeout(10):
+        updated, in_place = 0, 0
+        while updated < 1000:
+            await asyncio.sleep(0.05)
+            updated, in_place = await stage.one(
+                "select n_tup_upd, n_tup_hot_upd from pg_stat_user_tables"
+                " where schemaname = 'rota' and relname = 'locks'"
+            )
+    after = await stage.one(size)
+    print(f"{in_place} of {updated} renewals in place; {before} bytes before, {after} after")
+    assert in_place == updated == 1000
+    assert after[0] <= before[0] + 3 * 8192
+    assert after[1] == before[1]

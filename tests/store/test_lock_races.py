@@ -1,0 +1,167 @@
+"""Locks that many want at the same moment: one has it, and whoever had it before knows."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from itertools import pairwise
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from rota.store import locks
+from rota.store.locks import Answer
+
+from .holding import ME, NAME, OTHER, release, renew, run_out, take, take_away, taken
+from .stage import Connection, Stage
+
+SESSIONS = 6
+ROUNDS = 40
+
+
+@pytest.fixture(autouse=True)
+async def none_held(stage: Stage) -> None:
+    await stage.sql("delete from rota.locks")
+
+
+@pytest.fixture
+async def sessions(stage: Stage) -> list[Connection]:
+    return [await stage.connect() for _ in range(SESSIONS)]
+
+
+@pytest.mark.parametrize("state", ["never taken", "given back", "run out"])
+async def test_one_of_many_has_it(stage: Stage, sessions: list[Connection], state: str) -> None:
+    winners: Counter[int] = Counter()
+    last = 0
+    for _ in range(ROUNDS):
+        if state == "never taken":
+            await stage.sql("delete from rota.locks")
+        elif state == "run out":
+            await run_out(stage)
+        answers: list[Answer] = await asyncio.gather(
+            *(
+                take(stage, on, by=uuid4(), wait=bool(number % 2))
+                for number, on in enumerate(sessions)
+            )
+        )
+        [winner] = [number for number, each in enumerate(answers) if each.token is not None]
+        token = answers[winner].token
+        assert token is not None
+        assert token > last
+        winners[winner], last = winners[winner] + 1, token
+        assert await stage.sql("select token from rota.locks") == [token]
+        if state == "given back":
+            await release(stage, token)
+    assert sum(winners.values()) == ROUNDS
+
+
+async def test_it_is_renewed_or_taken_but_not_both(
+    stage: Stage, sessions: list[Connection]
+) -> None:
+    """Both come as it runs out, give or take a few milliseconds."""
+    chance = random.Random(1)
+    renewing, *taking = sessions
+    met: Counter[str] = Counter()
+    for _ in range(80):
+        token = await taken(stage, ttl=0.02)
+
+        async def late() -> None:
+            await asyncio.sleep(0.019 + chance.uniform(-0.004, 0.004))
+
+        async def keep(token: int = token) -> bool:
+            await late()
+            return bool((await renew(stage, token, on=renewing, ttl=0.2)).kept)
+
+        async def get(on: Connection) -> int | None:
+            await late()
+            return (await take(stage, on, by=OTHER, ttl=0.2)).token
+
+        kept, *others = await asyncio.gather(keep(), *(get(on) for on in taking))
+        got = [other for other in others if other is not None]
+        assert len(got) + bool(kept) <= 1, "two have it"
+        met["kept" if kept else "taken" if got else "neither"] += 1
+        assert await stage.sql("select token from rota.locks") == (got or [token])
+        await stage.sql("update rota.locks set instance = null")
+    assert min(met["kept"], met["taken"]) > 0, met
+
+
+async def test_renewing_many_and_taking_away_several_do_not_deadlock(
+    stage: Stage, sessions: list[Connection]
+) -> None:
+    """An operator takes away two locks in one transaction, in either order; what is left is renewed."""
+    names = [f"lock {number:02}" for number in range(20)]
+    tokens = {name: await taken(stage, name=name) for name in names}
+    renewing, by_hand = sessions[:2]
+    chance = random.Random(2)
+    done = asyncio.Event()
+    kept: Counter[str] = Counter()
+
+    async def keep() -> None:
+        while not done.is_set():
+            order = chance.sample(names, len(names))
+            held = [(name, tokens[name], 30.0) for name in order]
+            for answer in await stage.run(locks.renew(ME, held), renewing):
+                kept[str(answer.kept)] += 1
+
+    keeping = stage.meanwhile(keep())
+    for _ in range(40):
+        async with by_hand.transaction(force_rollback=True):
+            for name in chance.sample(names, 2):
+                await take_away(stage, by_hand, name)
+                await asyncio.sleep(0.002)
+    done.set()
+    await keeping
+
+    assert kept["None"] > 0
+    assert kept["True"] > 10 * kept["None"]
+    assert kept["False"] == 0
+
+
+async def test_a_transaction_that_relies_on_it_is_alone(
+    stage: Stage, sessions: list[Connection]
+) -> None:
+    """The lock runs out all the time; each who has it relies on it in a transaction that lasts."""
+    await stage.sql(
+        "create table if not exists public.effects (token bigint, began float8, ended float8)"
+    )
+    await stage.sql("truncate public.effects")
+    now = "extract(epoch from clock_timestamp())::float8"
+    until = asyncio.get_running_loop().time() + 2.0
+    refused = 0
+
+    async def contend(on: Connection, chance: random.Random) -> None:
+        nonlocal refused
+        me = uuid4()
+        while asyncio.get_running_loop().time() < until:
+            token = (await take(stage, on, by=me, ttl=0.03)).token
+            if token is None:
+                await asyncio.sleep(0.005)
+                continue
+            await asyncio.sleep(chance.uniform(0.0, 0.05))  # beyond its time, every other time
+            try:
+                async with on.transaction():
+                    await stage.run(locks.assertion(NAME, token), on)
+                    [began] = await stage.sql(f"select {now}", on=on)
+                    await asyncio.sleep(chance.uniform(0.0, 0.05))
+                    await stage.sql(
+                        f"insert into public.effects values (%s, %s, {now})", token, began, on=on
+                    )
+            except psycopg.Error as error:
+                if error.sqlstate != "RT004":
+                    raise
+                refused += 1
+            if chance.random() < 0.5:
+                await release(stage, token, on)
+
+    await asyncio.gather(*(contend(on, random.Random(n)) for n, on in enumerate(sessions)))
+
+    effects = await stage.sql("select token, began, ended from public.effects order by began")
+    await stage.sql("drop table public.effects")
+    overlaps = [(one, two) for one, two in pairwise(effects) if one[2] > two[1]]
+    tokens = [token for token, _, _ in effects]
+    print(f"{len(effects)} effects, {refused} refused")
+    assert overlaps == []
+    assert tokens == sorted(tokens)
+    assert min(refused, len(effects)) > 5

@@ -1,0 +1,374 @@
+"""Locks, statement by statement, between sessions that meet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg.errors import LockNotAvailable
+
+from rota.store import locks
+from rota.store.locks import Released
+
+from .holding import (
+    ME,
+    NAME,
+    OTHER,
+    pin,
+    release,
+    renew,
+    row,
+    run_out,
+    take,
+    take_away,
+    taken,
+    taking,
+)
+from .stage import Connection, Stage
+
+
+@pytest.fixture(autouse=True)
+async def none_held(stage: Stage) -> None:
+    await stage.sql("delete from rota.locks")
+
+
+@pytest.fixture
+async def session(stage: Stage) -> Connection:
+    """One more session beside `stage.watch`."""
+    return await stage.connect()
+
+
+async def refused(stage: Stage, token: int) -> None:
+    with pytest.raises(psycopg.Error) as caught:
+        await stage.run(locks.assertion(NAME, token), stage.watch)
+    assert caught.value.sqlstate == "RT004"
+
+
+# Taking
+
+
+async def test_a_lock_is_taken_once_and_the_second_is_told_who_has_it(stage: Stage) -> None:
+    token = await taken(stage)
+
+    answer = await take(stage, by=OTHER)
+
+    assert answer.token is answer.slot is None
+    assert (answer.instance, answer.host, answer.other) == (ME, f"host of {ME}", token)
+    assert answer.since is not None
+    assert answer.left is not None
+    assert 0 <= answer.since < 5
+    assert 25 < answer.left <= 30
+
+
+async def test_what_has_run_out_is_taken_under_a_larger_token(stage: Stage) -> None:
+    first = await taken(stage)
+    await run_out(stage)
+
+    assert await taken(stage, by=OTHER) > first
+
+
+@pytest.mark.parametrize(
+    "doing", ["takes it", "renews it", "gives it back", "takes it away", "relies on it"]
+)
+async def test_to_take_one_never_waits(stage: Stage, session: Connection, doing: str) -> None:
+    """While somebody does something with it and has not committed."""
+    token = await taken(stage)
+    if doing == "takes it":
+        await run_out(stage)
+    await stage.sql("begin", on=session)
+    match doing:
+        case "takes it":
+            await taken(stage, session, by=OTHER)
+        case "renews it":
+            assert (await renew(stage, token, on=session)).kept
+        case "gives it back":
+            await release(stage, token, session)
+        case "takes it away":
+            await take_away(stage, session)
+        case "relies on it":
+            await stage.run(locks.assertion(NAME, token), session)
+    await run_out(stage) if doing == "relies on it" else None
+
+    async with asyncio.timeout(1):
+        for wait in (False, True):
+            assert (await take(stage, by=OTHER, wait=wait)).token is None
+
+    await stage.sql("rollback", on=session)
+
+
+async def test_only_who_makes_the_row_is_waited_for(stage: Stage, session: Connection) -> None:
+    await stage.sql("begin", on=session)
+    await taken(stage, session)
+    second = stage.meanwhile(take(stage, stage.engine, by=OTHER))
+    await stage.waits(stage.engine, session)
+
+    await stage.sql("commit", on=session)
+
+    answer = await second
+    assert (answer.token, answer.raced) == (None, True)
+    assert (await take(stage, by=OTHER)).instance == ME
+
+
+async def test_the_same_call_takes_again_what_it_had_taken_unknowingly(stage: Stage) -> None:
+    first, second = uuid4(), uuid4()
+    lost = await taken(stage, nonce=first)
+
+    again = await taken(stage, nonce=second, earlier=[first])
+
+    assert again > lost
+    assert not (await renew(stage, lost)).kept
+    assert (await renew(stage, again)).kept
+
+
+async def test_an_ask_that_arrives_late_takes_nothing_from_the_one_that_was_answered(
+    stage: Stage,
+) -> None:
+    """Its connection was given up while it was on its way, and the call has asked again since."""
+    first, second = uuid4(), uuid4()
+    token = await taken(stage, nonce=second, earlier=[first])
+
+    assert (await take(stage, nonce=first)).token is None
+    assert (await renew(stage, token)).kept
+
+
+async def test_what_was_taken_for_nobody_can_be_let_go_of(stage: Stage) -> None:
+    first, second = uuid4(), uuid4()
+    await taken(stage, nonce=first)
+
+    await stage.run(locks.abandon(NAME, [uuid4()], ME))
+    await stage.run(locks.abandon(NAME, [first, second], OTHER))
+    assert (await take(stage, by=OTHER)).token is None
+    await stage.run(locks.abandon(NAME, [second, first], ME))
+
+    await taken(stage, by=OTHER)
+    before = await row(stage)
+    await stage.run(locks.abandon(NAME, [first, second], ME))
+    assert await row(stage) == before, "it is somebody else's by now"
+
+
+# Relying on it
+
+
+async def test_a_transaction_that_relies_on_it_keeps_it_from_others_though_it_has_run_out(
+    stage: Stage, session: Connection
+) -> None:
+    token = await taken(stage)
+    await pin(stage, token, session)
+    await run_out(stage)
+
+    for wait in (False, True):
+        assert (await take(stage, by=OTHER, wait=wait)).token is None
+    await stage.sql("commit", on=session)
+
+    assert await taken(stage, by=OTHER) > token
+    await refused(stage, token)
+
+
+async def test_a_transaction_that_relies_on_it_disturbs_neither_renewing_nor_giving_back(
+    stage: Stage, session: Connection
+) -> None:
+    token = await taken(stage)
+    await pin(stage, token, session)
+
+    async with asyncio.timeout(1):
+        assert (await renew(stage, token)).kept
+        assert await release(stage, token) == Released(held=True, wanted=False)
+
+    answer = await take(stage, by=OTHER)
+    assert (answer.token, answer.host) == (None, None), "given back, and still relied on"
+    await stage.sql("rollback", on=session)
+    await taken(stage, by=OTHER)
+
+
+async def test_it_is_pinned_still_when_it_was_renewed_meanwhile(
+    stage: Stage, session: Connection
+) -> None:
+    """Renewing makes a new version of the row: the pin passes to it."""
+    token = await taken(stage)
+    await pin(stage, token, session)
+    for _ in range(3):
+        assert (await renew(stage, token)).kept
+    await run_out(stage)
+
+    assert (await take(stage, by=OTHER)).token is None
+    await stage.sql("commit", on=session)
+    await taken(stage, by=OTHER)
+
+
+async def test_nobody_takes_it_away_by_hand_while_a_transaction_relies_on_it(
+    stage: Stage, session: Connection
+) -> None:
+    token = await taken(stage)
+    await pin(stage, token, session)
+
+    with pytest.raises(LockNotAvailable):
+        await take_away(stage)
+
+    await stage.sql("commit", on=session)
+    assert (await take_away(stage))["token"] == token
+
+
+async def test_who_relies_on_it_waits_for_who_takes_it_away(
+    stage: Stage, session: Connection
+) -> None:
+    """And is refused, or not, by what came of that."""
+    token = await taken(stage)
+    for end in ("rollback", "commit"):
+        await stage.sql("begin", on=session)
+        await take_away(stage, session)
+        relying = stage.meanwhile(stage.run(locks.assertion(NAME, token), stage.engine))
+        await stage.waits(stage.engine, session)
+        await stage.sql(end, on=session)
+        if end == "rollback":
+            await relying
+    with pytest.raises(psycopg.Error, match="no longer held under token"):
+        await relying
+
+
+@pytest.mark.parametrize("how", ["other token", "given back", "run out", "no row", "taken away"])
+async def test_what_is_not_held_cannot_be_relied_on(stage: Stage, how: str) -> None:
+    token = await taken(stage)
+    await stage.run(locks.assertion(NAME, token))
+    match how:
+        case "other token":
+            token -= 1
+        case "given back":
+            await release(stage, token)
+        case "run out":
+            await run_out(stage)
+        case "no row":
+            await stage.sql("delete from rota.locks")
+        case "taken away":
+            await take_away(stage)
+
+    await refused(stage, token)
+
+
+# Renewing
+
+
+async def test_what_has_run_out_is_not_revived(stage: Stage) -> None:
+    token = await taken(stage)
+    assert (await renew(stage, token, ttl=60.0)).kept
+    [left] = await stage.sql("select extract(epoch from expires - rota.clock()) from rota.locks")
+    assert 50 < left <= 60
+    await run_out(stage)
+    before = await row(stage)
+
+    answer = await renew(stage, token)
+
+    assert (answer.kept, answer.doubled) == (False, False)
+    assert await row(stage) == before
+
+
+@pytest.mark.parametrize("wrong", ["token", "instance", "given back", "taken over"])
+async def test_only_the_holder_renews(stage: Stage, wrong: str) -> None:
+    token, by = await taken(stage), ME
+    match wrong:
+        case "token":
+            token += 1
+        case "instance":
+            by = OTHER
+        case "given back":
+            await release(stage, token)
+        case "taken over":
+            await run_out(stage)
+            await taken(stage, by=OTHER)
+    before = await row(stage)
+
+    answer = await renew(stage, token, by)
+
+    assert answer.kept is False
+    assert answer.doubled is (wrong == "instance"), "the same token in two hands is told"
+    assert await row(stage) == before
+
+
+async def test_a_row_that_somebody_keeps_locked_costs_only_itself(
+    stage: Stage, session: Connection
+) -> None:
+    """By hand, and for long. It is not lost by that, and the others are renewed at once."""
+    names = [f"lock {number}" for number in range(5)]
+    tokens = [await taken(stage, name=name) for name in names]
+    await stage.sql("begin", on=session)
+    await take_away(stage, session, names[2])
+    held = [(name, token, 30.0) for name, token in zip(names, tokens, strict=True)]
+
+    async with asyncio.timeout(1):
+        answers = await stage.run(locks.renew(ME, held), stage.watch)
+
+    assert {each.token: each.kept for each in answers} == {
+        token: None if token == tokens[2] else True for token in tokens
+    }
+    await stage.sql("rollback", on=session)
+    assert all(each.kept for each in await stage.run(locks.renew(ME, held), stage.watch))
+
+
+# Giving back
+
+
+async def test_giving_back_twice_is_no_mistake(stage: Stage) -> None:
+    token = await taken(stage)
+
+    assert await release(stage, token) == Released(held=True, wanted=False)
+    assert await release(stage, token) == Released(held=True, wanted=False)
+
+    following = await taken(stage, by=OTHER)
+    before = await row(stage)
+    assert await release(stage, token) is None, "it has passed to somebody else"
+    assert await row(stage) == before
+    assert await release(stage, following) is not None
+
+
+async def test_what_has_run_out_was_not_held_until_it_was_given_back(stage: Stage) -> None:
+    token = await taken(stage)
+    await run_out(stage)
+
+    assert await release(stage, token) == Released(held=False, wanted=False)
+    await taken(stage, by=OTHER)
+
+
+async def test_who_gives_it_back_hears_that_somebody_waits(stage: Stage) -> None:
+    token = await taken(stage)
+    assert not (await take(stage, by=OTHER)).asked
+    assert (await take(stage, by=OTHER, wait=True)).asked
+    assert (await take(stage, by=OTHER, wait=True)).asked
+
+    assert await release(stage, token) == Released(held=True, wanted=True)
+    token = await taken(stage, by=OTHER)
+    assert await release(stage, token) == Released(held=True, wanted=False)
+
+
+@pytest.fixture
+async def waiting(stage: Stage) -> AsyncIterator[Connection]:
+    connection = await stage.connect()
+    yield connection
+    await stage.sql("rollback", on=connection)
+
+
+async def test_many_waiters_lock_nothing_once_the_holder_knows(
+    stage: Stage, waiting: Connection
+) -> None:
+    """They would be in the way of renewals, and each look would be written to disk."""
+    token = await taken(stage)
+    assert (await take(stage, by=OTHER, wait=True)).asked
+    await stage.sql("begin", on=waiting)
+
+    assert (await take(stage, waiting, by=OTHER, wait=True)).asked
+
+    assert await stage.one("select pg_current_xact_id_if_assigned() is null")
+    [assigned] = await stage.sql("select pg_current_xact_id_if_assigned()", on=waiting)
+    assert assigned is None
+    assert (await renew(stage, token)).kept
+
+
+async def test_permits_are_taken_once_each(stage: Stage) -> None:
+    *slots, none = [(await take(stage, permits=3)).slot for _ in range(4)]
+
+    assert {*slots} == {1, 2, 3}
+    assert none is None
+    assert (await stage.run(taking()))[0].token is not None, (
+        "a lock of the same name is another thing"
+    )

@@ -1,0 +1,361 @@
+"""Calls that are made once, statement by statement."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from rota.store import onces
+from rota.store.onces import Begun, Kept
+from rota.store.query import Query
+
+from .stage import Connection, Stage
+
+WHO = {"instance": uuid4(), "host": "box", "pid": 7, "label": "charge"}
+DAY = 86400.0
+
+
+@pytest.fixture
+async def calls(stage: Stage) -> Stage:
+    await stage.sql("delete from rota.onces")
+    return stage
+
+
+def beginning(
+    key: str = "k",
+    nonce: UUID | None = None,
+    earlier: Sequence[UUID] = (),
+    ttl: float = 30,
+    wait: bool = False,
+) -> Query[Begun]:
+    return onces.begin(key, nonce or uuid4(), earlier, WHO, ttl, wait=wait)
+
+
+async def begin(stage: Stage, key: str = "k", **how: Any) -> Begun:
+    [answer] = await stage.run(beginning(key, **how))
+    return answer
+
+
+async def begun(stage: Stage, key: str = "k", **how: Any) -> int:
+    token = (await begin(stage, key, **how)).token
+    assert token is not None
+    return token
+
+
+async def finish(
+    stage: Stage, token: int, result: str = "1", keep: float | None = DAY, key: str = "k"
+) -> list[bool]:
+    return await stage.run(onces.finish(key, token, result, keep))
+
+
+async def run_out(stage: Stage, column: str = "expires", key: str = "%") -> None:
+    await stage.sql(
+        f"update rota.onces set {column} = rota.clock() - interval '1 second' where key like %s",
+        key,
+    )
+
+
+async def keys(stage: Stage) -> list[str]:
+    return await stage.sql("select key from rota.onces order by key")
+
+
+# Beginning
+
+
+async def test_the_first_begins_and_the_next_is_told_who_did(calls: Stage) -> None:
+    first, second = await begin(calls), await begin(calls)
+
+    assert (first.got, first.raced, first.stored) == (True, False, False)
+    assert (second.got, second.raced, second.stored) == (False, False, False)
+    assert (second.host, second.pid, second.label) == ("box", 7, "charge")
+    assert second.since is not None
+    assert second.left is not None
+    assert 29 < second.left <= 30
+
+
+async def test_tokens_only_rise_also_over_a_row_that_went(calls: Stage) -> None:
+    tokens = []
+    for _ in range(3):
+        nonce = uuid4()
+        tokens.append(await begun(calls, nonce=nonce))
+        await calls.run(onces.free("k", [nonce]))
+        tokens.append(await begun(calls))
+        await run_out(calls)
+        tokens.append(await begun(calls))
+        await run_out(calls)
+    assert tokens == sorted(set(tokens))
+
+
+async def test_whose_answer_was_lost_begins_again_and_nobody_else(calls: Stage) -> None:
+    nonce = uuid4()
+    first = await begun(calls, nonce=nonce)
+
+    assert not (await begin(calls, earlier=[uuid4()])).got
+    assert await begun(calls, earlier=[uuid4(), nonce]) > first
+    assert not (await begin(calls, earlier=[nonce])).got, "it came late: a newer one has it"
+
+
+async def test_of_two_who_begin_at_once_one_does(calls: Stage) -> None:
+    """Be the row there or not."""
+    connections = [await calls.connect() for _ in range(8)]
+    for turn in range(20):
+        if turn % 2:
+            await run_out(calls)
+        else:
+            await calls.sql("delete from rota.onces")
+        answers = await asyncio.gather(*(calls.run(beginning(), each) for each in connections))
+        tokens = [answer.token for [answer] in answers if answer.token is not None]
+        assert len(tokens) == 1
+        for [answer] in answers:
+            assert answer.got or answer.raced or answer.host == "box"
+
+
+async def test_a_row_that_somebody_has_locked_is_not_waited_for(calls: Stage) -> None:
+    await begun(calls)
+    await run_out(calls)
+    other = await calls.connect()
+    async with other.transaction():
+        await other.execute("select from rota.onces for update")
+        answer = await asyncio.wait_for(begin(calls, wait=True), 1)
+    assert (answer.got, answer.raced) == (False, True)
+
+
+# Waiting
+
+
+async def test_who_waits_says_so_and_is_told_of_once(calls: Stage) -> None:
+    token = await begun(calls)
+    assert not (await begin(calls)).asked
+    assert (await begin(calls, wait=True)).asked
+    assert (await begin(calls, wait=True)).asked
+
+    assert await finish(calls, token) == [True]
+    assert await finish(calls, token) == [False]
+    assert (await begin(calls)).result == b"1"
+
+
+async def test_whoever_begins_anew_is_asked_anew(calls: Stage) -> None:
+    await begun(calls)
+    await begin(calls, wait=True)
+    await run_out(calls)
+    nonce = uuid4()
+    token = await begun(calls, nonce=nonce)
+
+    assert await finish(calls, token, keep=-1) == [False]
+    nonce = uuid4()
+    await begun(calls, nonce=nonce)
+    assert await calls.run(onces.free("k", [nonce])) == [False]
+    nonce = uuid4()
+    await begun(calls, nonce=nonce)
+    await begin(calls, wait=True)
+    assert await calls.run(onces.free("k", [nonce])) == [True]
+
+
+# Keeping
+
+
+async def test_who_was_replaced_keeps_nothing_and_frees_nothing(calls: Stage) -> None:
+    nonce = uuid4()
+    zombie = await begun(calls, nonce=nonce)
+    await run_out(calls)
+    token = await begun(calls)
+
+    assert await finish(calls, zombie, '"zombie"') == []
+    assert await calls.run(onces.free("k", [nonce])) == []
+    assert not (await begin(calls)).got
+    assert await finish(calls, token, '"mine"') == [False]
+    assert await finish(calls, zombie, '"zombie"') == []
+    assert (await begin(calls)).result == b'"mine"'
+
+
+async def test_what_has_run_out_is_kept_unless_somebody_has_begun_anew(calls: Stage) -> None:
+    token = await begun(calls)
+    await run_out(calls)
+
+    assert await finish(calls, token) == [False]
+    assert (await begin(calls)).stored
+
+
+async def test_a_result_that_is_kept_cannot_be_freed(calls: Stage) -> None:
+    nonce = uuid4()
+    token = await begun(calls, nonce=nonce)
+    await finish(calls, token)
+
+    assert await calls.run(onces.free("k", [nonce])) == []
+    assert (await begin(calls)).stored
+
+
+async def test_who_begins_while_a_zombie_writes_waits_for_neither_nor_loses_it(
+    calls: Stage,
+) -> None:
+    """Either the late result is there before anybody begins, or it is refused."""
+    one, other = await calls.connect(), await calls.connect()
+    for _ in range(20):
+        await calls.sql("delete from rota.onces")
+        zombie = await begun(calls)
+        await run_out(calls)
+        written, [answer] = await asyncio.gather(
+            calls.run(onces.finish("k", zombie, "1", DAY), one), calls.run(beginning(), other)
+        )
+        assert bool(written) != (answer.token is not None)
+
+
+# What need not be kept
+
+
+async def test_what_is_over_counts_as_absent_though_it_is_there(calls: Stage) -> None:
+    await finish(calls, await begun(calls))
+    await run_out(calls, "until")
+
+    answer = await begin(calls)
+    assert (answer.stored, answer.result) == (False, None)
+    assert answer.token is not None
+
+
+async def test_a_few_that_are_over_go_with_each_that_is_kept(calls: Stage) -> None:
+    for number in range(23):
+        await finish(calls, await begun(calls, f"over {number:02}"), key=f"over {number:02}")
+    await finish(calls, await begun(calls, "kept"), key="kept")
+    await begun(calls, "over, and never finished")
+    await begun(calls, "goes on")
+    await run_out(calls, "until", "over%")
+    await run_out(calls, "until", "goes on")
+    await run_out(calls, "expires", "over, and%")
+
+    left = []
+    for _ in range(4):
+        await finish(calls, await begun(calls, "last"), key="last", keep=DAY)
+        left.append(len(await keys(calls)))
+        await run_out(calls, "until", "last")
+
+    assert left == [17, 7, 3, 3]
+    assert await keys(calls) == ["goes on", "kept", "last"]
+
+
+async def test_what_is_kept_late_does_not_go_as_if_it_were_over(calls: Stage) -> None:
+    token = await begun(calls)
+    await run_out(calls)
+    await run_out(calls, "until")
+
+    assert await finish(calls, token) == [False]
+    assert (await begin(calls)).stored
+
+
+async def test_those_that_somebody_has_locked_are_left_to_others(calls: Stage) -> None:
+    for number in range(3):
+        await finish(calls, await begun(calls, f"over {number}"), key=f"over {number}")
+    await run_out(calls, "until")
+    token = await begun(calls)
+    other = await calls.connect()
+    async with other.transaction():
+        await other.execute("select from rota.onces where key = 'over 1' for key share")
+        await asyncio.wait_for(finish(calls, token), 1)
+        assert await keys(calls) == ["k", "over 1"]
+
+
+# Going on
+
+
+async def test_calls_go_on_until_they_are_replaced_or_have_run_out(calls: Stage) -> None:
+    held = await begun(calls, "held")
+    over = await begun(calls, "over")
+    await run_out(calls, key="over")
+    replaced = await begun(calls, "replaced")
+    await run_out(calls, key="replaced")
+    await begun(calls, "replaced")
+    locked = await begun(calls, "locked")
+    done = await begun(calls, "done")
+    await finish(calls, done, key="done")
+    other = await calls.connect()
+    async with other.transaction():
+        await other.execute("select from rota.onces where key = 'locked' for update")
+        answers = await calls.run(
+            onces.renew(
+                [
+                    ("held", held, 90.0),
+                    ("over", over, 90.0),
+                    ("replaced", replaced, 90.0),
+                    ("locked", locked, 90.0),
+                    ("done", done, 90.0),
+                    ("gone", 1, 90.0),
+                ]
+            )
+        )
+
+    assert sorted(answers, key=lambda each: each.token) == sorted(
+        [
+            Kept(held, True),
+            Kept(over, False),
+            Kept(replaced, False),
+            Kept(locked, None),
+            Kept(done, True),
+            Kept(1, False),
+        ],
+        key=lambda each: each.token,
+    )
+    left = await calls.sql(
+        "select key from rota.onces where expires > rota.clock() + interval '60 seconds' order by 1"
+    )
+    assert left == ["done", "held"]
+
+
+# Among many others
+
+READ = """
+select coalesce(sum(seq_tup_read + coalesce(idx_tup_fetch, 0)), 0)::int from pg_stat_xact_user_tables
+ where schemaname = 'rota' and relname = 'onces'
+"""
+
+OTHERS = """
+insert into rota.onces
+      (key, token, instance, nonce, host, pid, label, began, expires, finished, until, result)
+select 'other ' || number, -number, gen_random_uuid(), gen_random_uuid(), '', 1, '', rota.clock(),
+       rota.clock(), rota.clock(), rota.clock() + make_interval(days => 1 + number), '1'
+  from generate_series(1, 20000) as number
+"""
+
+
+async def read_by(stage: Stage, on: Connection, keeper: Connection) -> dict[str, int]:
+    """Run each statement often enough for its plan to be kept; answers what they read at most."""
+    nonce = uuid4()
+    key = f"k {nonce}"
+    token = await begun(stage, key, nonce=nonce)
+    statements: dict[str, Query[Any]] = {
+        "begin": beginning(f"new {nonce}"),
+        "wait": beginning(key, wait=True),
+        "renew": onces.renew([(key, token, 30.0), ("gone", 1, 30.0)]),
+        "free": onces.free(key, [nonce]),
+        "finish": onces.finish(key, token, "1", DAY),
+    }
+    found = dict[str, int]()
+    for name, query in statements.items():
+        for _ in range(8):
+            session = keeper if name == "renew" else on
+            async with session.transaction(force_rollback=True):
+                [before] = await stage.sql(READ, on=session)
+                await stage.run(query, session)
+                [after] = await stage.sql(READ, on=session)
+            found[name] = max(found.get(name, 0), after - before)
+    return found
+
+
+@pytest.mark.parametrize("analysed", ["never", "empty", "full"])
+async def test_no_more_is_read_than_is_asked_for(own_stage: Stage, analysed: str) -> None:
+    """An ordinary session keeps a plan that was made when there was next to nothing, until statistics say
+    that there is more; who goes on with a call does not rely on that."""
+    stage, old, keeper = own_stage, await own_stage.connect(), own_stage.engine
+    await stage.sql("alter table rota.onces set (autovacuum_enabled = off)")
+    if analysed == "empty":
+        await stage.sql("analyze rota.onces")
+    await read_by(stage, old, keeper)
+    await stage.sql(OTHERS)
+    if analysed == "full":
+        await stage.sql("analyze rota.onces")
+
+    assert max((await read_by(stage, await stage.connect(), keeper)).values()) < 30
+    await stage.sql("analyze rota.onces")
+    assert max((await read_by(stage, old, keeper)).values()) < 30
