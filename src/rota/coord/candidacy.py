@@ -14,14 +14,11 @@ from typing import Any
 from rota.coord.candidate import Candidate, Reluctance
 from rota.coord.company import Company
 from rota.model import events
-from rota.store import leaders
+from rota.store import leaders, waiters
 from rota.store.on import run_on
 from rota.store.query import in_schema
 
 log = logging.getLogger("rota")
-
-MISSED = "!missed"
-"""What ears hear after a time in which they heard nothing."""
 
 RESIGN_WITHIN = 2.0
 """Seconds in which the others are to be told; then they find out by themselves."""
@@ -137,7 +134,7 @@ class Candidacy:
 
     def _hear(self, name: str) -> None:
         """Somebody has resigned, or may have while nobody heard."""
-        if name in (self.candidate.name, MISSED):
+        if name in (self.candidate.name, waiters.MISSED):
             self.candidate.hurry()
             self.company.throne.nudge()
 

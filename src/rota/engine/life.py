@@ -38,7 +38,7 @@ from rota.engine.reaper import Reaper
 from rota.engine.scribe import Scribe
 from rota.engine.threads import MOST_THREADS
 from rota.engine.waiting import Waiting
-from rota.engine.wakeups import MISSED, Wakeups
+from rota.engine.wakeups import Wakeups
 from rota.loop import Loop
 from rota.model.context import Port
 from rota.model.task import Definition
@@ -163,7 +163,7 @@ class Life:
             self.heart.look()
         elif word in self._outfit.queues:
             self.exchange.look_again()
-        elif word in (waiters.LOST, MISSED):
+        elif word in (waiters.LOST, waiters.MISSED):
             self.exchange.look_again(suspects=True)
 
     # Ending it

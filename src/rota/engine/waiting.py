@@ -12,7 +12,7 @@ import time
 from typing import Any
 from uuid import uuid4
 
-from rota.engine.wakeups import MISSED, Wakeups
+from rota.engine.wakeups import Wakeups
 from rota.errors import RunNotFound
 from rota.store import failures, runs, waiters
 from rota.store.database import Database
@@ -106,7 +106,7 @@ class Waiting:
         return True
 
     def _hear(self, word: str) -> None:
-        if word == MISSED:
+        if word == waiters.MISSED:
             for events in self._told.values():
                 for told in events:
                     told.set()

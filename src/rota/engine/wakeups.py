@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rota.loop import Loop
+from rota.store import waiters
 from rota.store.database import Database
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ PROBE_EVERY = 10.0
 PROBE_WITHIN = 5.0
 
 Hear = Callable[[str], None]
-MISSED = "!missed"
-"""What a subscriber hears after a time in which it may have missed something."""
 
 
 class Wakeups(Loop):
@@ -115,7 +114,7 @@ class Wakeups(Loop):
             await connection.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
             self._listening.add(channel)
             for hear in self._subscribers.get(channel, ()):
-                hear(MISSED)
+                hear(waiters.MISSED)
         for channel in self._listening - wanted:
             await connection.execute(sql.SQL("unlisten {}").format(sql.Identifier(channel)))
             self._listening.discard(channel)

@@ -20,6 +20,9 @@ DRAIN = "!drain"
 WORKER = "!worker"
 """There is a new worker, to have an eye on."""
 
+MISSED = "!missed"
+"""What a listener hears, from nobody, after a time in which it may have missed something."""
+
 LOST = "!lost"
 """There are suspects: jobs that were lost with a worker."""
 
