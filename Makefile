@@ -27,10 +27,12 @@ $(STAMP): requirements-dev.txt pyproject.toml
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-check: setup ## lint, types, layers, lock file
+check: setup ## lint, types, layers, lock file; and that every test can be read
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy
+	@$(BIN)/pytest --collect-only -qq >/tmp/rota-tests.$$$$ 2>&1 & collecting=$$!; \
+	$(BIN)/mypy; types=$$?; wait $$collecting || { cat /tmp/rota-tests.$$$$; types=1; }; \
+	rm -f /tmp/rota-tests.$$$$; exit $$types
 	@$(BIN)/lint-imports --no-logo >/tmp/rota-layers.$$$$ 2>&1 && rm -f /tmp/rota-layers.$$$$ || { cat /tmp/rota-layers.$$$$; rm -f /tmp/rota-layers.$$$$; exit 1; }
 	@$(BIN)/python tools/check_tree.py
 
@@ -47,10 +49,12 @@ test-fast: setup ## the tests that take no time
 	@$(BIN)/pytest -m "not slow" $(PYTEST_ARGS)
 
 proofs: setup ## the long forms of what `make test` has short: a million rows, every await, every mutant, minutes of faults
-	@ROTA_TEST_LONG=1 $(BIN)/pytest -n 2 tests/store/test_plans.py tests/store/test_reap_plans.py tests/store/test_lock_plans.py tests/store/test_durable_plans.py tests/store/test_any_flow.py
+	@ROTA_TEST_LONG=1 $(BIN)/pytest -n 2 tests/store/test_plans.py tests/store/test_reap_plans.py tests/store/test_lock_plans.py tests/store/test_durable_plans.py tests/store/test_schedule_plans.py tests/store/test_any_flow.py
+	@ROTA_TEST_LONG=1 $(BIN)/pytest -n 2 tests/unit/test_timetable_zones.py tests/unit/test_schedule_lives.py
 	@ROTA_TEST_LONG=1 $(BIN)/pytest tests/pooler/test_job_suite.py
-	@ROTA_TEST_LONG=1 $(BIN)/pytest tests/cluster/test_durable_kills.py tests/cluster/test_signals.py tests/cluster/test_many_sleepers.py tests/chaos/test_short.py
+	@ROTA_TEST_LONG=1 $(BIN)/pytest tests/cluster/test_durable_kills.py tests/cluster/test_signals.py tests/cluster/test_many_sleepers.py tests/cluster/test_many_processes.py tests/chaos/test_short.py
 	@ROTA_TEST_LONG=1 $(BIN)/pytest -s tests/cluster/test_contenders.py tests/cluster/test_leaders.py tests/cluster/test_monitor.py tests/cluster/test_spreading.py tests/coord/test_once_storm.py
+	@ROTA_TEST_LONG=1 $(BIN)/pytest -s tests/cluster/test_schedules.py tests/cluster/test_two_servers.py
 
 SECONDS ?= 2100
 chaos: setup ## worker processes, servers and connections broken for SECONDS=2100, nothing lost or done twice

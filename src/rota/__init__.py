@@ -22,6 +22,7 @@ from rota.errors import (
     TermLost,
     WorkerLost,
 )
+from rota.model.agenda import Schedule, Tick
 from rota.model.context import Context, Failure
 from rota.model.retry import Retry
 from rota.model.service import ServiceContext
@@ -53,6 +54,7 @@ __all__ = [
     "RunCancelled",
     "RunExpired",
     "RunFailed",
+    "Schedule",
     "ServiceContext",
     "Settings",
     "SignalTimeout",
@@ -60,5 +62,6 @@ __all__ = [
     "Task",
     "TaskTimeout",
     "TermLost",
+    "Tick",
     "WorkerLost",
 ]

@@ -17,6 +17,9 @@
     ├── RateExceeded              the rate allows no more for now
     ├── RunNotFound               no run has that id
     ├── WorkerNotFound            no worker has that number, or it has left
+    ├── ScheduleNotFound          no schedule has that name
+    ├── WebhookFailed             the receiver of a webhook could not be told, or did not take it
+    │   └── WebhookRefused        … and would not another time: it must not be sent there, or is not wanted
     ├── RunFailed                 the run ended without a result
     │   ├── RunCancelled
     │   └── RunExpired
@@ -110,6 +113,18 @@ class RunNotFound(RotaError):
 
 
 class WorkerNotFound(RotaError):
+    pass
+
+
+class ScheduleNotFound(RotaError):
+    pass
+
+
+class WebhookFailed(RotaError):
+    pass
+
+
+class WebhookRefused(WebhookFailed):
     pass
 
 

@@ -13,7 +13,10 @@ import pytest
 
 import rota
 
-HEAVY = ("psycopg", "psycopg_pool", "asyncpg", "sqlalchemy", "django", "pydantic", "click", "rich")
+HEAVY = (
+    *("psycopg", "psycopg_pool", "asyncpg", "sqlalchemy", "django", "pydantic", "click", "rich"),
+    *("cronsim", "zoneinfo"),
+)
 EDGES = ("rota.cli", "rota.web", "rota.testing", "rota.localpg", "rota.engine.worker")
 
 REPORT = """

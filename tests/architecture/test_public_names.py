@@ -35,6 +35,7 @@ NAMES = [
     "RunCancelled",
     "RunExpired",
     "RunFailed",
+    "Schedule",
     "ServiceContext",
     "Settings",
     "SignalTimeout",
@@ -42,6 +43,7 @@ NAMES = [
     "Task",
     "TaskTimeout",
     "TermLost",
+    "Tick",
     "WorkerLost",
 ]
 

@@ -23,9 +23,9 @@ from .stage import Stage
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 SEED = "short"
-SECONDS = 30.0
-DURABLE_SECONDS = 8.0
 LONG = os.environ.get("ROTA_TEST_LONG") == "1"
+SECONDS = 30.0 if LONG else 18.0
+DURABLE_SECONDS = 8.0
 SOME = ("M1",)
 """One of them; `make proofs` makes all."""
 

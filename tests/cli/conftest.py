@@ -85,7 +85,7 @@ def rota(
     monkeypatch.syspath_prepend(str(APPS))
 
     def run(*words: str) -> Done:
-        for module in ("shop", "mill", "board"):
+        for module in ("shop", "mill", "board", "clock"):
             monkeypatch.delitem(sys.modules, module, raising=False)  # an app remembers its database
         capfd.readouterr()
         code = main.run(list(words))

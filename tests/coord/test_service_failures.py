@@ -92,8 +92,11 @@ async def test_whatever_it_fails_with_it_goes_on(
     heard = ran(rota_app)
     rota_app.service("strange", every=0.05)(how(STRANGE[what]))
     async with rota_app.services():
-        await until(lambda: len(heard) == 2)
-    assert [each.outcome for each in heard] == ["failed", "failed"]
+        await until(lambda: len(heard) >= 2)
+    # The third may have begun when they were told to stop.
+    came_to = [each.outcome for each in heard]
+    assert came_to[:2] == ["failed", "failed"]
+    assert came_to[2:] in ([], ["stopped"], ["failed"])
     assert (await outcomes(rota_app))[:2] == ["failed", "failed"]
 
 

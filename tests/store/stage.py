@@ -64,7 +64,8 @@ with a as (delete from rota.jobs), b as (delete from rota.ready), c as (delete f
      j as (delete from rota.workers), k as (delete from rota.runs), l as (delete from rota.waiting),
      m as (delete from rota.echoes), n as (delete from rota.skills), o as (delete from rota.quarantine),
      p as (delete from rota.checkpoints), q as (delete from rota.steps), r as (delete from rota.signals),
-     s as (delete from rota.progress), t as (delete from rota.logs)
+     s as (delete from rota.progress), t as (delete from rota.logs), u as (delete from rota.schedules),
+     v as (delete from rota.ticks)
 select setval('rota.ids', 1, false)
 """
 

@@ -228,7 +228,7 @@ async def fork(
     assert await in_words(stage, run) == found, "what was forked stays as it is"
 
 
-EXAMPLES = 120 if os.environ.get("ROTA_TEST_LONG") == "1" else 25
+EXAMPLES = 120 if os.environ.get("ROTA_TEST_LONG") == "1" else 12
 """How many graphs are tried."""
 
 

@@ -16,6 +16,7 @@ from rota.app.blocking import Portal
 from rota.app.coordination import Coordination
 from rota.app.flow import Flow, FlowTask
 from rota.app.run import Run
+from rota.app.scheduling import Scheduling
 from rota.app.task import Task
 from rota.app.working import Working
 from rota.engine.announce import Announcer, Subscriber
@@ -28,6 +29,7 @@ from rota.model.retry import Retry
 from rota.model.settings import Duration, Settings, database_url, direct_url
 from rota.model.task import Definition, Isolation, OnDead, Policy
 from rota.store.query import check_schema
+from rota.store.schedules import Definition as ScheduleDefinition
 
 if TYPE_CHECKING:
     import asyncio
@@ -56,7 +58,7 @@ class Register(Protocol):
     def __call__(self, fn: Callable[P, R], /) -> Task[P, R]: ...
 
 
-class Rota(Coordination, Working):
+class Rota(Coordination, Scheduling, Working):
     """An application's durable work: its tasks, and the database they live in.
 
     `Rota()` takes the database from ROTA_DATABASE_URL, DATABASE_URL or PG*; `Rota(dsn)` from a URL;
@@ -76,6 +78,7 @@ class Rota(Coordination, Working):
         self.settings = settings or Settings.read(**given)
         check_schema(self.settings.schema)
         self.registry = Registry()
+        self.declared: dict[str, ScheduleDefinition] = {}
         self.announcer = Announcer()
         self.portal = Portal()
         self._dsn = self._home = dsn

@@ -11,8 +11,10 @@ from rota.errors import DefinitionError, RotaError
 
 if TYPE_CHECKING:
     from rota.app.client import Client
+    from rota.app.rota import Rota
     from rota.coord.services import Services
     from rota.engine.announce import Announcer
+    from rota.engine.firing import Make
     from rota.engine.worker import Worker
     from rota.model.registry import Registry
     from rota.model.settings import Settings
@@ -108,6 +110,7 @@ class Working:
             else list(queues),
             concurrency or self.settings.concurrency,
             metadata or {},
+            await self._by_the_clock(client),
         )
         worker = Worker(outfit)
         if not services or not self.registry.services:
@@ -126,6 +129,18 @@ class Working:
             yield worker
         finally:
             await asyncio.gather(self._stop(client, beside), worker.stop())
+
+    async def _by_the_clock(self, client: Client) -> Mapping[str, Make]:
+        """What this app starts by the clock; the database is told what its code declares."""
+        from rota.app.ticking import check, makers
+        from rota.engine.schedules import declare
+
+        app: Rota = self  # type: ignore[assignment]
+        for each in app.declared.values():
+            check(app, each)  # what does not fit is found now, not at a tick
+        targets = makers(app)
+        await declare(client.database, list(app.declared.values()), list(targets))
+        return targets
 
     async def work(
         self,

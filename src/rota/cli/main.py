@@ -32,6 +32,7 @@ PANELS = {
         "show": "show",
         "queues": "queues",
         "workers": "workers",
+        "schedules": "schedules",
         "quarantine": "quarantine",
         "flows": "flows",
         "graph": "flows",

@@ -104,6 +104,10 @@ class Exchange(Loop):
             self._launch(time.monotonic())
         self.wake()
 
+    def when_scheduled(self, hear: Callable[[float | None], None]) -> None:
+        """Whom to tell, with every poll, in how many seconds the next schedule is due."""
+        self._intake.on_schedule = hear
+
     def stop_claiming(self) -> None:
         self._intake.close()
         self.wake()

@@ -144,7 +144,9 @@ def is_to_be_skipped(job: Claimed, condition: Definition) -> bool:
 def context_of(job: Claimed, task: Definition, ports: Ports | None) -> Context:
     run = job.job if job.run is None else job.run
     port = ports(job) if ports is not None else None
-    return Context(job.job, run, task.name, job.queue, job.attempt, port, job.checkpoint)
+    return Context(
+        job.job, run, task.name, job.queue, job.attempt, port, job.checkpoint, job.options
+    )
 
 
 class _Options(msgspec.Struct):

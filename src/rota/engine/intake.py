@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
@@ -70,6 +70,7 @@ class Intake:
         self._queues = list(queues)
         self._floors = Floors(queues)
         self._pace = Pace(desk.capacity, settings.prefetch)
+        self.on_schedule: Callable[[float | None], None] = lambda due: None
         self._open = True
         self._more = True  # whether a look from the floors on may find something
         self._suspects = True  # whether there may be a suspect
@@ -210,6 +211,7 @@ class Intake:
         rest = 2 * self._settings.poll if woken.next is None else woken.next
         rest = min(rest, 2 * self._settings.poll)
         self._timers_at = time.monotonic() + (0 if woken.count == WAKE_AT_ONCE else rest)
+        self.on_schedule(woken.schedule)
         if woken.count:
             self._more = True
         queues: list[str] = woken.queues

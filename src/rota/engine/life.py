@@ -29,12 +29,14 @@ from rota.engine.calls import Calls
 from rota.engine.clock import Clock
 from rota.engine.desk import Desk
 from rota.engine.exchange import Exchange
+from rota.engine.firing import Make
 from rota.engine.heart import Heart, Pulse
 from rota.engine.news import News
 from rota.engine.port import JobPort
 from rota.engine.presence import Presence
 from rota.engine.prune import Prune
 from rota.engine.reaper import Reaper
+from rota.engine.scheduler import Scheduler
 from rota.engine.scribe import Scribe
 from rota.engine.threads import MOST_THREADS
 from rota.engine.waiting import Waiting
@@ -65,6 +67,8 @@ class Outfit:
     queues: Sequence[str]
     concurrency: int
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    schedules: Mapping[str, Make] = field(default_factory=dict)
+    """What schedules may start, and how it is made."""
 
 
 class Life:
@@ -104,11 +108,19 @@ class Life:
         self.presence = Presence(database, id, self.desk, self.exchange, news)
         self.reaper = Reaper(database, id, news, outfit.announcer)
         self.prune = Prune(database, id)
+        self.scheduler = Scheduler(database, news, outfit.announcer, id, outfit.schedules)
+        self.exchange.when_scheduled(self.scheduler.hear)
         self.heart = Heart(database, id, lambda: self.desk.running, self._hear)
         self.presence.listen_to(self.heart)
         self.threads = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="rota step")
         """For steps of coroutines that are plain functions."""
-        self._services: list[Loop] = [self.exchange, self.presence, self.reaper, self.prune]
+        self._services: list[Loop] = [
+            self.exchange,
+            self.presence,
+            self.reaper,
+            self.prune,
+            self.scheduler,
+        ]
         self._loops: list[asyncio.Task[None]] = []
         self._unsubscribe: Callable[[], None] = lambda: None
 
@@ -161,6 +173,8 @@ class Life:
             self.heart.ask()
         elif word == waiters.WORKER:
             self.heart.look()
+        elif word == waiters.SCHEDULE:
+            self.scheduler.look()
         elif word in self._outfit.queues:
             self.exchange.look_again()
         elif word in (waiters.LOST, waiters.MISSED):
@@ -172,6 +186,7 @@ class Life:
         """Stop claiming, and let what runs know."""
         self.draining = True
         self.prune.stop()
+        self.scheduler.stop()
         self.exchange.stop_claiming()
         self.desk.drain()
 

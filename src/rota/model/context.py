@@ -101,6 +101,16 @@ class Port(Protocol):
         """Stop waiting: somebody wants the job to stop."""
 
 
+class _Tick(msgspec.Struct):
+    """What a job's options say of the tick it was started for."""
+
+    tick: datetime | None = None
+    backfilled: bool = False
+
+
+_tick = msgspec.json.Decoder(_Tick)
+
+
 class Context(Durably):
     """One attempt at one job."""
 
@@ -108,6 +118,7 @@ class Context(Durably):
         "_cancelled",
         "_checkpoint",
         "_made",
+        "_options",
         "_port",
         "attempt",
         "job_id",
@@ -125,7 +136,9 @@ class Context(Durably):
         attempt: int,
         port: Port | None = None,
         checkpoint: str | None = None,
+        options: str | None = None,
     ) -> None:
+        self._options = options
         self.job_id = job_id
         self.run_id = run_id
         self.task = task
@@ -135,6 +148,16 @@ class Context(Durably):
         self._made = 0
         self._port = port
         self._checkpoint = checkpoint
+
+    @property
+    def scheduled_for(self) -> datetime | None:
+        """The tick of a schedule that this run was started for, however late; None: it was not."""
+        return _tick.decode(self._options).tick if self._options is not None else None
+
+    @property
+    def backfilled(self) -> bool:
+        """Whether it was started afterwards, by `backfill`."""
+        return self._options is not None and _tick.decode(self._options).backfilled
 
     @property
     def cancelled(self) -> bool:

@@ -181,6 +181,16 @@ class ServiceRan(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class ScheduleTicked(Event):
+    """A schedule has started a run for one of its ticks."""
+
+    worker: int
+    schedule: str
+    tick: str
+    run: int
+
+
+@dataclass(frozen=True, slots=True)
 class AlertRaised(Event):
     kind: str
     subject: str

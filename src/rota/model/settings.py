@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,8 @@ class Settings:
     version: str = ""  # what you call the code that is deployed, shown with each worker
     payload_limit: int = 256 * 1024  # bytes of JSON, arguments and results alike
     keep: str = DEFAULT_KEEP  # how long finished runs are kept, by outcome and queue
+    webhook_hosts: str = ""  # where webhooks may go; nowhere, unless it is said
+    webhook_secret: str = field(default="", repr=False)  # what they are signed with
 
     def __post_init__(self) -> None:
         for name in ("connections", "concurrency", "batch", "payload_limit"):
@@ -74,6 +76,10 @@ class Settings:
         if self.pooler not in ("auto", "yes", "no"):
             raise SettingsError(f"pooler must be auto, yes or no, not {self.pooler!r}")
         Keep.parse(self.keep)
+        if self.webhook_hosts:
+            from rota.model.hosts import Hosts
+
+            Hosts.parse(self.webhook_hosts)
 
     @classmethod
     def read(cls, environment: Mapping[str, str] | None = None, **given: Any) -> Settings:

@@ -20,10 +20,10 @@ from rota.errors import (
     TermLost,
 )
 
-# Serialisation, deadlock, lock timeout, shutdown and start-up, a node that turned read-only, too many
-# connections: the same call may go through later.
+# Serialisation, deadlock, lock timeout, shutdown and start-up, a transaction that the server has ended for
+# nothing came, a node that turned read-only, too many connections: the same call may go through later.
 _PASSING = {"40001", "40P01", "55P03", "25006", "53300"}
-_PASSING_CLASSES = ("08", "57P0")
+_PASSING_CLASSES = ("08", "57P0", "25P03", "25P04")
 
 # Trying again does not help when the server has understood and says no.
 _REFUSED = re.compile(
@@ -90,7 +90,7 @@ def is_lost(error: BaseException) -> bool:
     if isinstance(error, RotaError):
         return False
     code = sqlstate(error)
-    return is_passing(error) and (not code or code.startswith(("08", "57P0")))
+    return is_passing(error) and (not code or code.startswith(_PASSING_CLASSES))
 
 
 class in_our_words:

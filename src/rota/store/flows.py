@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from rota.store.arrays import of_ints
+from rota.store.arrays import inside, of_ints
 from rota.store.jobs import Started, in_seconds
 from rota.store.query import Query
 
@@ -33,6 +33,11 @@ class Columns(msgspec.Struct, frozen=True):
 def with_args(jobs: Columns, args: str, lanes: str) -> Columns:
     """The same jobs with arguments, and priorities, of one run."""
     return msgspec.structs.replace(jobs, args=args, lanes=lanes)
+
+
+def with_options(jobs: Columns, options: str, size: int) -> Columns:
+    """The same jobs, each started with these options."""
+    return msgspec.structs.replace(jobs, options=inside([options] * size))
 
 
 class StartRun(msgspec.Struct, frozen=True):

@@ -13,9 +13,10 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from rota.errors import SchemaMissing, SchemaTooNew, SchemaTooOld
+from rota.store import failures
 from rota.store.advisory import MIGRATION, key_of
 from rota.store.database import Database
-from rota.store.query import check_schema, in_schema, load
+from rota.store.query import Query, check_schema, in_schema, load
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -83,8 +84,17 @@ async def migrate(database: Database) -> list[Migration]:
 
 async def check(database: Database) -> None:
     """Refuse to work on a schema that is missing, too old or too new."""
-    async with database.connection() as connection:
-        applied = await _applied(connection, database.schema)
+    query: Query[tuple[int, str]] = Query(
+        "migration/applied", {}, lambda version, name: (version, name)
+    )
+    try:
+        found = await database.run(query)
+    except Exception as error:
+        # A server that is not there is told at once; one that goes away under the question is asked again.
+        if failures.is_unsent(error) or not failures.is_passing(error):
+            raise
+        found = await database.insist(query)
+    applied = dict(found)
     if not applied:
         raise SchemaMissing(
             f"schema {database.schema!r} has not got Rota's tables; run `rota db migrate`, "

@@ -13,6 +13,8 @@ create type rota.rule as enum ('all_succeeded', 'none_failed', 'all_done', 'any_
 
 create type rota.step as enum ('step', 'sleep', 'wait', 'value', 'version');
 
+create type rota.watch as enum ('active', 'paused', 'disabled', 'ended');
+
 create table rota.alerts (
     id bigint not null generated always as identity,
     kind text collate "C" not null,
@@ -287,6 +289,47 @@ create table rota.runs (
 );
 CREATE UNIQUE INDEX runs_parent ON rota.runs USING btree (parent, number) WHERE (parent IS NOT NULL);
 
+create table rota.schedules (
+    name text collate "C" not null,
+    declared boolean not null,
+    kind text not null,
+    target text collate "C" not null,
+    input json not null,
+    tenant text collate "C",
+    cron text,
+    tz text not null default 'UTC'::text,
+    every double precision,
+    at timestamp with time zone,
+    overlap text not null default 'skip'::text,
+    catch_up text not null default 'latest'::text,
+    at_most integer not null default 100,
+    grace double precision,
+    jitter double precision not null default 0,
+    starts timestamp with time zone,
+    ends timestamp with time zone,
+    max_runs bigint,
+    pause_after integer,
+    queue text collate "C",
+    state rota.watch not null default 'active'::rota.watch,
+    why text,
+    held text,
+    created timestamp with time zone not null default rota.clock(),
+    anchor timestamp with time zone not null,
+    next timestamp with time zone,
+    due timestamp with time zone,
+    queued timestamp with time zone,
+    ticks bigint not null default 0,
+    runs bigint not null default 0,
+    missed bigint not null default 0,
+    last timestamp with time zone,
+    run bigint,
+    failures integer not null default 0,
+    succeeded timestamp with time zone,
+    failed timestamp with time zone,
+    constraint schedules_pkey PRIMARY KEY (name)
+) with (fillfactor=70);
+CREATE INDEX schedules_due ON rota.schedules USING btree (due) WHERE (state = 'active'::rota.watch);
+
 create table rota.services (
     name text collate "C" not null,
     every double precision,
@@ -330,6 +373,24 @@ create table rota.steps (
     error json,
     constraint steps_pkey PRIMARY KEY (job, kind, name, number)
 );
+
+create table rota.ticks (
+    schedule text collate "C" not null,
+    tick timestamp with time zone not null,
+    number bigint not null,
+    state text not null,
+    why text,
+    backfilled boolean not null default false,
+    at timestamp with time zone not null default rota.clock(),
+    host text not null,
+    pid integer not null,
+    run bigint,
+    outcome rota.outcome,
+    ended timestamp with time zone,
+    constraint ticks_pkey PRIMARY KEY (schedule, tick)
+);
+CREATE INDEX ticks_number ON rota.ticks USING btree (schedule, number);
+CREATE INDEX ticks_open ON rota.ticks USING btree (schedule) WHERE ((run IS NOT NULL) AND (ended IS NULL));
 
 create table rota.waiters (
     job bigint not null,

@@ -12,6 +12,8 @@ class Woken(msgspec.Struct, frozen=True):
     queues: list[str]
     next: float | None
     """Seconds until the next one is due; None: nothing sleeps."""
+    schedule: float | None
+    """Seconds until the next schedule is; None: there is none."""
 
 
 def wake(limit: int) -> Query[Woken]:

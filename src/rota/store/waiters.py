@@ -23,6 +23,9 @@ WORKER = "!worker"
 MISSED = "!missed"
 """What a listener hears, from nobody, after a time in which it may have missed something."""
 
+SCHEDULE = "!schedule"
+"""A schedule was made or changed: it may be due earlier than anybody thinks."""
+
 LOST = "!lost"
 """There are suspects: jobs that were lost with a worker."""
 

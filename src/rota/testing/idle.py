@@ -1,7 +1,7 @@
 """Running a worker until there is nothing left to do.
 
-Idle means that no job is ready, none is running, and none that sleeps is due. Jobs that sleep until
-later do not keep anybody waiting: move the clock to when they are due, and run again.
+Idle means that no job is ready, none is running, and none that sleeps is due, nor a schedule of something
+the app knows. What comes later does not keep anybody waiting: move the clock to then, and run again.
 
 What is left is counted in one statement, and a job is in one place in every snapshot, so a job on its
 way from one place to another is not overlooked.
@@ -14,7 +14,7 @@ import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rota.errors import RotaError
 from rota.model.events import Event
@@ -40,7 +40,12 @@ select place, queue, task, count(*), min(job)
         -- Ended, but not passed on yet to those who wait for it.
         select 'running', coalesce(jobs.queue, ''), coalesce(jobs.task, ''), echoes.job
           from rota.echoes
-          left join rota.jobs on jobs.id = echoes.job) as left_over
+          left join rota.jobs on jobs.id = echoes.job
+         union all
+        select 'scheduled', schedules.name, schedules.target, 0
+          from rota.schedules
+         where schedules.state = 'active'
+           and schedules.due <= rota.clock()) as left_over
  group by place, queue, task
  order by place, queue, task
 """
@@ -97,7 +102,9 @@ async def _until_idle(
     try:
         while True:
             news.clear()
-            left = [Left(*row) for row in await _left(app)]
+            left = [
+                each for each in await _left(app) if each.place != "scheduled" or _has(app, each)
+            ]
             if not left:
                 return
             hopeless = served is not None and all(_why(each, served, known) for each in left)
@@ -110,16 +117,20 @@ async def _until_idle(
         unsubscribe()
 
 
-async def _left(app: Rota) -> list[tuple[Any, ...]]:
+async def _left(app: Rota) -> list[Left]:
     client = await app.open()
     async with client.database.connection() as connection:
         cursor = await connection.execute(in_schema(_LEFT, app.settings.schema).encode())
-        return await cursor.fetchall()
+        return [Left(*row) for row in await cursor.fetchall()]
+
+
+def _has(app: Rota, schedule: Left) -> bool:
+    return schedule.task in app.registry.tasks or schedule.task in app.registry.flows
 
 
 def _why(each: Left, served: Collection[str], known: Collection[str]) -> str:
     """Why this worker will never run it; "" if it may."""
-    if each.place == "running":
+    if each.place in ("running", "scheduled"):
         return ""
     if each.task not in known:
         return "this app has no task of that name"
@@ -131,6 +142,9 @@ def _account(
 ) -> str:
     lines = []
     for each in left:
+        if each.place == "scheduled":
+            lines.append(f"  schedule {each.queue!r} of {each.task} is due")
+            continue
         why = _why(each, served, known) if known else ""
         lines.append(
             f"  {each.count} {each.place}: {each.task} in queue {each.queue}, such as job "

@@ -1,5 +1,5 @@
 -- Move sleeping jobs whose time has come to ready, the earliest first, at most `limit`.
--- Answers how many, the queues they went to, and in how many seconds the next one is due.
+-- Answers how many, the queues they went to, and in how many seconds the next one is due, and the next schedule.
 with due as materialized (
     select asleep.job
       from rota.asleep
@@ -25,4 +25,9 @@ select (select count(*) from put)::int,
          where next.wake > rota.clock()
            and next.wake < 'infinity'
          order by next.wake
+         limit 1),
+       (select extract(epoch from next.due - rota.clock())::float8
+          from rota.schedules as next
+         where next.state = 'active'
+         order by next.due
          limit 1)

@@ -1,0 +1,268 @@
+"""The clock, as an app has it: what code declares to be started by it, and the actions that may be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from inspect import Parameter
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rota.app.flow import Flow
+from rota.app.task import Task
+from rota.errors import ArgumentError, DefinitionError
+from rota.model import codec
+from rota.model.agenda import ACTION
+from rota.model.retry import Retry
+from rota.model.schedule import CatchUp, Overlap, Policy
+from rota.model.settings import Duration, seconds
+from rota.model.task import check_name
+from rota.model.timetable import Timetable
+from rota.store.schedules import Definition
+
+if TYPE_CHECKING:
+    from rota.app.rota import Register, Rota
+    from rota.app.schedules import Schedules
+
+S = TypeVar("S", bound="Task[Any, Any] | Flow")
+
+LONGEST_NAME = 200
+
+
+class Scheduling:
+    """The part of `Rota` that is about the clock."""
+
+    declared: dict[str, Definition]
+
+    def schedule(
+        self,
+        cron: str | None = None,
+        *,
+        every: Duration | None = None,
+        at: datetime | None = None,
+        tz: str = "UTC",
+        name: str | None = None,
+        input: Mapping[str, Any] | None = None,
+        overlap: Overlap = "skip",
+        catch_up: CatchUp = "latest",
+        at_most: int = 100,
+        grace: Duration | None = None,
+        jitter: Duration = 0.0,
+        starts: datetime | None = None,
+        ends: datetime | None = None,
+        max_runs: int | None = None,
+        pause_after: int | None = None,
+        queue: str | None = None,
+    ) -> Callable[[S], S]:
+        """Start a task or a flow by the clock: `@app.schedule("0 7 * * mon-fri", tz="Europe/Paris")` above
+        `@app.task`, or `app.schedule(…)(flow)`. Each tick starts one run, whatever the number of instances.
+
+        cron, every, at  when: one of them; `tz` is the zone of cron
+        name             the target's own, unless it has several schedules
+        input            what the task or flow is started with
+        overlap          while the run before it has not ended: "skip" the tick, "queue_one",
+                         "cancel_running" that run, or "allow" both
+        catch_up         after a time in which nobody was there: "none", the "latest" tick, or "all" of
+                         them, up to `at_most`
+        grace            a tick that is later than this starts nothing
+        jitter           up to so many seconds later, by chance
+        starts, ends     no tick before, none after
+        max_runs         then it has ended
+        pause_after      so many failures in a row
+        """
+        options: dict[str, Any] = {
+            "every": every,
+            "at": at,
+            "tz": tz,
+            "overlap": overlap,
+            "catch_up": catch_up,
+            "at_most": at_most,
+            "grace": grace,
+            "jitter": jitter,
+            "starts": starts,
+            "ends": ends,
+            "max_runs": max_runs,
+            "pause_after": pause_after,
+            "queue": queue,
+        }
+
+        def declare(target: S) -> S:
+            kind, called = kind_of(target)
+            definition = define(
+                name or called, kind, called, declared=True, cron=cron, input=input, **options
+            )
+            if definition.name in self.declared:
+                raise DefinitionError(
+                    f"there is a schedule called {definition.name!r} already; give this one a name of its "
+                    "own: @app.schedule(…, name=…)"
+                )
+            if isinstance(target, Task):
+                _check_words(definition.name, target, input or {})
+            self.declared[definition.name] = definition
+            return target
+
+        return declare
+
+    def action(
+        self,
+        type: str,
+        *,
+        queue: str = "default",
+        priority: int = 0,
+        retry: Retry | None = None,
+        timeout: Duration | None = None,
+    ) -> Register:
+        """A handler for scheduled actions of a type, whose config are its arguments:
+        `@app.action("report")`. It is a task, and is tried again and recorded like one."""
+        app: Rota = self  # type: ignore[assignment]
+        return app.task(
+            name=ACTION + check_name("action", type),
+            queue=queue,
+            priority=priority,
+            retry=retry,
+            timeout=timeout,
+        )
+
+    def actions(self, *types: str, queue: str = "default") -> None:
+        """Have workers carry out actions that come with Rota: `app.actions("task", "flow", "webhook")`.
+
+        task     runs a task of this app: {"task": "resize", "input": {…}}
+        flow     runs a flow: {"flow": "etl", "input": {…}}
+        webhook  {"url": "https://…", "body": …}, to the hosts in ROTA_WEBHOOK_HOSTS
+        """
+        from rota.app.actions import offer
+
+        for each in types:
+            offer(self, each, queue)  # type: ignore[arg-type]
+
+    @property
+    def schedules(self) -> Schedules:
+        """Schedules at run time: `await app.schedules.create(…)`."""
+        from rota.app.schedules import Schedules
+
+        return Schedules(self)  # type: ignore[arg-type]
+
+
+def kind_of(target: Any) -> tuple[str, str]:
+    if isinstance(target, Task):
+        return "task", target.name
+    if isinstance(target, Flow):
+        return "flow", target.name
+    raise DefinitionError(
+        "a schedule is for a task or a flow: put @app.schedule(…) above @app.task, or call "
+        "app.schedule(…)(flow)"
+    )
+
+
+def _check_words(name: str, task: Task[Any, Any], input: Mapping[str, Any]) -> None:
+    """What the task takes by name can be told right away; types are looked at when a worker starts, for
+    they may be defined further down."""
+    takes = task._definition.parameters
+    for word in input:
+        if word not in takes:
+            raise DefinitionError(
+                f"schedule {name!r}: task {task.name!r} takes no argument {word!r}; it takes "
+                f"{', '.join(takes) or 'none'}"
+            )
+    for word, parameter in takes.items():
+        if word not in input and parameter.default is Parameter.empty:
+            raise DefinitionError(
+                f"schedule {name!r}: task {task.name!r} needs {word!r}; say it with "
+                f"@app.schedule(…, input={{{word!r}: …}})"
+            )
+
+
+def define(
+    name: str,
+    kind: str,
+    target: str,
+    *,
+    declared: bool = False,
+    input: Mapping[str, Any] | None = None,
+    tenant: str | None = None,
+    cron: str | None = None,
+    every: Duration | None = None,
+    at: datetime | None = None,
+    tz: str = "UTC",
+    overlap: Overlap = "skip",
+    catch_up: CatchUp = "latest",
+    at_most: int = 100,
+    grace: Duration | None = None,
+    jitter: Duration = 0.0,
+    starts: datetime | None = None,
+    ends: datetime | None = None,
+    max_runs: int | None = None,
+    pause_after: int | None = None,
+    queue: str | None = None,
+) -> Definition:
+    """A definition, checked. Its times are in UTC, as they are when it is read: one that a zone has twice
+    equals none of another zone, to Python."""
+    for what, text in (("name", name), ("tenant", tenant)):
+        if text is not None:
+            check_text(what, text)
+    length = None if every is None else length_of("every", every)
+    Timetable(cron, tz, length, at)
+    policy = Policy(
+        overlap,
+        catch_up,
+        at_most,
+        None if grace is None else length_of("grace", grace),
+        length_of("jitter", jitter),
+        starts,
+        ends,
+        max_runs,
+        pause_after,
+    )
+    return Definition(
+        name,
+        declared,
+        kind,
+        target,
+        encode_input(name, input),
+        tenant,
+        cron,
+        tz,
+        length,
+        in_utc("at", at),
+        policy.overlap,
+        policy.catch_up,
+        policy.at_most,
+        policy.grace,
+        policy.jitter,
+        in_utc("starts", policy.starts),
+        in_utc("ends", policy.ends),
+        policy.max_runs,
+        policy.pause_after,
+        None if queue is None else check_name("queue", queue),
+    )
+
+
+def length_of(what: str, length: Any) -> float:
+    if isinstance(length, bool) or not isinstance(length, timedelta | int | float):
+        raise ArgumentError(f"{what} is a number of seconds or a timedelta, not {length!r:.60}")
+    return seconds(length)
+
+
+def in_utc(what: str, moment: datetime | None) -> datetime | None:
+    if moment is None:
+        return None
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ArgumentError(
+            f"{what}={moment.isoformat(sep=' ')} is outside the years 1 to 9999 in UTC"
+        ) from None
+
+
+def check_text(what: str, text: str) -> str:
+    if not 0 < len(text) <= LONGEST_NAME or codec.storable(text) != text:
+        raise ArgumentError(
+            f"the {what} of a schedule has 1 to {LONGEST_NAME} characters, without NUL or lone "
+            f"surrogates, not {text!r:.60}"
+        )
+    return text
+
+
+def encode_input(name: str, input: Mapping[str, Any] | None) -> bytes:
+    return codec.encode(
+        dict(input or {}), f"the input of schedule {name!r}", codec.LARGEST
+    ).encode()

@@ -1,0 +1,191 @@
+"""When something is due: by cron in a time zone, every so many seconds, or once.
+
+Times are nominal and come one after the other: the next one follows from the last, never from the clock,
+so a late look changes nothing. What becomes of them where the clocks of a zone change, `cron` says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import lru_cache
+
+from rota.errors import ArgumentError
+from rota.model import cron as expressions
+
+SHORTEST = 0.1
+LONGEST = 10 * 366 * 86400.0
+"""Seconds between two times, at least and at most."""
+
+_OF_A_MACHINE = ("localtime", "posixrules", "Factory", "posix", "right")
+"""What some machines have beside time zones; it differs between them, or counts leap seconds."""
+
+
+def check_moment(name: str, moment: object) -> None:
+    if not isinstance(moment, datetime):
+        raise ArgumentError(
+            f"{name} is a time, such as datetime(2027, 1, 1, tzinfo=UTC), not {moment!r:.60}"
+        )
+    if moment.tzinfo is None:
+        raise ArgumentError(
+            f"{name}={moment.isoformat(sep=' ')} has no time zone; "
+            "datetime(…, tzinfo=ZoneInfo('Europe/Paris')) has one"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Timetable:
+    """One of `cron`, `every` (seconds) and `at`. All times that go in and come out know their zone; those
+    that come out are in UTC. `anchor` is a time from which `every` is counted, in both directions."""
+
+    cron: str | None = None
+    tz: str = "UTC"
+    every: float | None = None
+    at: datetime | None = None
+
+    def __post_init__(self) -> None:
+        given = [each for each in (self.cron, self.every, self.at) if each is not None]
+        if len(given) != 1:
+            raise ArgumentError("say when: one of a cron expression, every=… and at=…")
+        if not isinstance(self.tz, str):
+            raise ArgumentError(f"tz is a name, such as 'Europe/Paris', not {self.tz!r}")
+        zone(self.tz)
+        if self.cron is not None:
+            if not isinstance(self.cron, str):
+                raise ArgumentError(
+                    f"cron is an expression, such as '0 7 * * *', not {self.cron!r}"
+                )
+            expressions.read(self.cron)
+        if self.every is not None and not SHORTEST <= self.every <= LONGEST:
+            raise ArgumentError(
+                f"every is {self.every:g} s; it can be {SHORTEST:g} s (below that a service may be what "
+                "you want) to ten years"
+            )
+        if self.at is not None:
+            check_moment("at", self.at)
+
+    def after(self, moment: datetime, anchor: datetime) -> datetime | None:
+        """The first time after this moment; None: there is none."""
+        if self.at is not None:
+            return self.at.astimezone(UTC) if self.at > moment else None
+        if self.every is not None:
+            return self._step((moment - anchor) // self._period + 1, anchor)
+        return _aware(self._cron.after(_plain(moment), zone(self.tz)))
+
+    def latest(self, moment: datetime, anchor: datetime) -> datetime | None:
+        """The last time up to this moment; None: there is none."""
+        if self.at is not None:
+            return self.at.astimezone(UTC) if self.at <= moment else None
+        if self.every is not None:
+            return self._step((moment - anchor) // self._period, anchor)
+        return _aware(self._cron.latest(_plain(moment), zone(self.tz)))
+
+    def count(self, begin: datetime, end: datetime, anchor: datetime) -> int:
+        """How many times there are after one moment, up to another."""
+        if end <= begin:
+            return 0
+        if self.at is not None:
+            return int(begin < self.at <= end)
+        if self.every is not None:
+            return (end - anchor) // self._period - (begin - anchor) // self._period
+        return self._cron.count(_plain(begin), _plain(end), zone(self.tz))
+
+    def upcoming(self, moment: datetime, anchor: datetime, many: int) -> list[datetime]:
+        """The next so many times."""
+        found: list[datetime] = []
+        at = self.after(moment, anchor)
+        while at is not None and len(found) < many:
+            found.append(at)
+            at = self.after(at, anchor)
+        return found
+
+    def words(self) -> str:
+        """For people: `At 02:30 on Monday through Friday (Europe/Paris)`."""
+        if self.cron is not None:
+            return f"{self._cron.words()} ({self.tz})"
+        if self.every is not None:
+            return f"Every {_length(self._period)}"
+        assert self.at is not None
+        return f"Once, at {self.at.isoformat(sep=' ')}"
+
+    def __str__(self) -> str:
+        if self.cron is not None:
+            return f"{self.cron} ({self.tz})"
+        if self.every is not None:
+            return f"every {self.every:g} s"
+        assert self.at is not None
+        return f"at {self.at.isoformat(sep=' ')}"
+
+    @property
+    def _cron(self) -> expressions.Cron:
+        assert self.cron is not None
+        return expressions.read(self.cron)
+
+    @property
+    def _period(self) -> timedelta:
+        assert self.every is not None
+        return timedelta(seconds=self.every)
+
+    def _step(self, many: int, anchor: datetime) -> datetime:
+        # From the anchor, in whole microseconds: nothing adds up that rounding leaves.
+        return anchor.astimezone(UTC) + many * self._period
+
+
+@lru_cache(maxsize=256)
+def zone(name: str) -> tzinfo:
+    if name == "UTC":
+        return UTC
+    from zoneinfo import ZoneInfo  # `import rota` can do without
+
+    try:
+        if name.split("/")[0] in _OF_A_MACHINE:
+            raise ValueError(name)
+        return ZoneInfo(name)
+    except (LookupError, ValueError, OSError):
+        if not _have_zones():
+            raise ArgumentError(
+                f"tz: {name!r} cannot be looked up, for this machine has no time zone database; "
+                "`pip install tzdata` brings one"
+            ) from None
+        raise ArgumentError(
+            f"tz: there is no time zone called {name!r}; names are like Europe/Paris or America/New_York"
+        ) from None
+
+
+def _have_zones() -> bool:
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    try:
+        ZoneInfo.no_cache("Europe/Paris")
+    except ZoneInfoNotFoundError:
+        return False
+    return True
+
+
+def _plain(moment: datetime) -> datetime:
+    return moment.astimezone(UTC).replace(tzinfo=None)
+
+
+def _aware(moment: datetime | None) -> datetime | None:
+    return None if moment is None else moment.replace(tzinfo=UTC)
+
+
+def _length(period: timedelta) -> str:
+    """`1 hour 30 minutes`; one of a thing is the thing: `minute`."""
+    words = []
+    rest = period
+    for name, size in (
+        ("day", timedelta(days=1)),
+        ("hour", timedelta(hours=1)),
+        ("minute", _MINUTE),
+    ):
+        many, rest = divmod(rest, size)
+        if many:
+            words.append(f"{many} {name}{'s' * (many != 1)}")
+    if rest:
+        seconds = rest.total_seconds()
+        words.append(f"{seconds:g} second{'s' * (seconds != 1)}")
+    return words[0].removeprefix("1 ") if len(words) == 1 else " ".join(words)
+
+
+_MINUTE = timedelta(minutes=1)

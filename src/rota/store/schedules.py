@@ -1,0 +1,184 @@
+"""Schedules as they are defined, by code and by people; what becomes of them is in `ticks`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from rota.model.agenda import ACTION
+from rota.model.schedule import Policy
+from rota.model.timetable import Timetable
+from rota.store.query import Query
+
+
+class Definition(msgspec.Struct, frozen=True):
+    """How a schedule is defined."""
+
+    name: str
+    declared: bool
+    kind: str
+    target: str
+    input: bytes
+    tenant: str | None
+    cron: str | None
+    tz: str
+    every: float | None
+    at: datetime | None
+    overlap: Any
+    catch_up: Any
+    at_most: int
+    grace: float | None
+    jitter: float
+    starts: datetime | None
+    ends: datetime | None
+    max_runs: int | None
+    pause_after: int | None
+    queue: str | None
+
+    @property
+    def timetable(self) -> Timetable:
+        return Timetable(self.cron, self.tz, self.every, self.at)
+
+    @property
+    def policy(self) -> Policy:
+        return Policy(
+            self.overlap,
+            self.catch_up,
+            self.at_most,
+            self.grace,
+            self.jitter,
+            self.starts,
+            self.ends,
+            self.max_runs,
+            self.pause_after,
+        )
+
+    def params(self) -> dict[str, Any]:
+        values = msgspec.structs.asdict(self)
+        return {**values, "input": self.input.decode()}
+
+    def comes_as(self, other: Definition) -> bool:
+        """Whether both come at the same times, apart from how long."""
+        mine = (self.cron, self.tz, self.every, self.at, self.starts)
+        return mine == (other.cron, other.tz, other.every, other.at, other.starts)
+
+    def lasts_as(self, other: Definition) -> bool:
+        return (self.ends, self.max_runs) == (other.ends, other.max_runs)
+
+    def equals(self, other: Definition) -> bool:
+        without = msgspec.structs.replace
+        same = without(self, input=b"") == without(other, input=b"")
+        return same and _canonical(self.input) == _canonical(other.input)
+
+
+def _canonical(document: bytes) -> bytes:
+    """Not as values: 1 and true are the same to Python."""
+    return msgspec.json.encode(msgspec.json.decode(document), order="sorted")
+
+
+class Locked(msgspec.Struct, frozen=True):
+    """A schedule under lock: its definition, and where it is."""
+
+    definition: Definition
+    state: str
+    why: str | None
+    held: str | None
+    anchor: datetime
+    next: datetime | None
+    due: datetime | None
+    queued: datetime | None
+    ticks: int
+    runs: int
+    now: datetime
+
+
+FIELDS = len(Definition.__struct_fields__)
+
+
+def _locked(*row: Any) -> Locked:
+    return Locked(Definition(*row[:FIELDS]), *row[FIELDS:])
+
+
+def declared(names: Sequence[str], targets: Sequence[str]) -> Query[tuple[Definition, str]]:
+    """Definitions and states, of these names and of what code has declared for these targets."""
+    params = {"names": list(names), "targets": list(targets)}
+    return Query("schedule/declared", params, lambda *row: (Definition(*row[:-1]), row[-1]))
+
+
+def put(
+    definition: Definition, anchor: datetime, next: datetime | None, due: datetime | None
+) -> Query[bool]:
+    params = {**definition.params(), "anchor": anchor, "next": next, "due": due}
+    return Query("schedule/put", params, bool)
+
+
+def lock(names: Sequence[str]) -> Query[Locked]:
+    return Query("schedule/lock", {"names": list(names)}, _locked)
+
+
+def replace(
+    definition: Definition,
+    anchor: datetime,
+    next: datetime | None,
+    due: datetime | None,
+    state: str,
+    why: str | None,
+) -> Query[Any]:
+    params = {
+        **definition.params(),
+        "anchor": anchor,
+        "next": next,
+        "due": due,
+        "state": state,
+        "why": why,
+    }
+    return Query("schedule/replace", params, lambda: None)
+
+
+def change(
+    name: str, state: str, why: str | None, next: datetime | None, due: datetime | None
+) -> Query[Any]:
+    params = {"name": name, "state": state, "why": why, "next": next, "due": due}
+    return Query("schedule/change", params, lambda: None)
+
+
+def disable(names: Sequence[str]) -> Query[str]:
+    return Query("schedule/disable", {"names": list(names)}, str)
+
+
+def delete(name: str) -> Query[bool]:
+    return Query("schedule/delete", {"name": name}, bool)
+
+
+def touch(name: str, ticks: int, run: int | None) -> Query[Any]:
+    return Query("schedule/touch", {"name": name, "ticks": ticks, "run": run}, lambda: None)
+
+
+class Known(msgspec.Struct, frozen=True):
+    ticks: list[datetime]
+    """Those of a time that have had a run, or wait for one."""
+    forgotten: datetime | None
+    """Until when there may have been others; None: there were none."""
+
+
+def known(name: str, begin: datetime, end: datetime) -> Query[Known]:
+    return Query("schedule/known", {"name": name, "begin": begin, "end": end}, Known)
+
+
+class Stranger(msgspec.Struct, frozen=True):
+    """A schedule that nobody can start."""
+
+    name: str
+    kind: str
+    target: str
+
+    @property
+    def what(self) -> str:
+        return f"{self.kind} {self.target.removeprefix(ACTION)!r}"
+
+
+def strangers(targets: Sequence[str]) -> Query[Stranger]:
+    return Query("schedule/strangers", {"targets": list(targets)}, Stranger)

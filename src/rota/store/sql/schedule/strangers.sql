@@ -1,0 +1,16 @@
+-- Schedules that are due and that nobody can start: their target is unknown here, and to every worker that is there. The first
+-- hundred.
+select schedules.name, schedules.kind, schedules.target
+  from rota.schedules
+ where schedules.state = 'active'
+   and schedules.due <= rota.clock()
+   and schedules.target <> all(%(targets)s::text[])
+   and not exists (
+       select
+         from rota.workers
+        cross join lateral unnest(workers.tasks) as skill (task)
+        where workers.state = 'active'
+          and schedules.target = case schedules.kind when 'flow' then substring(skill.task from '^(.*)\.[^.]*$')
+                                                     else skill.task end)
+ order by schedules.due
+ limit 100

@@ -1,0 +1,37 @@
+-- Schedules by name, one or those after a name, at most `limit`: how each is defined, how it stands, whether a worker that is
+-- there knows what it starts, and what became of its last tick.
+with skills as materialized (
+    select distinct skill.task
+      from rota.workers
+     cross join lateral unnest(workers.tasks) as skill (task)
+     where workers.state = 'active'
+),
+-- A worker knows a flow by its tasks, which are called after it.
+flows as materialized (
+    select distinct substring(skills.task from '^(.*)\.[^.]*$') as flow from skills
+)
+select schedules.name, schedules.declared, schedules.kind, schedules.target, schedules.input, schedules.tenant,
+       schedules.cron, schedules.tz, schedules.every, schedules.at, schedules.overlap, schedules.catch_up,
+       schedules.at_most, schedules.grace, schedules.jitter, schedules.starts, schedules.ends, schedules.max_runs,
+       schedules.pause_after, schedules.queue, schedules.state::text, schedules.why, schedules.created,
+       schedules.succeeded, schedules.failed, schedules.failures, schedules.runs, schedules.missed,
+       case schedules.kind when 'flow' then exists (select from flows where flows.flow = schedules.target)
+                           else exists (select from skills where skills.task = schedules.target) end,
+       schedules.anchor, schedules.next, case when schedules.max_runs is not null then greatest(schedules.max_runs - schedules.runs, 0) end,
+       last.tick, last.state, last.why, last.backfilled, last.at, last.host, last.pid, last.run,
+       coalesce(last.outcome, outcomes.state)::text, coalesce(last.ended, outcomes.at)
+  from rota.schedules
+  left join lateral (
+       select *
+         from rota.ticks
+        where ticks.schedule = schedules.name
+          and not ticks.backfilled
+        order by ticks.number desc, ticks.tick desc
+        limit 1) as last on true
+  left join rota.outcomes on outcomes.job = last.run
+ where (%(name)s::text is null or schedules.name = %(name)s::text)
+   and (%(tenant)s::text is null or schedules.tenant = %(tenant)s::text)
+   and (%(state)s::text is null or schedules.state = %(state)s::rota.watch)
+   and (%(after)s::text is null or schedules.name > %(after)s::text)
+ order by schedules.name
+ limit %(limit)s::int

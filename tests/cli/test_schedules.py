@@ -1,0 +1,400 @@
+"""`rota schedules`: the list, one of them, and what can be done about it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from rota import Rota as App
+from rota.cli.endings import FAILED, MISTAKE, NOT_THERE
+from rota.cli.schedules import Moment
+
+from .conftest import Rota
+from .terminal import Done
+from .test_workers import cells, make_up, on_a_terminal
+
+CLOCK = ("-a", "clock:app")
+HOUR = timedelta(hours=1)
+
+Make = Callable[[Callable[[App], Awaitable[Any]]], None]
+
+
+@pytest.fixture
+def registry(empty_dsn: str) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(empty_dsn, autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+def make(empty_dsn: str) -> Make:
+    """Has something done to the schedules of an app that is like the one on the command line."""
+
+    def making(do: Callable[[App], Awaitable[Any]]) -> None:
+        async def main() -> None:
+            async with App(empty_dsn) as app:
+
+                @app.task
+                async def report(day: str = "today") -> None: ...
+
+                @app.flow("etl").task
+                async def extract(day: str) -> None: ...
+
+                await do(app)
+
+        asyncio.run(main())
+
+    return making
+
+
+def staff(registry: psycopg.Connection[Any], *tasks: str) -> None:
+    """A worker is there that knows these."""
+    worker = make_up(registry)
+    registry.execute("update rota.workers set tasks = %s where id = %s", (list(tasks), worker))
+
+
+def rows(done: Done) -> list[list[str]]:
+    assert done.code == 0, done.err
+    return cells(done.out.split("\n\n")[0])
+
+
+# The list
+
+
+def test_without_schedules_it_says_how_there_come_to_be_some(alone: Rota) -> None:
+    assert alone("schedules").out == (
+        'no schedule yet; `@app.schedule("0 7 * * *")` above a task declares one, and a worker that '
+        "starts makes it known\n"
+    )
+    assert alone("schedules", "--json").json() == []
+    assert alone("schedules", "--state", "paused").out == "no schedule fits\n"
+
+
+def test_each_is_listed_with_when_what_and_how_it_stands(
+    alone: Rota, registry: psycopg.Connection[Any], make: Make
+) -> None:
+    async def several(app: App) -> None:
+        create = app.schedules.create
+        await create("a", "report", cron="0 7 * * mon-fri", tz="Europe/Paris", tenant="acme")
+        await create("b", "etl", every=90, input={"day": "monday"})
+        await create("c", action="fax", every=5)
+        await create("d", action="mail", every=3660)
+        await app.schedules.pause("b", "wait for the audit")
+
+    make(several)
+    staff(registry, "report", "action.mail")
+    registry.execute(
+        "update rota.schedules set next = rota.clock() + interval '61 min' where name in ('a', 'c')"
+    )
+
+    assert rows(alone("schedules")) == [
+        ["a", "acme", "0 7 * * mon-fri (Europe/Paris)", "report", "active", "in 1 h"],
+        ["b", "every 1 min 30 s", "flow etl", "paused", "wait for the audit"],
+        ["c", "every 5 s", "action fax", "unknown", "in 1 h", "nobody knows action 'fax'"],
+        ["d", "every 1 h 1 min", "action mail", "active", "in 1 h"],
+    ]
+    assert [each[0] for each in rows(alone("schedules", "--state", "paused"))] == ["b"]
+    assert [each[0] for each in rows(alone("schedules", "--tenant", "acme"))] == ["a"]
+    assert [each[0] for each in rows(alone("schedules", "--after", "b", "--limit", "1"))] == ["c"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "skill", "known"),
+    [
+        ("report", "report", True),
+        ("report", "report.x", False),
+        ("etl", "etl.extract", True),
+        ("etl", "etl", False),
+        ("etl", "other.extract", False),
+    ],
+)
+def test_a_worker_knows_a_task_by_its_name_and_a_flow_by_its_tasks(
+    alone: Rota,
+    registry: psycopg.Connection[Any],
+    make: Make,
+    kind: str,
+    skill: str,
+    known: bool,
+) -> None:
+    make(lambda app: app.schedules.create("x", kind, every=60, input={"day": "monday"}))
+    staff(registry, skill)
+
+    [found] = alone("schedules", "--json").json()
+    assert found["known"] is known
+    told = f"nobody knows its {'task' if kind == 'report' else 'flow'}"
+    assert (told in alone("schedules").out) is not known
+    assert (told in alone("schedules", "show", "x").out) is not known
+
+
+def test_where_no_worker_is_there_it_says_so_and_blames_nothing(alone: Rota, make: Make) -> None:
+    make(lambda app: app.schedules.create("x", action="fax", every=60))
+
+    done = alone("schedules")
+
+    assert "nobody knows" not in done.out
+    assert done.out.endswith(
+        "\nno worker is there, so nothing is started; start one with `rota worker MODULE:APP`\n"
+    )
+
+
+def test_the_last_tick_and_failures_in_a_row_are_told(
+    alone: Rota, registry: psycopg.Connection[Any], make: Make
+) -> None:
+    make(lambda app: app.schedules.create("x", "report", every=3660))
+    staff(registry, "report")
+    registry.execute(
+        "insert into rota.ticks (schedule, tick, number, state, at, host, pid, run, outcome, ended)"
+        " values ('x', now() - interval '3 h', 1, 'started', now() - interval '3 h', 'web-1', 7, 9,"
+        "         'failed', now() - interval '2 h')"
+    )
+    registry.execute("update rota.schedules set failures = 4, failed = now() - interval '2 h'")
+
+    [[*_, last, following, why]] = rows(alone("schedules"))
+
+    assert (last, following, why) == ("failed 3 h ago", "in 1 h", "4 failures in a row")
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_it_fits_a_terminal(
+    alone: Rota, empty_dsn: str, registry: psycopg.Connection[Any], make: Make, columns: int
+) -> None:
+    async def several(app: App) -> None:
+        await app.schedules.create(
+            "morning report", "report", cron="0 7 * * mon-fri", tz="Asia/Tokyo"
+        )
+        await app.schedules.create("new year", "report", at=datetime(2099, 1, 1, tzinfo=UTC))
+        await app.schedules.pause("morning report", "wait for the audit, which takes until monday")
+
+    make(several)
+    staff(registry, "report")
+
+    printed = on_a_terminal(empty_dsn, columns, "schedules")
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", printed).replace("\r", "").splitlines()
+
+    assert all(len(line) <= columns for line in lines)
+    beside = any("0 7 * * mon-fri (Asia/Tokyo)" in line for line in lines)
+    assert beside is (columns == 120)
+    assert "morning report: wait for the audit, which takes until monday" in lines
+
+
+# One of them
+
+
+def test_one_is_shown_with_its_next_ticks_in_its_zone_and_in_utc(alone: Rota, make: Make) -> None:
+    async def one(app: App) -> None:
+        await app.schedules.create(
+            "x",
+            "report",
+            cron="0 0 1 1 *",
+            tz="Asia/Tokyo",
+            input={"day": "monday"},
+            catch_up="all",
+            at_most=7,
+            pause_after=3,
+            max_runs=1000,
+        )
+
+    make(one)
+
+    done = alone("schedules", "show", "x")
+
+    assert done.code == 0
+    year = datetime.now(UTC).year + 1
+    assert re.search(
+        rf"{year}-01-01 00:00:00 JST +{year - 1}-12-31 15:00:00 UTC +in \d+ d", done.out
+    )
+    assert done.out.count("-01-01 00:00:00 JST") == 5
+    for name, value in (
+        ("starts", "task report"),
+        ("when", r"0 0 1 1 \* \(Asia/Tokyo\)"),
+        ("defined", "at run time, .* ago"),
+        ("overlap", "skip"),
+        ("catch up", "all, 7 at most"),
+        ("at most", "1,000 runs"),
+        ("pauses", "after 3 failures in a row"),
+        ("so far", "0 runs by the clock"),
+        ("workers", "none is there, so it starts nothing"),
+    ):
+        assert re.search(rf"^{name} +{value}$", done.out, re.MULTILINE), name
+    assert '"day": "monday"' in done.out
+    assert "no tick of it has come yet" in done.out
+
+
+def test_its_last_ticks_are_shown_with_what_became_of_each(
+    alone: Rota, registry: psycopg.Connection[Any], make: Make
+) -> None:
+    make(lambda app: app.schedules.create("x", "report", every=60))
+    for number, state, late, took, why, backfilled in (
+        (1, "started", 0.25, 2, None, False),
+        (2, "skipped", 0, None, "the run before it has not ended", False),
+        (2, "started", 9000, 3, None, True),
+    ):
+        registry.execute(
+            "insert into rota.ticks (schedule, tick, number, state, why, backfilled, at, host, pid,"
+            " run, outcome, ended) values ('x', '2026-03-02 12:00Z'::timestamptz + %(n)s *"
+            " interval '1 min' + %(back)s * interval '1 s', %(n)s, %(state)s, %(why)s, %(back)s = 1,"
+            " '2026-03-02 12:00Z'::timestamptz + %(n)s * interval '1 min' + %(late)s *"
+            " interval '1 s', 'web-1', 4242, %(run)s, %(outcome)s, '2026-03-02 12:00Z'::timestamptz +"
+            " %(n)s * interval '1 min' + (%(late)s + %(took)s) * interval '1 s')",
+            {
+                "n": number,
+                "state": state,
+                "why": why,
+                "back": int(backfilled),
+                "late": late,
+                "run": None if took is None else number + 7,
+                "outcome": None if took is None else "succeeded",
+                "took": took,
+            },
+        )
+
+    printed = cells(alone("schedules", "show", "x").out.split("\n\n")[-1])
+
+    assert printed == [
+        ["2026-03-02 12:02:01 UTC", "9", "succeeded", "3.0 s", "web-1:4242", "backfilled"],
+        [
+            "2026-03-02 12:02:00 UTC",
+            printed[1][1],  # no microsecond, as far as this terminal can say it
+            "skipped",
+            "web-1:4242",
+            "the run before it has not ended",
+        ],
+        ["2026-03-02 12:01:00 UTC", "250 ms", "8", "succeeded", "2.0 s", "web-1:4242"],
+    ]
+    [latest, *_] = alone("schedules", "show", "x", "--json").json()["ticks"]
+    assert (latest["took"], latest["backfilled"], latest["host"]) == (3, True, "web-1")
+    assert len(alone("schedules", "show", "x", "--limit", "1", "--json").json()["ticks"]) == 1
+
+
+# What can be done about it
+
+
+def test_it_is_paused_and_resumed(alone: Rota, make: Make) -> None:
+    make(lambda app: app.schedules.create("x", "report", cron="0 7 * * *"))
+    done = alone("schedules", "pause", "x", "--why", "noise")
+    assert (done.code, done.out) == (0, "schedule 'x' is paused: noise\n")
+    assert alone("schedules", "show", "x", "--json").json()["why"] == "noise"
+
+    done = alone("schedules", "resume", "x")
+    assert done.code == 0
+    assert re.fullmatch(r"schedule 'x' is active; its next tick is 2.* 07:00:00 UTC\n", done.out)
+    for verb, state in (("pause", "paused"), ("resume", "active")):
+        assert alone("schedules", verb, "x", "--json").json()["state"] == state
+
+
+def test_one_that_a_clock_ahead_has_moved_on_is_told_and_mended(
+    alone: Rota, registry: psycopg.Connection[Any], make: Make
+) -> None:
+    make(lambda app: app.schedules.create("x", "report", every=60))
+    registry.execute("update rota.schedules set next = next + interval '1 h'")
+    assert "it has gone back" in alone("schedules", "show", "x").out
+    assert alone("schedules", "resume", "x").code == 0
+    assert "it has gone back" not in alone("schedules", "show", "x").out
+
+
+def test_one_that_has_ended_cannot_go_on(
+    alone: Rota, registry: psycopg.Connection[Any], make: Make
+) -> None:
+    make(lambda app: app.schedules.create("x", "report", every=60))
+    registry.execute("update rota.schedules set state = 'ended', next = null, due = null")
+    for verb in ("pause", "resume"):
+        done = alone("schedules", verb, "x")
+        assert done.code == NOT_THERE
+        assert "'x' has ended" in done.complaint
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("show", "x"),
+        ("pause", "x"),
+        ("resume", "x"),
+        ("delete", "x", "--yes"),
+        ("trigger", *CLOCK, "x"),
+        ("backfill", *CLOCK, "x", "--from", "2026-03-01"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_one_that_is_not_there_is_told(alone: Rota, words: tuple[str, ...]) -> None:
+    done = alone("schedules", *words)
+
+    assert done.code == NOT_THERE
+    assert done.complaint.startswith("there is no schedule called 'x'")
+
+
+def test_a_trigger_prints_the_run(alone: Rota, make: Make) -> None:
+    make(lambda app: app.schedules.create("x", "etl", every=60, input={"day": "monday"}))
+
+    run = alone("schedules", "trigger", "x", *CLOCK).out.strip()
+    again = alone(*CLOCK, "schedules", "trigger", "x", "--json").json()
+
+    assert alone("show", run, "--json").json()["flow"] == "etl"
+    assert again == {"schedule": "x", "run": again["run"]}
+    assert int(run) < again["run"]
+
+
+@pytest.mark.parametrize("words", [("trigger", "x"), ("backfill", "x", "--from", "2026-03-01")])
+def test_what_starts_something_needs_the_code(alone: Rota, words: tuple[str, ...]) -> None:
+    done = alone("schedules", *words)
+
+    assert done.code == MISTAKE
+    assert "needs the code of what it starts: say -a MODULE:APP" in done.complaint
+
+
+def test_a_time_is_backfilled_in_the_schedules_own_zone(alone: Rota, make: Make) -> None:
+    make(lambda app: app.schedules.create("x", "report", cron="0 7 * * *", tz="Asia/Tokyo"))
+    words = ("schedules", "backfill", *CLOCK, "x", "--from", "2026-03-01", "--to")
+
+    done = alone(*words, "2026-03-03 07:30")
+    first, last = (int(each) for each in re.findall(r"\d+", done.out)[1:])
+    assert done.out == f"3 runs were started: {first} to {last}\n"
+    planned = [
+        each["planned"] for each in alone("schedules", "show", "x", "--json").json()["ticks"]
+    ]
+    assert planned == [f"2026-{day}T22:00:00Z" for day in ("03-02", "03-01", "02-28")]
+
+    assert alone(*words, "2026-03-03 07:30").out.startswith("nothing was started: ")
+    done = alone(*words, "2026-03-03T22:00:01+00:00", "--json")
+    assert len(done.json()["runs"]) == 1
+
+
+def test_a_long_backfill_tells_how_far_it_is(
+    alone: Rota, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.engine.by_hand.RUNS_AT_ONCE", 1000)
+    make(lambda app: app.schedules.create("x", "report", cron="* * * * *"))
+    words = ("schedules", "backfill", *CLOCK, "x", "--from", "2026-03-01T00Z")
+
+    done = alone(*words, "--to", "2026-03-02T12Z")
+
+    assert done.err.splitlines() == ["1,000 of 2,160 ticks", "2,000 of 2,160 ticks"]
+    assert done.out.startswith("2,160 runs were started: ")
+    assert alone(*words, "--to", "tomorrow").code == MISTAKE
+    assert "goes up to now" in alone(*words, "--to", "2099-01-01").complaint
+
+
+def test_one_is_forgotten_only_on_purpose(
+    alone: Rota, registry: psycopg.Connection[Any], make: Make
+) -> None:
+    make(lambda app: app.schedules.create("x", "report", every=60))
+    registry.execute("update rota.schedules set declared = true")
+
+    done = alone("schedules", "delete", "x")
+    assert done.code == FAILED
+    assert "would be forgotten" in done.out
+    assert "it is back when a worker starts" in done.out
+    assert done.complaint == "nothing was done; to do it, say --yes"
+    assert alone("schedules", "show", "x").code == 0
+
+    assert alone("schedules", "delete", "x", "--yes").out == "schedule 'x' is forgotten\n"
+    assert alone("schedules", "show", "x").code == NOT_THERE
+
+
+def test_a_time_is_read_with_a_zone_or_without() -> None:
+    assert Moment().convert("2026-03-01", None, None).tzinfo is None
+    assert Moment().convert("2026-03-01T07:30+01:00", None, None).utcoffset() == HOUR

@@ -1,0 +1,142 @@
+"""Fifty schedules of a task that notes its runs, and worker processes that are there to be broken.
+
+Orders come on standard input, a line of JSON each; for each a worker is forked off that has everything
+imported. Who was born and who is gone is said on standard output. When the input ends, so do the workers.
+
+    {"number": 3, "dsn": "…", "notes": "…", "mutant": ["lock", …]}
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import select
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psycopg  # noqa: F401 - imported here, so that no worker has to
+
+from rota import Context, Rota
+from rota.app import client  # noqa: F401
+from rota.engine import firing, worker  # noqa: F401
+from rota.store import migrate  # noqa: F401
+
+AT_MOST = 30
+"""Ticks that are caught up with: no fault here lasts as long as that."""
+
+EVERY = (0.5, 0.6, 0.75, 0.8, 1.0, 1.1, 1.25, 1.5, 1.7, 2.0)
+
+
+def schedules() -> dict[str, dict[str, Any]]:
+    """Their names, and how they are defined."""
+    found: dict[str, dict[str, Any]] = {}
+    for number in range(50):
+        how: dict[str, Any] = {"overlap": "allow", "catch_up": "all", "at_most": AT_MOST}
+        if number % 5 == 4:
+            how = {"overlap": "allow", "catch_up": "latest"}
+        if number >= 40:
+            how["cron"] = "*/1 * * * * *" if number < 45 else "*/2 * * * * *"
+        else:
+            how["every"] = EVERY[number % 10]
+        found[f"s{number:02}"] = how
+    return found
+
+
+def define(app: Rota) -> None:
+    @app.task
+    async def note(ctx: Context, schedule: str) -> list[str]:
+        assert ctx.scheduled_for is not None
+        return [schedule, ctx.scheduled_for.isoformat()]
+
+    for name, how in schedules().items():
+        app.schedule(name=name, input={"schedule": name}, **how)(note)
+
+
+def count_looks(notes: Path) -> None:
+    """Note each look at what is due, and how many schedules it found: none, where another was faster."""
+    file = os.open(notes, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    fire = firing.fire
+
+    async def counted(*given: Any) -> Any:
+        fired = await fire(*given)
+        os.write(file, b"%d\n" % fired.seen)
+        return fired
+
+    firing.fire = counted  # type: ignore[assignment]
+
+
+async def work(order: dict[str, Any]) -> None:
+    app = Rota(order["dsn"], poll=0.25, beat=0.25, dead_after=2, connections=4, drain_for=5)
+    define(app)
+    async with app:
+        while True:
+            try:
+                await app.work(concurrency=50)
+            except Exception as error:  # the server may be away when it starts
+                logging.warning("it starts again: %s", error)
+                await asyncio.sleep(0.1)
+            else:
+                return
+
+
+def live(order: dict[str, Any]) -> None:
+    logging.basicConfig(level=logging.ERROR)
+    if order.get("mutant"):
+        sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+        from store.layers import take_away
+
+        take_away(order["mutant"])
+    count_looks(Path(order["notes"]))
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    asyncio.run(work(order))
+
+
+def say(**said: Any) -> None:
+    os.write(1, json.dumps(said).encode() + b"\n")
+
+
+def fork(order: dict[str, Any]) -> int:
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            live(order)
+            code = 0
+        except BaseException:
+            logging.exception("a worker failed")
+        finally:
+            logging.shutdown()
+            os._exit(code)
+    say(number=order["number"], born=pid)
+    return pid
+
+
+def main() -> None:
+    alive: dict[int, int] = {}
+    rest = b""
+    while True:
+        ready, _, _ = select.select([0], [], [], 0.02)
+        if ready:
+            data = os.read(0, 65536)
+            if not data:
+                break
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                order = json.loads(line)
+                alive[fork(order)] = order["number"]
+        with suppress(ChildProcessError):
+            while alive and (gone := os.waitpid(-1, os.WNOHANG))[0]:
+                say(number=alive.pop(gone[0]), gone=os.waitstatus_to_exitcode(gone[1]))
+    for pid in alive:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+            os.kill(pid, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,209 @@
+"""Four processes, fifty schedules of about a second, and everything breaks: each tick exactly once.
+
+Processes are killed and frozen, the server is restarted and crashed, its clock stepped back an hour and
+forward again, and in the end an hour ahead. Then there is quiet, and what was started is looked at: each
+tick that is due by the times of its schedule has one run, none is early by the database's clock, and those
+without a run are as many as the policy leaves out and the schedule says it missed.
+
+The clock is the server's own, stepped with libfaketime where that is installed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from cluster.breakage import HOUR, Breakage, Crew, Site, crew, rows, site
+from cluster.fleet import until
+from cluster.schedule_app import schedules
+from store.layers import LAYERS, NO_KEY
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+LONG = os.environ.get("ROTA_TEST_LONG") == "1"
+TICKS = 10_000 if LONG else 300
+BROKEN = 20.0 if LONG else 9.0
+"""Seconds of faults at a time."""
+FROZEN = 6.0 if LONG else 2.5
+MILLISECOND = timedelta(milliseconds=1)
+
+STARTED = """
+select args ->> 'schedule', (options ->> 'tick')::timestamptz, jobs.id, ticks.at, outcomes.state::text,
+       result ->> 0, (result ->> 1)::timestamptz
+  from rota.jobs
+  left join rota.ticks on ticks.schedule = args ->> 'schedule'
+                      and ticks.tick = (options ->> 'tick')::timestamptz
+                      and ticks.run = jobs.id
+  left join rota.outcomes on outcomes.job = jobs.id
+"""
+STANDING = """
+select name, every, cron, anchor, created, next, runs, missed, catch_up, at_most from rota.schedules
+"""
+LEFT = "select count(*) from rota.jobs where not exists (select from rota.outcomes where job = jobs.id)"
+OVERDUE = """
+select count(*) from rota.schedules where state = 'active' and due < rota.clock() - interval '1 s'
+"""
+FIRED = """
+select count(distinct pid), count(*) filter (where pid <> before)
+  from (select pid, lag(pid) over (partition by schedule order by tick) as before
+          from rota.ticks where state = 'started') as each
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A schedule as it is in the end."""
+
+    name: str
+    every: float | None
+    cron: str | None
+    anchor: datetime
+    created: datetime
+    next: datetime
+    runs: int
+    missed: int
+    catch_up: str
+    at_most: int
+
+    @property
+    def period(self) -> timedelta:
+        if self.every is not None:
+            return timedelta(seconds=self.every)
+        assert self.cron is not None
+        return timedelta(seconds=int(self.cron[2]))
+
+    def nominal(self) -> list[datetime]:
+        """All its ticks up to now: from its beginning until before the one that comes next."""
+        tick = self.anchor + self.period
+        if self.cron is not None:
+            tick = self.created.replace(microsecond=0)
+            while tick <= self.created or tick.second % self.period.total_seconds():
+                tick += timedelta(seconds=1)
+        found = []
+        while tick < self.next:
+            found.append(tick)
+            tick += self.period
+        return found
+
+
+def check(
+    started: list[Any], standing: list[Standing], steps: list[tuple[datetime, timedelta]]
+) -> list[str]:
+    """What is wrong with what was started, if anything."""
+    wrong: list[str] = []
+    runs: dict[tuple[str, datetime], list[int]] = defaultdict(list)
+    for name, tick, run, at, state, *ran in started:
+        runs[name, tick].append(run)
+        if ran != [name, tick]:
+            wrong.append(f"{name} {tick}: ran as {ran}")
+        if at is None or at < tick:
+            wrong.append(f"{name} {tick}: started at {at}")
+        if state != "succeeded":
+            wrong.append(f"{name} {tick}: run {run} is {state}")
+    wrong += [f"{n} {tick}: runs {ids}" for (n, tick), ids in runs.items() if len(ids) > 1]
+    ahead = [(at, at + by) for at, by in steps if by > HOUR - MILLISECOND]
+    for each in standing:
+        seen = {tick for name, tick in runs if name == each.name}
+        nominal = each.nominal()
+        strange = seen - set(nominal)
+        wrong += [f"{each.name} {tick}: not one of its times" for tick in strange]
+        missing = [tick for tick in nominal if tick not in seen]
+        if (each.runs, each.missed) != (len(seen), len(missing)):
+            wrong.append(
+                f"{each.name}: says {each.runs} runs and {each.missed} missed, there are "
+                f"{len(seen)} and {len(missing)}"
+            )
+        if each.catch_up == "all":
+            wrong += [
+                f"{each.name} {tick}: has no run"
+                for tick in missing
+                if not any(begin - SLACK <= tick <= end for begin, end in ahead)
+            ]
+    return wrong
+
+
+SLACK = timedelta(seconds=5)
+"""What the clock showed at a step is known to this; nobody looks that seldom."""
+
+
+async def look(dsn: str) -> tuple[list[Any], list[Standing]]:
+    return await rows(dsn, STARTED), [Standing(*row) for row in await rows(dsn, STANDING)]
+
+
+async def settle(site: Site, crew: Crew) -> None:
+    """Quiet: what is due is seen to, then nothing more comes due, and all that was started ends."""
+    await until(site.dsn, OVERDUE, (0,), within=15)
+    for _ in range(50):
+        try:
+            await rows(site.dsn, "update rota.schedules set state = 'paused' returning name")
+            break
+        except psycopg.OperationalError:
+            await asyncio.sleep(0.1)
+    await until(site.dsn, LEFT, (0,), within=30)
+    await crew.leave()
+
+
+async def test_each_tick_is_started_once_whatever_breaks(tmp_path: Path) -> None:
+    async with site() as where:
+        await _each_tick_once(where, tmp_path)
+
+
+async def _each_tick_once(where: Site, notes: Path) -> None:
+    async with crew(where.dsn, notes) as those:
+        await those.man(4)
+        await until(where.dsn, "select count(*) >= 50 from rota.jobs", (True,), within=30)
+        breakage = Breakage(where, those, seed=7, longest=FROZEN)
+        while True:
+            await breakage.go_on(BROKEN)
+            [[many]] = await rows(where.dsn, "select count(*) from rota.jobs")
+            if many >= TICKS:
+                break
+        # Ahead for good: what is missed thereby is caught up with as far as the policy says.
+        await where.set_clock(HOUR)
+        await asyncio.sleep(2)
+        await settle(where, those)
+        found, empty = those.looks()
+        did = dict(those.did)
+    started, standing = await look(where.dsn)
+    [[pids, changes]] = await rows(where.dsn, FIRED)
+    print(
+        f"\n{len(started)} ticks by {pids} processes, {changes} times by another than the one before; "
+        f"{did}; {found} looks found something, {empty} came too late"
+    )
+    wrong = check(started, standing, where.steps)
+    assert not wrong, "\n".join([f"{len(wrong)} things are wrong", *wrong[:20]])
+    assert len(standing) == len(schedules())
+    assert len(started) >= TICKS
+    # Or nothing was tried.
+    least = {"kills": 40, "freezes": 40, "restarts": 10} if LONG else {"kills": 3, "freezes": 2}
+    for what, many in {"restarts": 2, "steps": 2, **least}.items():
+        assert did[what] >= many, f"{what}: {did}"
+    assert pids >= 4
+    assert changes > len(started) / 100
+    assert empty > 10
+    assert "deadlock detected" not in where.log()
+
+
+async def test_schedules_without_key_lock_and_comparison_are_found_out(
+    rota_dsn: str, tmp_path: Path
+) -> None:
+    """M9. Without faults: that several do it is enough."""
+    with psycopg.connect(rota_dsn, autocommit=True) as connection:
+        connection.execute(NO_KEY)
+    async with crew(rota_dsn, tmp_path) as those:
+        await those.man(4, mutant=list(LAYERS))
+        await until(rota_dsn, "select count(*) >= 150 from rota.jobs", (True,), within=30)
+        await rows(rota_dsn, "update rota.schedules set state = 'paused' returning name")
+        await until(rota_dsn, LEFT, (0,), within=30)
+    started, standing = await look(rota_dsn)
+    twice = Counter((name, tick) for name, tick, *_ in started)
+    assert max(twice.values()) > 1
+    assert any("runs [" in each for each in check(started, standing, []))

@@ -1,0 +1,85 @@
+"""Two servers as they are run, `rota worker` with a log each, one database and one schedule: over a hundred
+ticks each execution appears in exactly one of the logs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections import Counter
+from datetime import datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from cluster.fleet import ask, until
+
+pytestmark = pytest.mark.slow
+
+TICKS = 100
+EVERY = 0.12
+
+MODULE = f"""
+import logging
+
+from rota import Context, Rota
+
+app = Rota(poll=0.25)
+log = logging.getLogger("beat")
+
+@app.schedule(every={EVERY}, overlap="allow", catch_up="all", max_runs={TICKS})
+@app.task
+async def beat(ctx: Context) -> None:
+    log.warning("executed %s", ctx.scheduled_for.isoformat())
+"""
+
+
+def serve(dsn: str, directory: Path, log: Path) -> subprocess.Popen[bytes]:
+    path = os.pathsep.join(filter(None, (str(directory), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "ROTA_DATABASE_URL": dsn, "PYTHONPATH": path}
+    with log.open("wb") as file:
+        return subprocess.Popen(
+            [sys.executable, "-m", "rota", "worker", "beating:app"],
+            env=environment,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+        )
+
+
+def executed(log: Path) -> Counter[datetime]:
+    lines = log.read_text().splitlines()
+    return Counter(
+        datetime.fromisoformat(line.rpartition("executed ")[2].split()[0])
+        for line in lines
+        if "executed " in line
+    )
+
+
+async def test_each_execution_appears_in_exactly_one_of_two_logs(
+    rota_dsn: str, tmp_path: Path
+) -> None:
+    (tmp_path / "beating.py").write_text(MODULE)
+    logs = [tmp_path / "one.log", tmp_path / "two.log"]
+    servers = [serve(rota_dsn, tmp_path, log) for log in logs]
+    try:
+        await until(rota_dsn, "select count(*) from rota.outcomes", (TICKS,), within=60)
+        for each in servers:
+            each.terminate()
+        assert [await asyncio.to_thread(each.wait, 30) for each in servers] == [0, 0]
+    finally:
+        for each in servers:
+            if each.poll() is None:
+                each.kill()
+                each.wait()
+    one, two = map(executed, logs)
+    print(f"\n{len(one)} in the one, {len(two)} in the other")
+    assert set((one + two).values()) == {1}
+    ticks = sorted(one + two)
+    assert len(ticks) == TICKS
+    assert {b - a for a, b in pairwise(ticks)} == {timedelta(seconds=EVERY)}
+    # Both had a part in it: else one would have been enough.
+    assert min(len(one), len(two)) >= 5
+    assert await ask(rota_dsn, "select count(distinct pid) from rota.ticks") == (2,)

@@ -1,0 +1,209 @@
+"""Scheduled actions: rows made at run time that dispatch to handlers, and those that nobody knows."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from rota import ArgumentError, Context, Retry, Rota
+from rota.errors import DefinitionError
+from rota.testing import Harness
+
+NOON = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+async def test_a_row_is_carried_out_by_the_handler_of_its_type(rota_harness: Harness) -> None:
+    app = rota_harness.app
+    seen: list[tuple[str, list[str], datetime | None]] = []
+
+    @app.action("mail", queue="mails", retry=Retry(attempts=7))
+    async def mail(ctx: Context, subject: str, to: list[str]) -> str:
+        seen.append((subject, to, ctx.scheduled_for))
+        return "sent"
+
+    await rota_harness.clock.set(NOON)
+    config = {"subject": "hello", "to": ["ada"]}
+    await app.schedules.create("x", action="mail", config=config, every=HOUR, tenant="acme")
+    await rota_harness.clock.advance(HOUR)
+    await rota_harness.run_until_idle()
+
+    assert seen == [("hello", ["ada"], NOON + HOUR)]
+    found = await app.schedules.get("x")
+    assert (found.kind, found.target, found.input) == ("action", "mail", config)
+    [tick] = await app.schedules.ticks("x")
+    assert (tick.outcome, await app.run(tick.run or 0).result()) == ("succeeded", "sent")
+    assert app.registry.tasks["action.mail"].policy.queue == "mails"
+    assert app.registry.tasks["action.mail"].policy.retry.attempts == 7
+
+
+async def test_a_config_is_checked_where_its_handler_is_known(rota_app: Rota) -> None:
+    @rota_app.action("mail")
+    async def mail(to: list[str]) -> None: ...
+
+    with pytest.raises(ArgumentError, match=r"schedule 'x': .*Expected `array`, got `str`"):
+        await rota_app.schedules.create("x", action="mail", config={"to": "ada"}, every=60)
+    with pytest.raises(ArgumentError, match="takes no argument 'too'"):
+        await rota_app.schedules.create("x", action="mail", config={"too": []}, every=60)
+
+    await rota_app.schedules.create("x", action="mail", config={"to": []}, every=60)
+    await rota_app.schedules.update("x", config={"to": ["ada"]})
+    with pytest.raises(ArgumentError, match="Expected `array`"):
+        await rota_app.schedules.update("x", config={"to": "ada"})
+    assert (await rota_app.schedules.get("x")).input == {"to": ["ada"]}
+
+
+async def test_a_type_that_nobody_knows_is_kept_and_told_of_once(
+    rota_harness: Harness, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rota.engine.scheduler.SWEEP", 0.05)
+    monkeypatch.setattr("rota.engine.scheduler.REST", 0.05)
+    app = rota_harness.app
+
+    @app.task
+    async def beat() -> None: ...
+
+    await app.schedules.create("fax", action="fax", config={"to": 7}, every=0.1)
+    await app.schedules.create("beat", beat, every=0.1, overlap="allow")
+    with caplog.at_level(logging.WARNING, "rota"):
+        async with app.worker(), asyncio.timeout(10):
+            while "'fax'" not in caplog.text or len(await app.schedules.ticks("beat")) < 8:
+                await asyncio.sleep(0.02)
+
+    told = [each.getMessage() for each in caplog.records if "fax" in each.getMessage()]
+    assert told == [
+        "schedule 'fax' is due, and nobody knows action 'fax': it starts nothing until a worker does"
+    ]
+    found = await app.schedules.get("fax")
+    assert (found.state, found.known, found.failures, found.missed) == ("active", False, 0, 0)
+    assert await app.schedules.ticks("fax") == []
+
+    @app.action("fax")
+    async def fax(to: int) -> None: ...
+
+    async with app.worker():
+        assert (await app.schedules.get("fax")).known
+        async with asyncio.timeout(10):
+            while not await app.schedules.ticks("fax"):
+                await asyncio.sleep(0.02)
+
+
+async def test_one_that_nobody_knows_keeps_nobody_else_waiting(rota_app: Rota) -> None:
+    """A poll hears that something is due, all the time, and it is never for us."""
+
+    @rota_app.task
+    async def beat() -> None: ...
+
+    await rota_app.schedules.create("fax", action="fax", every=0.1)
+    await rota_app.schedules.create("beat", beat, every=0.4, overlap="allow")
+    async with rota_app.worker(), asyncio.timeout(20):
+        while len(ticks := await rota_app.schedules.ticks("beat")) < 10:
+            await asyncio.sleep(0.05)
+
+    late = sorted(each.late for each in ticks)
+    assert late[len(late) // 2] < 0.2, late
+
+
+# Those that come with Rota
+
+
+async def test_they_are_there_only_where_the_app_says_so(rota_app: Rota) -> None:
+    @rota_app.task
+    async def report() -> None: ...
+
+    assert not [name for name in rota_app.registry.tasks if name.startswith("action.")]
+
+    rota_app.actions("task", "flow", "webhook", queue="actions")
+
+    assert {
+        name: task.policy.queue
+        for name, task in rota_app.registry.tasks.items()
+        if name != "report"
+    } == {"action.task": "actions", "action.flow": "actions", "action.webhook": "actions"}
+    with pytest.raises(
+        DefinitionError, match="no built-in action 'shell', but task, flow, webhook"
+    ):
+        rota_app.actions("shell")
+
+
+async def test_one_runs_a_task_and_comes_to_what_that_comes_to(rota_harness: Harness) -> None:
+    app = rota_harness.app
+    app.actions("task")
+
+    @app.task
+    async def double(number: int) -> int:
+        return 2 * number
+
+    @app.task(retry=Retry(attempts=1))
+    async def fails() -> None:
+        raise ValueError("no")
+
+    await app.schedules.create(
+        "x", action="task", config={"task": "double", "input": {"number": 21}}, every=HOUR
+    )
+    await app.schedules.create("y", action="task", config={"task": "fails"}, every=HOUR)
+    good, bad = await app.schedules.trigger("x"), await app.schedules.trigger("y")
+    await rota_harness.run_until_idle()
+
+    assert await good.result() == 42
+    assert (
+        await bad.status() == "failed"
+    )  # and is not tried again: the task decides how often it is
+
+
+async def test_one_runs_a_flow(rota_harness: Harness) -> None:
+    app = rota_harness.app
+    app.actions("flow")
+    flow = app.flow("etl")
+
+    @flow.task
+    async def extract(day: str) -> str:
+        return day.upper()
+
+    await app.schedules.create(
+        "x", action="flow", config={"flow": "etl", "input": {"day": "monday"}}, every=HOUR
+    )
+    run = await app.schedules.trigger("x")
+    await rota_harness.run_until_idle()
+
+    assert await run.result() == {"extract": "MONDAY"}
+
+
+@pytest.mark.parametrize(
+    ("action", "config", "reason"),
+    [
+        ("task", {"task": "nothing"}, "no task called 'nothing'"),
+        ("task", {"task": "action.task", "input": {}}, "no task called 'action.task'"),
+        ("task", {"task": "double", "input": {"number": "x"}}, "Expected `int`"),
+        ("task", {"task": "double"}, "number"),
+        ("flow", {"flow": "double"}, "no flow called 'double'"),
+        ("webhook", {"url": "https://hooks.example.com/"}, "webhooks are off: set ROTA_WEBHOOK"),
+        ("webhook", {"url": "https://x/", "method": "BREW"}, "method is one of"),
+        ("webhook", {"url": "https://x/", "headers": {"Host": "y"}}, "header 'Host' is Rota's own"),
+    ],
+)
+async def test_what_one_could_never_carry_out_is_refused_where_it_is_made(
+    action: str, config: dict[str, Any], reason: str
+) -> None:
+    app = Rota("postgresql://nobody.invalid/nothing")
+    app.actions("task", "flow", "webhook")
+
+    @app.task
+    async def double(number: int) -> int:
+        return 2 * number
+
+    with pytest.raises(ArgumentError, match=f"schedule 'x': .*{reason}"):
+        await app.schedules.create("x", action=action, config=config, every=60)
+
+
+async def test_a_handler_of_your_own_may_be_called_like_one_of_them(rota_app: Rota) -> None:
+    @rota_app.action("task")
+    async def task(anything: int) -> None: ...
+
+    await rota_app.schedules.create("x", action="task", config={"anything": 1}, every=60)
+
+    assert (await rota_app.schedules.get("x")).input == {"anything": 1}

@@ -1,0 +1,231 @@
+"""Where two things are done to one schedule that each by itself is easy. The clock is the test's."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from psycopg import AsyncConnection
+
+from rota import ArgumentError, Context, Retry, Rota
+from rota.app.scheduling import define
+from rota.app.ticking import makers
+from rota.engine import firing, schedules
+from rota.engine.firing import Fired
+from rota.engine.misfits import Misfits
+from rota.testing import Harness
+
+DB = AsyncConnection[tuple[Any, ...]]
+NOON = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+MINUTE = timedelta(minutes=1)
+PARIS = ZoneInfo("Europe/Paris")
+NEW_YORK = ZoneInfo("America/New_York")
+
+
+@pytest.fixture
+async def app(rota_harness: Harness) -> Rota:
+    app = rota_harness.app
+
+    @app.task
+    async def report(ctx: Context, flag: bool | int = False) -> None: ...
+
+    @app.task(retry=Retry(attempts=1))
+    async def fails(ctx: Context) -> None:
+        raise ValueError("no")
+
+    await rota_harness.clock.set(NOON)
+    return app
+
+
+async def fire(app: Rota) -> Fired:
+    """What a worker would start now; nobody is there to do it."""
+    client = await app.open()
+    return await firing.fire(client.database, makers(app), ("here", 1), Misfits())
+
+
+async def told(app: Rota, name: str = "x") -> list[tuple[datetime, str, str | None]]:
+    found = await app.schedules.ticks(name)
+    return sorted((each.planned, each.state, each.why) for each in found)
+
+
+# A tick that waits for the run before it
+
+
+async def test_a_tick_that_was_backfilled_before_it_was_seen_to_has_one_run(
+    app: Rota, rota_harness: Harness, db: DB
+) -> None:
+    await app.schedules.create("x", "report", every=HOUR, overlap="queue_one")
+    await app.schedules.trigger("x")
+    await rota_harness.clock.advance(2 * HOUR + MINUTE)
+    assert len(await app.schedules.backfill("x", NOON, NOON + 2 * HOUR + MINUTE)) == 2
+    await fire(app)
+    for _ in range(2):
+        await rota_harness.run_until_idle()
+        await rota_harness.clock.advance(MINUTE)
+
+    many = "select count(*)::int from rota.jobs group by options ->> 'tick'"
+    assert await (await db.execute(many)).fetchall() == [(1,), (1,), (1,)]
+
+
+async def test_one_that_waits_has_its_run_though_the_schedule_is_made_to_end_before(
+    app: Rota, rota_harness: Harness
+) -> None:
+    await app.schedules.create("x", "report", every=HOUR, overlap="queue_one")
+    run = await app.schedules.trigger("x")
+    await rota_harness.clock.advance(HOUR + MINUTE)
+    await fire(app)
+    assert (NOON + HOUR, "queued", "the run before it has not ended") in await told(app)
+
+    await app.schedules.update("x", ends=NOON + HOUR + MINUTE)
+    assert (await app.schedules.get("x")).state == "active"
+    await run.cancel()
+    await rota_harness.clock.advance(MINUTE)
+    await fire(app)
+
+    assert (NOON + HOUR, "started", None) in await told(app)
+    assert (await app.schedules.get("x")).state == "ended"
+
+
+async def test_one_that_waits_when_the_schedule_pauses_itself_starts_nothing_later(
+    app: Rota, rota_harness: Harness
+) -> None:
+    clock = rota_harness.clock
+    await app.schedules.create("x", "fails", every=HOUR, overlap="queue_one", pause_after=1)
+    for _ in range(2):
+        await clock.advance(HOUR)
+        await fire(app)
+    await rota_harness.run_until_idle()
+    await clock.advance(MINUTE)
+    await fire(app)
+    assert (await app.schedules.get("x")).state == "paused"
+    skipped = (NOON + 2 * HOUR, "skipped", "the schedule was paused")
+    assert await told(app) == [(NOON + HOUR, "started", None), skipped]
+
+    await clock.advance(7 * 24 * HOUR)
+    await app.schedules.resume("x")
+    assert not (await fire(app)).seen
+    await clock.advance(HOUR)
+    [(_, tick)] = (await fire(app)).started
+    assert tick == NOON + (7 * 24 + 3) * HOUR
+    assert skipped in await told(app)
+
+
+# Runs besides those of the clock
+
+
+async def test_a_run_by_hand_hides_none_that_is_open(app: Rota, rota_harness: Harness) -> None:
+    await app.schedules.create("x", "report", every=HOUR)
+    await rota_harness.clock.advance(HOUR)
+    await fire(app)
+    run = await app.schedules.trigger("x")
+    await run.cancel()
+    await rota_harness.clock.advance(HOUR)
+    assert not (await fire(app)).started
+    assert (NOON + 2 * HOUR, "skipped", "the run before it has not ended") in await told(app)
+
+
+async def test_backfilled_runs_that_fail_do_not_pause_it(app: Rota, rota_harness: Harness) -> None:
+    await app.schedules.create("x", "fails", cron="0 * * * *", pause_after=3)
+    await app.schedules.backfill("x", NOON - 5 * HOUR, NOON)
+    for _ in range(2):
+        await rota_harness.run_until_idle()
+        await rota_harness.clock.advance(HOUR)
+    await fire(app)
+    seen = await app.schedules.get("x")
+    assert (seen.state, seen.runs, seen.failures) == ("active", 2, 1)
+
+
+async def test_one_that_has_had_all_its_runs_is_not_woken_by_other_times(
+    app: Rota, rota_harness: Harness
+) -> None:
+    await app.schedules.create("x", "report", every=HOUR, max_runs=1)
+    await rota_harness.clock.advance(HOUR)
+    await fire(app)
+    await app.schedules.update("x", cron="0 * * * *")
+    assert (await app.schedules.get("x")).state == "ended"
+    await app.schedules.update("x", max_runs=2)
+    assert (await app.schedules.get("x")).next == [NOON + 2 * HOUR]
+    await app.schedules.update("x", max_runs=1)
+    assert (await app.schedules.get("x")).state == "ended"
+    await app.schedules.update("x", max_runs=2)
+    await app.schedules.pause("x")
+    await app.schedules.update("x", max_runs=1)
+    with pytest.raises(ArgumentError, match="has ended: nothing comes after it"):
+        await app.schedules.resume("x")
+
+
+# The same again, or not
+
+
+async def declare(app: Rota, **how: Any) -> None:
+    client = await app.open()
+    definition = define("x", "task", "report", declared=True, **how)
+    await schedules.declare(client.database, [definition], ["report"])
+
+
+async def test_one_and_true_are_not_the_same_input(app: Rota, db: DB) -> None:
+    await declare(app, every=5, input={"flag": 1})
+    await declare(app, every=5, input={"flag": True})
+    found = await (await db.execute("select input::text from rota.schedules")).fetchall()
+    assert found == [('{"flag":true}',)]
+
+
+async def test_a_start_at_an_hour_that_comes_twice_is_the_same_when_it_is_declared_again(
+    app: Rota, rota_harness: Harness
+) -> None:
+    """Else every deploy would pass over what is due."""
+    starts = datetime(2025, 10, 26, 2, 30, tzinfo=PARIS)
+    await declare(app, cron="0 * * * *", starts=starts)
+    await rota_harness.clock.advance(HOUR + MINUTE)
+    await declare(app, cron="0 * * * *", starts=starts)
+    assert list((await fire(app)).started) == [("x", NOON + HOUR)]
+
+
+# What cannot be
+
+
+FAR = datetime(9999, 12, 31, 23, 59, tzinfo=NEW_YORK)
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"every": 5, "ends": FAR}, "ends=9999-12-31 .* is outside the years 1 to 9999"),
+        ({"at": FAR}, "at=9999-12-31 .* is outside the years"),
+        ({"every": 5, "jitter": None}, "jitter is a number of seconds"),
+        ({"every": 5, "at_most": None}, "at_most is a whole number from 1 to 1,000, not None"),
+        ({"every": 5, "at_most": 1001}, "at_most is a whole number from 1 to 1,000, not 1001"),
+        ({"every": 5, "max_runs": 2**63}, "max_runs is a whole number from 1 to 1,000,000,000"),
+        ({"every": 5, "pause_after": 2**31}, "pause_after is a whole number from 1 to"),
+        ({"every": 5, "max_runs": 1.5}, "max_runs is a whole number .* not 1.5"),
+        ({"every": 5, "max_runs": True}, "max_runs is a whole number .* not True"),
+        ({"every": "5m"}, "every is a number of seconds or a timedelta, not '5m'"),
+        ({"every": 5, "grace": "5m"}, "grace is a number of seconds or a timedelta, not '5m'"),
+        ({"at": "2027-01-01"}, "at is a time, such as .* not '2027-01-01'"),
+        ({"every": 5, "starts": "2027"}, "starts is a time, such as .* not '2027'"),
+        ({"every": 5, "ends": datetime(2027, 1, 1)}, "ends=2027-01-01 .* has no time zone"),  # noqa: DTZ001
+    ],
+)
+async def test_what_cannot_be_is_refused_by_name(app: Rota, how: dict[str, Any], said: str) -> None:
+    with pytest.raises(ArgumentError, match=said):
+        await app.schedules.create("x", "report", **how)
+    await app.schedules.create("x", "report", every=5)
+    with pytest.raises(ArgumentError, match=said):
+        await app.schedules.update("x", **how)
+    assert [each.name for each in await app.schedules.list()] == ["x"]
+
+
+async def test_one_whose_time_never_comes_says_why(app: Rota) -> None:
+    late = datetime(9999, 6, 1, tzinfo=UTC)
+    with pytest.raises(ArgumentError, match="there is no such time after its start"):
+        await app.schedules.create("x", "report", cron="0 0 1 1 *", starts=late)
+    with pytest.raises(ArgumentError, match="it ends before its first tick"):
+        await app.schedules.create("x", "report", every=5, ends=NOON)
+
+
+async def test_a_state_that_there_is_not_is_refused_by_name(app: Rota) -> None:
+    with pytest.raises(ArgumentError, match=r"state is one of active, paused, .* not 'nope'"):
+        await app.schedules.list(state="nope")

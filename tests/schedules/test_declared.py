@@ -1,0 +1,311 @@
+"""Schedules that code declares: workers say so when they start, any number of them at once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from rota import ArgumentError, Context, Rota
+from rota.errors import DefinitionError
+from rota.testing import Harness
+
+NOON = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+Define = Callable[[Rota], None]
+
+
+async def deploy(dsn: str, define: Define) -> None:
+    """A worker of this code starts, as far as schedules are concerned."""
+    async with Rota(dsn, connections=2) as app:
+        define(app)
+        await app._by_the_clock(await app.open())
+
+
+def report(app: Rota, *schedules: dict[str, Any]) -> None:
+    @app.task
+    async def report(day: str = "today") -> None: ...
+
+    for each in schedules:
+        app.schedule(**each)(report)
+
+
+def code(*schedules: dict[str, Any]) -> Define:
+    return lambda app: report(app, *schedules)
+
+
+HOURLY = {"every": HOUR, "name": "hourly"}
+DAILY = {"cron": "0 7 * * *", "tz": "Europe/Paris", "name": "daily"}
+
+
+async def test_tasks_and_flows_are_started_by_the_clock_with_their_input(
+    rota_harness: Harness,
+) -> None:
+    app, clock = rota_harness.app, rota_harness.clock
+    seen: list[tuple[str, datetime | None]] = []
+    flow = app.flow("etl")
+
+    @flow.task
+    async def extract(ctx: Context, day: str) -> None:
+        seen.append((f"etl {day}", ctx.scheduled_for))
+
+    @app.schedule(every=HOUR, input={"day": "monday"})
+    @app.schedule("30 * * * *", name="half past", input={"day": "tuesday"})
+    @app.task
+    async def report(ctx: Context, day: str) -> None:
+        seen.append((day, ctx.scheduled_for))
+
+    app.schedule(every=HOUR, input={"day": "friday"})(flow)
+    await clock.set(NOON)
+    await rota_harness.run_until_idle()
+    assert seen == []
+    await clock.advance(HOUR)
+    await rota_harness.run_until_idle()
+
+    assert sorted(seen, key=str) == [
+        ("etl friday", NOON + HOUR),
+        ("monday", NOON + HOUR),
+        ("tuesday", NOON + HOUR / 2),
+    ]
+
+
+async def test_32_workers_that_start_at_once_declare_each_schedule_once(
+    rota_dsn: str, rota_app: Rota
+) -> None:
+    def define(app: Rota) -> None:
+        report(app, *({"every": 60, "name": f"s{number}"} for number in range(20)))
+
+    await asyncio.gather(*(deploy(rota_dsn, define) for _ in range(32)))
+
+    found = await rota_app.schedules.list()
+    assert [each.name for each in found] == sorted(f"s{number}" for number in range(20))
+    assert {each.state for each in found} == {"active"}
+
+
+async def test_old_and_new_code_that_start_at_once_come_to_one_of_the_two(
+    rota_dsn: str, rota_app: Rota
+) -> None:
+    """Each knows ten schedules of its own, which the other disables, and ten in other words."""
+
+    def define(version: int) -> Define:
+        both = ({"every": 60 + version, "name": f"both{number}"} for number in range(10))
+        own = ({"every": 60, "name": f"v{version}-{number}"} for number in range(10))
+        return code(*both, *own)
+
+    await deploy(rota_dsn, define(0))
+    await asyncio.gather(*(deploy(rota_dsn, define(number % 2)) for number in range(24)))
+
+    found = {each.name: each for each in await rota_app.schedules.list()}
+    assert len(found) == 30
+    assert {found[f"both{number}"].every for number in range(10)} in ({60}, {61})
+    for version in (0, 1):
+        states = {found[f"v{version}-{number}"].state for number in range(10)}
+        assert states in ({"active"}, {"disabled"})
+
+
+async def test_what_the_code_drops_is_disabled_and_not_forgotten(
+    rota_dsn: str, rota_harness: Harness, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = rota_harness.app
+    await rota_harness.clock.set(NOON)
+    await deploy(rota_dsn, code(HOURLY, DAILY))
+    with caplog.at_level(logging.INFO, "rota"):
+        await deploy(rota_dsn, code(DAILY))
+    seen = await app.schedules.get("hourly")
+    assert (seen.state, seen.why) == ("disabled", "the code does not declare it any more")
+    assert seen.next == []
+    assert (await app.schedules.get("daily")).state == "active"
+    assert "schedule 'hourly' is disabled" in caplog.text
+    with pytest.raises(ArgumentError, match="declare it again"):
+        await app.schedules.resume("hourly")
+
+    await rota_harness.clock.advance(10 * HOUR)
+    await deploy(rota_dsn, code(HOURLY, DAILY))
+
+    seen = await app.schedules.get("hourly")
+    assert (seen.state, seen.why) == ("active", None)
+    assert seen.next[0] == NOON + 11 * HOUR  # it was not there when ten of them came
+
+
+async def test_what_belongs_to_another_app_is_left_alone(rota_dsn: str, rota_app: Rota) -> None:
+    await deploy(rota_dsn, code(HOURLY))
+
+    def other(app: Rota) -> None:
+        @app.schedule(every=60)
+        @app.task
+        async def clean() -> None: ...
+
+    await deploy(rota_dsn, other)
+
+    assert [each.state for each in await rota_app.schedules.list()] == ["active", "active"]
+
+
+async def test_one_paused_by_hand_stays_paused_through_deploys(
+    rota_dsn: str, rota_app: Rota
+) -> None:
+    await deploy(rota_dsn, code(HOURLY))
+    await rota_app.schedules.pause("hourly", "wait for the audit")
+
+    await deploy(rota_dsn, code({**HOURLY, "input": {"day": "friday"}}))
+    seen = await rota_app.schedules.get("hourly")
+    assert (seen.state, seen.why, seen.input) == (
+        "paused",
+        "wait for the audit",
+        {"day": "friday"},
+    )
+
+    await deploy(rota_dsn, code({**HOURLY, "every": 60}))
+    assert (await rota_app.schedules.get("hourly")).state == "paused"
+
+    await deploy(rota_dsn, code())
+    assert (await rota_app.schedules.get("hourly")).state == "disabled"
+    await deploy(rota_dsn, code(HOURLY))
+    seen = await rota_app.schedules.get("hourly")
+    assert (seen.state, seen.why) == ("paused", "wait for the audit")
+
+
+async def test_a_deploy_moves_the_next_tick_only_if_it_changes_the_times(
+    rota_dsn: str, rota_harness: Harness
+) -> None:
+    app, clock = rota_harness.app, rota_harness.clock
+    await clock.set(NOON)
+    await deploy(rota_dsn, code(HOURLY))
+    await clock.advance(HOUR / 4)
+
+    await deploy(rota_dsn, code({**HOURLY, "input": {"day": "friday"}, "overlap": "allow"}))
+    seen = await app.schedules.get("hourly")
+    assert (seen.next[0], seen.overlap) == (NOON + HOUR, "allow")
+
+    await deploy(rota_dsn, code({**HOURLY, "every": HOUR / 2}))
+    assert (await app.schedules.get("hourly")).next[0] == NOON + HOUR / 4 + HOUR / 2
+
+
+async def test_every_counts_from_its_start_if_it_has_one(
+    rota_dsn: str, rota_harness: Harness
+) -> None:
+    await rota_harness.clock.set(NOON + HOUR / 3)
+
+    await deploy(
+        rota_dsn,
+        code(
+            {"every": HOUR, "name": "past", "starts": NOON - 1000 * HOUR},
+            {"every": HOUR, "name": "future", "starts": NOON + 2 * HOUR},
+        ),
+    )
+
+    assert (await rota_harness.app.schedules.get("past")).next[0] == NOON + HOUR
+    assert (await rota_harness.app.schedules.get("future")).next[0] == NOON + 2 * HOUR
+
+
+async def test_one_that_has_come_once_does_not_come_again_however_often_it_is_declared(
+    rota_dsn: str, rota_harness: Harness
+) -> None:
+    app, clock = rota_harness.app, rota_harness.clock
+    once = {"at": NOON + HOUR, "name": "once"}
+    report(app, once)
+    await clock.set(NOON)
+    await rota_harness.run_until_idle()
+    await clock.advance(2 * HOUR)
+    await rota_harness.run_until_idle()
+    assert (await app.schedules.get("once")).state == "ended"
+
+    await deploy(rota_dsn, code())
+    await rota_harness.run_until_idle()
+    await rota_harness.run_until_idle()
+
+    assert [each.run is not None for each in await app.schedules.ticks("once")] == [True]
+    assert (await app.schedules.get("once")).state == "ended"
+
+
+async def test_the_code_takes_over_one_that_was_made_at_run_time(
+    rota_dsn: str, rota_app: Rota, caplog: pytest.LogCaptureFixture
+) -> None:
+    report(rota_app)
+    await rota_app.schedules.create("hourly", "report", every=60)
+
+    await deploy(rota_dsn, code(HOURLY))
+
+    seen = await rota_app.schedules.get("hourly")
+    assert (seen.declared, seen.every) == (True, 3600)
+    assert "made at run time; the code declares it now" in caplog.text
+    with pytest.raises(ArgumentError, match="declared in code, so it is changed there"):
+        await rota_app.schedules.update("hourly", every=60)
+
+
+async def test_a_worker_whose_schedules_stand_locks_nothing(rota_dsn: str) -> None:
+    """Else a fleet that starts would queue up at the rows that its scheduler is about to fire."""
+    await deploy(rota_dsn, code(HOURLY, DAILY))
+
+    with psycopg.connect(rota_dsn) as connection:
+        connection.execute("select from rota.schedules for update")
+        async with asyncio.timeout(1):
+            await deploy(rota_dsn, code(DAILY, HOURLY))
+
+
+async def test_a_worker_waits_for_somebody_who_has_a_schedule_in_hand(
+    rota_dsn: str, rota_app: Rota
+) -> None:
+    """Longer than the server lets anybody wait for a lock."""
+    await deploy(rota_dsn, code(HOURLY))
+
+    with psycopg.connect(rota_dsn) as connection:
+        connection.execute("select from rota.schedules for update")
+        declaring = asyncio.create_task(deploy(rota_dsn, code({**HOURLY, "every": 60})))
+        await asyncio.sleep(2.5)
+        assert not declaring.done()
+    await declaring
+
+    assert (await rota_app.schedules.get("hourly")).every == 60
+
+
+# What is wrong with one is said early
+
+
+def test_two_schedules_of_a_task_have_names_of_their_own() -> None:
+    with pytest.raises(DefinitionError, match="a schedule called 'report' already"):
+        report(Rota("local"), {"every": 60}, {"every": 61})
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ({"input": {"dey": "x"}}, "task 'greet' takes no argument 'dey'; it takes whom, times"),
+        ({}, r"task 'greet' needs 'whom'; say it with @app.schedule\(…, input=\{'whom': …\}\)"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused_where_they_are_written(
+    said: dict[str, Any], reason: str
+) -> None:
+    app = Rota("local")
+
+    @app.task
+    async def greet(ctx: Context, whom: str, times: int = 1) -> None: ...
+
+    with pytest.raises(DefinitionError, match=reason):
+        app.schedule(every=60, **said)(greet)
+
+
+async def test_types_that_do_not_fit_are_refused_when_a_worker_starts(rota_app: Rota) -> None:
+    @rota_app.schedule(every=60, input={"pages": "seven"})
+    @rota_app.task
+    async def report(pages: int) -> None: ...
+
+    with pytest.raises(ArgumentError, match=r"schedule 'report': .*Expected `int`, got `str`"):
+        async with rota_app.worker():
+            pass
+    assert await rota_app.schedules.list() == []
+
+
+def test_only_tasks_and_flows_are_started_by_the_clock() -> None:
+    app = Rota("local")
+
+    with pytest.raises(DefinitionError, match=r"put @app.schedule\(…\) above @app.task"):
+
+        @app.schedule(every=60)  # type: ignore[type-var]
+        async def plain() -> None: ...

@@ -1,0 +1,76 @@
+"""The page on schedules, and the example: they do what they say they do."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "guides" / "schedules.md").read_text("utf-8")
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A directory with a short name that other users can enter: root cannot run PostgreSQL itself."""
+    base = Path(tempfile.mkdtemp(prefix="rota-page-", dir="/tmp")).resolve()
+    base.chmod(0o755)
+    yield base
+    shutil.rmtree(base)
+
+
+def ran(program: Path, home: Path) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, str(program)],
+        env={**os.environ, "ROTA_LOCAL_DIR": str(home / "pg")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.slow
+def test_the_first_example_makes_tea_once_a_second(home: Path) -> None:
+    program = home / "tea.py"
+    program.write_text(re.findall(r"```python\n(import asyncio.*?)```", PAGE, re.DOTALL)[0])
+
+    said = ran(program, home)
+
+    assert len(said) >= 3
+    times = [datetime.fromisoformat(line.removeprefix("tea at ")) for line in said]
+    assert {b - a for a, b in pairwise(times)} == {timedelta(seconds=1)}
+
+
+@pytest.mark.slow
+def test_the_example_ticks_greets_and_reports(home: Path) -> None:
+    said = ran(ROOT / "examples" / "schedule.py", home)
+
+    assert "hello, Ada" in said
+    assert "the report of today" in said
+    assert len([line for line in said if line.startswith("tick ")]) >= 3
+    assert "report: 0 7 * * mon-fri (Europe/Paris), 0 runs by the clock" in said
+
+
+def test_the_page_tells_of_every_option() -> None:
+    import inspect
+
+    from rota import Rota
+    from rota.app.schedules import Changes, Schedules
+
+    for name in (*inspect.signature(Rota.schedule).parameters, *Changes.__annotations__):
+        assert name == "self" or f"`{name}" in PAGE or f"{name}=" in PAGE or name in PAGE, name
+    for name, value in vars(Schedules).items():
+        if inspect.iscoroutinefunction(value):
+            assert f"{name}(" in PAGE, name

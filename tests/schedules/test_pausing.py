@@ -1,0 +1,156 @@
+"""Schedules that are paused, listed and forgotten. The clock is the test's."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from rota import ArgumentError, Rota
+from rota.testing import Harness
+
+NOON = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def app(rota_harness: Harness) -> Rota:
+    app = rota_harness.app
+
+    @app.task
+    async def report() -> None: ...
+
+    return app
+
+
+async def test_a_paused_one_starts_nothing_and_goes_on_with_the_next_tick(
+    app: Rota, rota_harness: Harness
+) -> None:
+    await rota_harness.clock.set(NOON)
+    await app.schedules.create("x", "report", every=HOUR, catch_up="all")
+
+    await app.schedules.pause("x", "the printer is on fire")
+    await rota_harness.clock.advance(3.5 * HOUR)
+    await rota_harness.run_until_idle()
+    seen = await app.schedules.get("x")
+    assert (seen.state, seen.why, seen.next) == ("paused", "the printer is on fire", [])
+    assert await app.schedules.ticks("x") == []
+
+    await app.schedules.resume("x")
+    seen = await app.schedules.get("x")
+    assert (seen.state, seen.why, seen.next[0]) == ("active", None, NOON + 4 * HOUR)
+
+
+async def test_one_that_comes_once_and_was_paused_over_its_time_comes_when_it_is_resumed(
+    app: Rota, rota_harness: Harness
+) -> None:
+    await rota_harness.clock.set(NOON)
+    await app.schedules.create("x", "report", at=NOON + HOUR)
+    await app.schedules.pause("x")
+    await rota_harness.clock.advance(2 * HOUR)
+
+    await app.schedules.resume("x")
+    await rota_harness.run_until_idle()
+
+    assert [each.planned for each in await app.schedules.ticks("x")] == [NOON + HOUR]
+    with pytest.raises(ArgumentError, match="has ended"):
+        await app.schedules.resume("x")
+    with pytest.raises(ArgumentError, match="has ended: there is nothing to pause"):
+        await app.schedules.pause("x")
+
+
+async def test_one_that_a_clock_ahead_has_moved_on_comes_again_when_it_is_resumed(
+    app: Rota, rota_harness: Harness
+) -> None:
+    await rota_harness.clock.set(NOON)
+    await app.schedules.create("x", "report", every=HOUR)
+    await rota_harness.clock.set(NOON + 48.5 * HOUR)
+    await rota_harness.run_until_idle()
+    await rota_harness.clock.set(NOON)
+    assert (await app.schedules.get("x")).next[0] == NOON + 49 * HOUR
+
+    await app.schedules.resume("x")
+
+    for _ in range(2):  # a second time there is nothing to mend
+        assert (await app.schedules.get("x")).next[0] == NOON + HOUR
+        await app.schedules.resume("x")
+
+
+# Listing and forgetting
+
+
+async def test_they_are_listed_by_tenant_and_by_state(app: Rota) -> None:
+    for name, tenant in (("b", "acme"), ("a", "acme"), ("c", "zeta"), ("d", None)):
+        await app.schedules.create(name, "report", every=60, tenant=tenant)
+    await app.schedules.pause("a")
+
+    async def names(**which: Any) -> list[str]:
+        return [each.name for each in await app.schedules.list(**which)]
+
+    assert await names() == ["a", "b", "c", "d"]
+    assert await names(tenant="acme") == ["a", "b"]
+    assert await names(state="paused") == ["a"]
+    assert await names(tenant="acme", state="active") == ["b"]
+
+
+async def test_a_list_is_whole_beyond_a_page(app: Rota, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rota.app.schedules.PAGE", 2)
+    for number in range(5):
+        await app.schedules.create(f"s{number}", "report", every=60)
+
+    assert [each.name for each in await app.schedules.list()] == [f"s{n}" for n in range(5)]
+
+
+async def test_a_row_that_cannot_be_read_any_more_is_listed_all_the_same(
+    app: Rota, rota_dsn: str
+) -> None:
+    await app.schedules.create("a", "report", cron="@daily")
+    await app.schedules.create("b", "report", cron="@daily")
+    with psycopg.connect(rota_dsn, autocommit=True) as connection:
+        connection.execute("update rota.schedules set tz = 'Atlantis/Poseidonis' where name = 'a'")
+
+    [a, b] = await app.schedules.list()
+
+    assert (a.tz, a.next, len(b.next)) == ("Atlantis/Poseidonis", [], 5)
+
+
+async def test_what_is_forgotten_is_gone_with_its_ticks(app: Rota, rota_harness: Harness) -> None:
+    await rota_harness.clock.set(NOON)
+    await app.schedules.create("x", "report", every=HOUR)
+    await rota_harness.clock.advance(HOUR)
+    await rota_harness.run_until_idle()
+    [tick] = await app.schedules.ticks("x")
+
+    await app.schedules.delete("x")
+    await app.schedules.create("x", "report", every=HOUR)
+
+    assert await app.schedules.ticks("x") == []
+    assert await app.run(tick.run or 0).status() == "succeeded"
+
+
+def test_the_same_without_awaiting(rota_dsn: str) -> None:
+    app = Rota(rota_dsn)
+
+    @app.task
+    async def report() -> int:
+        return 7
+
+    schedules = app.schedules.blocking
+    try:
+        schedules.create("x", report, every=HOUR)
+        schedules.update("x", every=2 * HOUR)
+        schedules.pause("x")
+        assert schedules.get("x").state == "paused"
+        schedules.resume("x")
+        assert [each.every for each in schedules.list()] == [7200]
+        run = schedules.trigger("x")
+        assert run.status() == "ready"
+        assert [each.run for each in schedules.ticks("x")] == [run.id]
+        now = schedules.ticks("x")[0].planned
+        assert schedules.backfill("x", now - HOUR, now) == ()
+        schedules.delete("x")
+        assert schedules.list() == []
+    finally:
+        app.close_blocking()

@@ -1,0 +1,320 @@
+"""What a schedule does while its last run is open, after an absence, and when its runs fail: with a worker,
+and with a clock that is set."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from psycopg import AsyncConnection
+
+from rota import Context, Retry, Rota
+from rota.engine import scheduler
+from rota.model.events import ScheduleTicked
+from rota.testing import Harness
+
+DB = AsyncConnection[tuple[Any, ...]]
+NOON = datetime(2031, 3, 30, 12, tzinfo=UTC)
+STEP = timedelta(minutes=10)
+
+MANY = 14 * 24 * 6
+"""Ticks in two weeks."""
+
+TOLD = "select tick, state, outcome::text from rota.ticks order by tick"
+
+
+async def ask(db: DB, query: str) -> list[Any]:
+    return await (await db.execute(query.encode())).fetchall()
+
+
+async def eventually(db: DB, query: str, wanted: Any, within: float = 5.0) -> None:
+    found: Any = None
+    try:
+        async with asyncio.timeout(within):
+            while (found := await ask(db, query)) != wanted:
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        pytest.fail(f"{query}: {found}, not {wanted}")
+
+
+def nth(n: float) -> datetime:
+    return NOON + n * STEP
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs that have ended are noted at once."""
+    monkeypatch.setattr(scheduler, "SWEEP", 0.3)
+
+
+class Bell:
+    """A schedule every ten minutes from noon on, whose runs last until they are let go."""
+
+    def __init__(self, harness: Harness, db: DB, **how: Any) -> None:
+        self.app, self.clock, self.db = harness.app, harness.clock, db
+        self.began: list[datetime | None] = []
+        self.ended: list[datetime | None] = []
+        self.go = asyncio.Event()
+
+        @self.app.schedule(every=600, starts=NOON, **how)
+        @self.app.task(retry=Retry(attempts=1))
+        async def ring(ctx: Context) -> None:
+            self.began.append(ctx.scheduled_for)
+            await self.go.wait()
+            self.ended.append(ctx.scheduled_for)
+
+    async def at(self, n: float) -> None:
+        await self.clock.set(nth(n))
+
+    async def began_at(self, *numbers: float, within: float = 5.0) -> None:
+        wanted = [nth(n) for n in numbers]
+        async with asyncio.timeout(within):
+            while self.began != wanted:
+                await asyncio.sleep(0.01)
+
+    async def told(self, *wanted: tuple[float, str, str | None], within: float = 5.0) -> None:
+        rows = [(nth(n), state, outcome) for n, state, outcome in wanted]
+        await eventually(self.db, TOLD, rows, within)
+
+
+MakeBell = Callable[..., Awaitable[Bell]]
+
+
+@pytest.fixture
+async def bell(rota_harness: Harness, db: DB, soon: None) -> MakeBell:
+    async def make(**how: Any) -> Bell:
+        bell = Bell(rota_harness, db, **how)
+        await bell.at(-0.5)
+        return bell
+
+    return make
+
+
+# While the last run is open
+
+
+async def test_a_tick_is_skipped_while_the_last_run_is_open(bell: MakeBell) -> None:
+    ring = await bell(overlap="skip")
+    async with ring.app.worker():
+        await ring.at(0)
+        await ring.began_at(0)
+        await ring.at(1)
+        await ring.told((0, "started", None), (1, "skipped", None))
+        ring.go.set()
+        await ring.told((0, "started", "succeeded"), (1, "skipped", None))
+        await ring.at(2)
+        await ring.began_at(0, 2)
+
+
+async def test_one_waits_for_the_last_run_and_begins_when_it_has_ended(bell: MakeBell) -> None:
+    ring = await bell(overlap="queue_one")
+    async with ring.app.worker():
+        waiting = [(1, "queued", None), (2, "skipped", None), (3, "skipped", None)]
+        for n in range(4):
+            await ring.at(n)
+            await ring.told((0, "started", None), *waiting[:n])
+        # Asked for now and then by the database's clock; it stands, so we help.
+        ring.go.set()
+        await ring.told((0, "started", "succeeded"), *waiting)
+        await ring.at(3.03)
+        await ring.began_at(0, 1)
+        await ring.at(4)
+        await ring.began_at(0, 1, 4)
+    found = await ask(ring.db, "select tick, state, why from rota.ticks where run is not null")
+    assert sorted(found) == [(nth(n), "started", None) for n in (0, 1, 4)]
+
+
+async def test_one_that_waits_when_it_is_paused_starts_nothing_and_says_so(bell: MakeBell) -> None:
+    ring = await bell(overlap="queue_one")
+    async with ring.app.worker():
+        await ring.at(0)
+        await ring.began_at(0)
+        await ring.at(1)
+        await ring.told((0, "started", None), (1, "queued", None))
+        await ring.app.schedules.pause("ring")
+        ring.go.set()
+        await ring.told((0, "started", "succeeded"), (1, "skipped", None))
+        await ring.app.schedules.resume("ring")
+        await ring.at(2)
+        await ring.began_at(0, 2)
+    found = await ask(ring.db, "select why from rota.ticks where state = 'skipped'")
+    assert found == [("the schedule was paused",)]
+
+
+async def test_the_last_run_is_cancelled_for_the_next(bell: MakeBell) -> None:
+    ring = await bell(overlap="cancel_running")
+    async with ring.app.worker():
+        for n in range(3):
+            await ring.at(n)
+            await ring.began_at(*range(n + 1))
+        # Who holds one hears of the wish, through a pooler with the next beat.
+        cancelled = [(0, "started", "cancelled"), (1, "started", "cancelled")]
+        await ring.told(*cancelled, (2, "started", None))
+        ring.go.set()
+        await ring.told(*cancelled, (2, "started", "succeeded"))
+    assert ring.ended == [nth(2)]
+
+
+async def test_runs_may_go_on_beside_each_other(bell: MakeBell) -> None:
+    ring = await bell(overlap="allow")
+    async with ring.app.worker():
+        for n in range(3):
+            await ring.at(n)
+            await ring.began_at(*range(n + 1))
+        assert ring.ended == []
+        ring.go.set()
+        await ring.told(*((n, "started", "succeeded") for n in range(3)))
+
+
+# After an absence
+
+
+@pytest.mark.parametrize(
+    ("policy", "began"),
+    [
+        ({"catch_up": "none"}, []),
+        ({"catch_up": "none", "grace": 400}, [100]),
+        ({"catch_up": "latest"}, [100]),
+        ({"catch_up": "latest", "grace": 200}, []),
+        ({"catch_up": "all", "at_most": 3}, [98, 99, 100]),
+        ({"catch_up": "all", "at_most": 5, "grace": 1000}, [99, 100]),
+    ],
+)
+async def test_after_an_absence_as_many_are_caught_up_with_as_it_says(
+    bell: MakeBell, policy: dict[str, Any], began: list[int]
+) -> None:
+    ring = await bell(overlap="allow", **policy)
+    ring.go.set()
+    async with ring.app.worker():
+        await ring.at(0)
+        await ring.began_at(0)
+    await ring.at(100.5)  # five minutes late for the last of them
+    async with ring.app.worker():
+        await eventually(ring.db, "select next from rota.schedules", [(nth(101),)])
+        await ring.at(101)
+        await ring.began_at(0, *began, 101)
+
+
+async def test_two_weeks_of_ticks_are_not_replayed(bell: MakeBell) -> None:
+    ring = await bell()
+    ring.go.set()
+    async with ring.app.worker():
+        await ring.at(0)
+        await ring.began_at(0)
+        await ring.at(MANY)
+        await ring.began_at(0, MANY)
+        await ring.at(MANY + 1)
+        await ring.began_at(0, MANY, MANY + 1)
+    assert await ask(ring.db, "select ticks, runs, missed from rota.schedules") == [
+        (3, 3, MANY - 1)
+    ]
+
+
+# When it is over
+
+
+async def test_it_has_ended_after_its_last_run_and_after_its_end(
+    rota_harness: Harness, db: DB, soon: None
+) -> None:
+    app, clock = rota_harness.app, rota_harness.clock
+    began: list[str] = []
+
+    @app.schedule(every=600, starts=NOON, max_runs=2, name="twice", input={"who": "twice"})
+    @app.schedule(every=600, starts=NOON, ends=nth(2), name="until", input={"who": "until"})
+    @app.task
+    async def ring(who: str) -> None:
+        began.append(who)
+
+    await clock.set(nth(-1))
+    async with app.worker():
+        for n, many in ((0, 2), (1, 4), (2, 5)):
+            await clock.set(nth(n))
+            async with asyncio.timeout(5):
+                while len(began) < many:
+                    await asyncio.sleep(0.01)
+        await eventually(db, "select name, state::text from rota.schedules order by 1", ENDED)
+        await clock.set(nth(10))
+        await asyncio.sleep(0.4)
+    assert sorted(began) == ["twice", "twice", "until", "until", "until"]
+
+
+ENDED = [("twice", "ended"), ("until", "ended")]
+
+
+@pytest.mark.usefixtures("soon")
+async def test_it_is_paused_after_so_many_failures_and_starts_nothing_more(
+    rota_harness: Harness, db: DB
+) -> None:
+    app, clock = rota_harness.app, rota_harness.clock
+    fails = True
+
+    @app.schedule(every=600, starts=NOON, pause_after=2)
+    @app.task(retry=Retry(attempts=1))
+    async def ring(ctx: Context) -> None:
+        if fails:
+            raise ValueError("no bell")
+
+    await clock.set(nth(-1))
+    async with app.worker():
+        await clock.set(nth(0))
+        await eventually(db, "select failures from rota.schedules", [(1,)])
+        await clock.set(nth(1))
+        # Without another tick to look at it.
+        await eventually(db, "select state::text, why from rota.schedules", [PAUSED])
+        await clock.set(nth(5))
+        await asyncio.sleep(0.4)
+        assert len(await ask(db, TOLD)) == 2
+        fails = False
+        await app.schedules.resume("ring")
+        await clock.set(nth(6))
+        await eventually(db, "select failures, state::text from rota.schedules", [(0, "active")])
+        await eventually(
+            db, "select count(*)::int from rota.ticks where outcome = 'succeeded'", [(1,)]
+        )
+
+
+PAUSED = ("paused", "2 failures in a row")
+
+
+@pytest.mark.usefixtures("soon")
+async def test_runs_that_are_removed_before_they_are_noted_hold_nothing_up(
+    rota_harness: Harness, db: DB, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app, clock = rota_harness.app, rota_harness.clock
+
+    @app.schedule(every=600, starts=NOON)
+    @app.task
+    async def ring() -> None: ...
+
+    await clock.set(nth(-1))
+    with monkeypatch.context() as blind:
+        blind.setattr(scheduler.Scheduler, "_sweep", lambda self: asyncio.sleep(0.01))
+        async with app.worker():
+            await clock.set(nth(0))
+            await rota_harness.saw(ScheduleTicked)
+            await eventually(db, "select count(*)::int from rota.outcomes", [(1,)])
+    await db.execute("delete from rota.outcomes")
+    await db.execute("delete from rota.jobs")
+    async with app.worker():
+        await eventually(db, "select outcome, ended is null from rota.ticks", [(None, False)])
+        await clock.set(nth(1))
+        await eventually(db, "select count(*)::int from rota.ticks where state = 'started'", [(2,)])
+
+
+async def test_what_jitters_comes_later_by_as_much_and_never_early(rota_app: Rota, db: DB) -> None:
+    @rota_app.schedule(every=0.3, jitter=0.3, overlap="allow", catch_up="all")
+    @rota_app.task
+    async def ring() -> None: ...
+
+    late = "select extract(epoch from at - tick)::float8 from rota.ticks where state = 'started'"
+    async with rota_app.worker():
+        async with asyncio.timeout(10):
+            while len(found := await ask(db, late)) < 8:
+                await asyncio.sleep(0.05)
+    assert all(each >= 0 for [each] in found)
+    assert max(each for [each] in found) > 0.05
+    steps = "select tick - lag(tick) over (order by tick) from rota.ticks"
+    assert {step for [step] in await ask(db, steps)} == {None, timedelta(seconds=0.3)}

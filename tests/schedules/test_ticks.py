@@ -1,0 +1,347 @@
+"""Schedules in a running worker: each tick starts one run, in time, whatever else the worker does."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from psycopg import AsyncConnection
+
+from rota import Context, Rota
+from rota.engine import firing, scheduler
+from rota.model.events import ScheduleTicked
+from rota.testing import Harness
+from rota.testing.link import Where
+from rota.testing.proxy import Proxy
+
+DB = AsyncConnection[tuple[Any, ...]]
+
+LATE = """
+select max(extract(epoch from at - tick))::float8 from rota.ticks where schedule = %s and state = 'started'
+"""
+
+FOREIGN = """
+insert into rota.schedules (name, declared, kind, target, input, every, anchor, next, due)
+values ('foreign', false, 'task', 'elsewhere', '{}', 3600, rota.clock(), rota.clock(),
+        rota.clock() - interval '1 h')
+"""
+
+
+Ran = Counter[datetime | None]
+
+
+def define(app: Rota, every: float = 0.2, ran: Ran | None = None, **how: Any) -> Ran:
+    ran = Counter() if ran is None else ran
+
+    @app.schedule(every=every, overlap="allow", catch_up="all", **how)
+    @app.task
+    async def beat(ctx: Context) -> None:
+        ran[ctx.scheduled_for] += 1
+
+    return ran
+
+
+async def until(ran: Counter[Any], count: int, within: float = 10.0) -> None:
+    async with asyncio.timeout(within):
+        while len(ran) < count:
+            await asyncio.sleep(0.01)
+
+
+def check(ran: Ran, every: float = 0.2) -> None:
+    """Each once, and none left out."""
+    assert set(ran.values()) == {1}
+    ticks = sorted(tick for tick in ran if tick is not None)
+    assert len(ticks) == len(ran)
+    assert {b - a for a, b in pairwise(ticks)} == {timedelta(seconds=every)}
+
+
+async def ask(db: DB, query: str, *params: Any) -> Any:
+    [row] = await (await db.execute(query.encode(), params)).fetchall()
+    return row[0] if len(row) == 1 else row
+
+
+async def test_every_tick_starts_one_run_whatever_the_number_of_workers(
+    rota_app: Rota, rota_dsn: str
+) -> None:
+    ran = define(rota_app)
+    async with Rota(rota_dsn, poll=0.1) as other:
+        define(other, ran=ran)
+        async with rota_app.worker(), other.worker():
+            await until(ran, 8)
+    check(ran)
+
+
+async def test_a_flow_and_a_schedule_made_at_run_time(rota_harness: Harness) -> None:
+    app = rota_harness.app
+    seen: list[tuple[str, datetime | None, bool]] = []
+    flow = app.flow("etl")
+
+    @flow.task
+    async def extract(ctx: Context, day: str) -> None:
+        seen.append((day, ctx.scheduled_for, ctx.backfilled))
+
+    at = datetime.now(UTC) + timedelta(seconds=0.5)
+    async with app.worker():
+        await app.schedules.create("nightly", flow, at=at, input={"day": "monday"})
+        await rota_harness.saw(ScheduleTicked, schedule="nightly")
+        async with asyncio.timeout(10):
+            while not seen:
+                await asyncio.sleep(0.01)
+    assert seen == [("monday", at, False)]
+
+
+# In time
+
+
+async def test_a_worker_that_is_full_and_asks_for_no_jobs_fires_all_the_same(
+    rota_app: Rota, db: DB, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler, "UNTOLD", 0.5)
+    go = asyncio.Event()
+    app = rota_app
+    ran = define(app, every=0.3)
+
+    @app.task
+    async def long() -> None:
+        await go.wait()
+
+    await app.start_many([long.call(), long.call()])
+    async with app.worker(concurrency=2):
+        await asyncio.sleep(2)
+        fired = await ask(db, "select count(*)::int from rota.ticks")
+        late = await ask(db, LATE, "beat")
+        assert not ran
+        go.set()
+        await until(ran, fired)
+    check(ran, 0.3)
+    assert fired >= 4
+    assert late < 0.5
+
+
+async def test_one_that_is_full_looks_by_itself_for_what_nobody_has_told_it(
+    rota_app: Rota, db: DB, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler, "UNTOLD", 0.5)
+    go, there = asyncio.Event(), asyncio.Event()
+
+    @rota_app.task
+    async def long() -> None:
+        there.set()
+        await go.wait()
+
+    await long.start()
+    async with rota_app.worker(concurrency=1):
+        await asyncio.wait_for(there.wait(), 5)
+        await asyncio.sleep(1.2)  # what the last poll has said is over
+        await db.execute(FOREIGN.replace("'elsewhere'", "'long'").encode())
+        async with asyncio.timeout(3):
+            while not await ask(db, "select count(*) from rota.ticks"):
+                await asyncio.sleep(0.02)
+        go.set()
+
+
+async def test_one_that_polls_seldom_hears_of_a_change(direct_dsn: str, db: DB) -> None:
+    async with Rota(direct_dsn, poll=30) as app:
+
+        @app.task
+        async def ring() -> None: ...
+
+        async with app.worker():
+            await asyncio.sleep(0.5)
+            await app.schedules.create("once", ring, at=datetime.now(UTC) - timedelta(hours=1))
+            async with asyncio.timeout(3):
+                while not await ask(db, "select count(*) from rota.ticks"):
+                    await asyncio.sleep(0.02)
+
+
+async def test_one_that_hears_nothing_and_polls_seldom_fires_in_time(rota_dsn: str, db: DB) -> None:
+    async with Rota(rota_dsn, poll=20, notify=False) as app:
+        define(app, every=0.3)
+        async with app.worker():
+            await asyncio.sleep(1.5)
+    assert await ask(db, "select ticks >= 3 from rota.schedules")
+    assert await ask(db, LATE, "beat") < 0.5
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What schedulers ask of the database."""
+    asked: list[str] = []
+    fire, ask = firing.fire, scheduler.Scheduler._ask
+
+    async def counted_fire(*given: Any) -> Any:
+        asked.append("fire")
+        return await fire(*given)
+
+    async def counted_ask(self: scheduler.Scheduler, query: Any) -> Any:
+        asked.append(query.statement)
+        return await ask(self, query)
+
+    monkeypatch.setattr(firing, "fire", counted_fire)
+    monkeypatch.setattr(scheduler.Scheduler, "_ask", counted_ask)
+    return asked
+
+
+async def test_what_a_poll_says_of_others_does_not_put_our_own_off(rota_app: Rota) -> None:
+    client = await rota_app.open()
+    one = scheduler.Scheduler(client.database, client.news, rota_app.announcer, 1, {})
+    ours = one._look_at = time.monotonic() + 1
+    one._misses, one._missed_at = 10, time.monotonic()
+    one.hear(-60.0)
+    assert one._look_at == ours
+    # Nothing is due at all: that is news.
+    one.hear(30.0)
+    assert one._look_at > ours
+
+
+async def test_what_nobody_here_knows_neither_hides_our_own_nor_keeps_us_busy(
+    rota_app: Rota, db: DB, looks: list[str]
+) -> None:
+    await db.execute(FOREIGN.encode())
+    ran = define(rota_app, every=0.5)
+    async with rota_app.worker():
+        await until(ran, 3)
+        await rota_app.schedules.pause("beat")
+        await asyncio.sleep(0.3)
+        looks.clear()
+        await asyncio.sleep(2)
+        # Later each time, up to five seconds; the polls, ten a second, see it every time.
+        assert len(looks) <= 10, looks
+    check(ran, 0.5)
+    assert await ask(db, LATE, "beat") < 0.5
+
+
+async def test_while_nothing_is_due_nothing_is_asked(
+    rota_app: Rota, db: DB, looks: list[str]
+) -> None:
+    @rota_app.schedule("0 0 1 1 *")
+    @rota_app.task
+    async def yearly() -> None: ...
+
+    async with rota_app.worker():
+        await asyncio.sleep(0.5)
+        looks.clear()
+        await asyncio.sleep(2)
+        assert looks in ([], ["tick/open"])
+
+
+async def test_what_another_has_in_hand_is_looked_for_again_soon_and_not_at_once(
+    rota_app: Rota, db: DB, looks: list[str]
+) -> None:
+    ran = define(rota_app, every=0.3)
+    async with rota_app.worker():
+        await until(ran, 1)
+        async with db.transaction():
+            await db.execute("select from rota.schedules for update")
+            looks.clear()
+            await asyncio.sleep(1)
+            assert len(looks) < 20
+        ticks = len(ran)
+        await until(ran, ticks + 4, within=2)
+    check(ran, 0.3)
+
+
+# Comings and goings
+
+
+async def test_who_leaves_fires_no_more_and_who_stays_goes_on(rota_dsn: str, db: DB) -> None:
+    async with Rota(rota_dsn, poll=0.1) as first, Rota(rota_dsn, poll=0.1) as second:
+        ran = define(first)
+        define(second, ran=ran)
+        async with second.worker(), first.worker() as worker:
+            await until(ran, 4)
+            await worker.stop()
+            left = len(ran)
+            await until(ran, left + 4)
+    check(ran)
+
+
+@asynccontextmanager
+async def through(proxy: Proxy) -> AsyncIterator[tuple[Rota, Ran]]:
+    async with Rota(proxy.dsn, poll=0.1, beat=0.2) as app:
+        ran = define(app)
+        async with app.worker():
+            await until(ran, 2)
+            yield app, ran
+
+
+async def test_after_a_time_without_a_database_what_was_missed_is_caught_up_with(
+    rota_dsn: str,
+) -> None:
+    with Proxy(rota_dsn) as proxy:
+        async with through(proxy) as (_, ran):
+            proxy.refuse()
+            proxy.reset()
+            await asyncio.sleep(1)
+            ticks = len(ran)
+            proxy.heal()
+            await until(ran, ticks + 7)
+    check(ran)
+
+
+async def test_commits_of_which_nobody_knows_are_neither_lost_nor_repeated(rota_dsn: str) -> None:
+    with Proxy(rota_dsn) as proxy:
+        async with through(proxy) as (_, ran):
+            ways: list[Where] = ["before", "sent", "answered"]
+            for number, where in enumerate(ways, 1):
+                ticks = len(ran)
+                proxy.cut(where, matching="COMMIT")
+                await asyncio.to_thread(proxy.until_cut, number)
+                await until(ran, ticks + 3)
+    check(ran)
+
+
+# What has become of runs
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler, "SWEEP", 0.5)
+
+
+NOTED = "select succeeded is not null from rota.schedules"
+
+
+async def noted(db: DB) -> None:
+    async with asyncio.timeout(5):
+        while not await ask(db, NOTED):
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.usefixtures("soon")
+async def test_what_became_of_runs_is_noted_soon_also_of_one_that_comes_only_once(
+    rota_app: Rota, db: DB
+) -> None:
+    @rota_app.schedule(at=datetime.now(UTC))
+    @rota_app.task
+    async def once() -> None: ...
+
+    async with rota_app.worker():
+        await noted(db)
+    assert await ask(db, "select outcome::text, ended >= at from rota.ticks") == ("succeeded", True)
+
+
+@pytest.mark.usefixtures("soon")
+async def test_who_comes_later_notes_what_the_one_before_has_started(
+    rota_app: Rota, db: DB, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @rota_app.schedule(at=datetime.now(UTC))
+    @rota_app.task
+    async def once() -> None: ...
+
+    with monkeypatch.context() as blind:
+        blind.setattr(scheduler.Scheduler, "_sweep", lambda self: asyncio.sleep(0.01))
+        async with rota_app.worker():
+            async with asyncio.timeout(5):
+                while not await ask(db, "select count(*) from rota.outcomes"):
+                    await asyncio.sleep(0.05)
+    assert not await ask(db, NOTED)
+    async with rota_app.worker():
+        await noted(db)

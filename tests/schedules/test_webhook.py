@@ -1,0 +1,388 @@
+"""Webhooks: what is sent, to whom it is not, and what an answer means. The receivers are real."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from rota import Rota
+from rota.engine import webhook
+from rota.engine.webhook import Hook, send
+from rota.errors import ArgumentError, RetryLater, WebhookFailed, WebhookRefused
+from rota.model.hosts import Hosts
+from rota.testing import Harness
+
+from .receiver import CERTIFICATE, Receiver, no_one_listens, receiving
+
+NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with receiving() as receiver:
+        yield receiver
+
+
+async def sent(receiver: Receiver, hook: Hook | None = None, **how: Any) -> int:
+    """To a receiver on this machine, which is allowed on purpose."""
+    hook = hook or Hook(f"http://localhost:{receiver.port}/hook?token=sesame", {"hello": "world"})
+    hosts = Hosts.parse(f"localhost:{receiver.port}")
+    return await send(hook, hosts, job=17, now=NOW, **how)
+
+
+# What is sent
+
+
+async def test_the_body_goes_as_json_with_a_key_that_stays_the_same(receiver: Receiver) -> None:
+    url = f"http://localhost:{receiver.port}/hook?token=sesame"
+    hook = Hook(url, {"hello": "wörld"}, headers={"X-Tenant": "acme"})
+
+    assert await sent(receiver, hook) == 204
+
+    [request] = receiver.requests
+    assert (request.method, request.path) == ("POST", "/hook?token=sesame")
+    assert json.loads(request.body) == {"hello": "wörld"}
+    assert request.headers["Content-Type"] == "application/json"
+    assert request.headers["Host"] == f"localhost:{receiver.port}"
+    assert request.headers["Idempotency-Key"] == "17"
+    assert request.headers["X-Tenant"] == "acme"
+    assert "Rota-Signature" not in request.headers
+
+
+async def test_one_without_a_body_has_none(receiver: Receiver) -> None:
+    url = f"http://localhost:{receiver.port}"
+
+    await sent(receiver, Hook(url, method="DELETE"))
+
+    [request] = receiver.requests
+    assert (request.method, request.path, request.body) == ("DELETE", "/", b"")
+
+
+async def test_who_knows_the_secret_can_tell_that_it_is_ours_and_new(receiver: Receiver) -> None:
+    await sent(receiver, secret="sesame")
+
+    [request] = receiver.requests
+    parts = dict(part.split("=") for part in request.headers["Rota-Signature"].split(","))
+    signed = parts["t"].encode() + b"." + request.body
+    assert parts["v1"] == hmac.new(b"sesame", signed, hashlib.sha256).hexdigest()
+    assert int(parts["t"]) == int(NOW.timestamp())
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ({"method": "post"}, "method is one of"),
+        ({"timeout": 0}, "timeout"),
+        ({"timeout": 3600}, "up to 60 s"),
+        ({"headers": {"X": "a\r\nY: b"}}, "cannot be a header"),
+        ({"headers": {"X Y": "a"}}, "cannot be a header"),
+        ({"headers": {"hOst": "evil"}}, "Rota's own"),
+        ({"headers": {"Transfer-Encoding": "chunked"}}, "Rota's own"),
+        ({"headers": {"Rota-Signature": "t=1"}}, "Rota's own"),
+        ({"headers": {"Idempotency-Key": "1"}}, "Rota's own"),
+    ],
+)
+def test_what_cannot_be_sent_is_refused(said: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ArgumentError, match=reason):
+        Hook("https://hooks.example.com/", **said)
+
+
+# To whom it is not
+
+
+@pytest.mark.parametrize(
+    "addresses",
+    [
+        ["127.0.0.1"],
+        ["::1"],
+        ["::ffff:169.254.169.254"],
+        ["169.254.169.254"],
+        ["10.1.2.3"],
+        ["93.184.216.34", "127.0.0.1"],
+        ["127.0.0.1", "93.184.216.34"],
+    ],
+    ids=",".join,
+)
+async def test_a_name_with_an_address_within_is_not_connected_to(
+    monkeypatch: pytest.MonkeyPatch, addresses: list[str]
+) -> None:
+    tried: list[Any] = []
+    monkeypatch.setattr(socket, "create_connection", lambda *where: tried.append(where))
+
+    with pytest.raises(WebhookRefused, match="not out in the world"):
+        await send(
+            Hook("https://hooks.example.com/"),
+            Hosts.parse("hooks.example.com"),
+            job=1,
+            now=NOW,
+            resolve=lambda host, port: addresses,
+        )
+    assert tried == []
+
+
+async def test_a_name_is_looked_up_once_and_what_was_judged_is_connected_to(
+    monkeypatch: pytest.MonkeyPatch, receiver: Receiver
+) -> None:
+    """A resolver that says something else the second time: nobody asks it then."""
+    answers = [["93.184.216.34"], ["127.0.0.1"], ["127.0.0.1"]]
+    connected: list[Any] = []
+    monkeypatch.setattr(
+        socket, "create_connection", lambda where, *rest: _real(where, receiver, connected, rest)
+    )
+
+    status = await send(
+        Hook("http://hooks.example.com:8080/x"),
+        Hosts.parse("http://hooks.example.com:8080"),
+        job=1,
+        now=NOW,
+        resolve=lambda host, port: answers.pop(0),
+    )
+
+    assert status == 204
+    assert connected == [("93.184.216.34", 8080)]
+    assert len(answers) == 2
+    assert receiver.requests[0].headers["Host"] == "hooks.example.com:8080"
+
+
+def _real(
+    where: tuple[str, int], receiver: Receiver, connected: list[Any], rest: tuple[Any, ...]
+) -> socket.socket:
+    """As if the receiver were out in the world."""
+    connected.append(where)
+    sock = socket.socket()
+    sock.settimeout(rest[0])
+    sock.connect(("127.0.0.1", receiver.port))
+    return sock
+
+
+async def test_a_redirect_is_not_followed(receiver: Receiver) -> None:
+    with receiving() as other:
+        receiver.statuses, receiver.headers = [302], {"Location": f"http://localhost:{other.port}/"}
+
+        with pytest.raises(WebhookRefused, match="answered 302, a redirect, which is not followed"):
+            await sent(receiver)
+
+        assert other.requests == []
+
+
+async def test_an_error_says_the_host_and_nothing_that_is_secret(receiver: Receiver) -> None:
+    receiver.statuses = [500]
+
+    with pytest.raises(WebhookFailed) as caught:
+        await sent(receiver, secret="hunter2")
+
+    assert str(caught.value) == "localhost answered 500"
+
+
+# Under its own name
+
+
+async def test_the_receiver_is_who_its_certificate_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
+    webhook._context.cache_clear()
+    try:
+        with receiving(tls=True) as receiver:
+            hook = Hook(f"https://localhost:{receiver.port}/", {"a": 1})
+            assert await sent(receiver, hook) == 204
+            assert receiver.names == ["localhost"]
+
+            monkeypatch.setattr(
+                socket, "create_connection", lambda where, *rest: _real(where, receiver, [], rest)
+            )
+            with pytest.raises(WebhookFailed, match=r"certificate.*Hostname mismatch"):
+                await send(
+                    Hook("https://hooks.example.com/", {"a": 1}),
+                    Hosts.parse("hooks.example.com"),
+                    job=1,
+                    now=NOW,
+                    resolve=lambda host, port: ["93.184.216.34"],
+                )
+            assert receiver.names == ["localhost", "hooks.example.com"]
+            assert len(receiver.requests) == 1
+    finally:
+        webhook._context.cache_clear()
+
+
+async def test_a_receiver_that_nobody_vouches_for_is_told_nothing() -> None:
+    webhook._context.cache_clear()
+    with receiving(tls=True) as receiver:
+        with pytest.raises(WebhookFailed, match="self-signed certificate"):
+            await sent(receiver, Hook(f"https://localhost:{receiver.port}/", {"a": 1}))
+
+        assert receiver.requests == []
+
+
+# What an answer means
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204])
+async def test_2xx_is_taken(receiver: Receiver, status: int) -> None:
+    receiver.statuses = [status]
+
+    assert await sent(receiver) == status
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "error"),
+    [
+        (301, {}, WebhookRefused),
+        (400, {}, WebhookRefused),
+        (404, {}, WebhookRefused),
+        (410, {}, WebhookRefused),
+        (408, {}, WebhookFailed),
+        (429, {}, WebhookFailed),
+        (500, {}, WebhookFailed),
+        (503, {}, WebhookFailed),
+        (429, {"Retry-After": "7"}, RetryLater),
+        (503, {"Retry-After": "Fri, 31 Dec 2027 23:59:59 GMT"}, WebhookFailed),
+    ],
+)
+async def test_the_rest_is_not(
+    receiver: Receiver, status: int, headers: dict[str, str], error: type[Exception]
+) -> None:
+    receiver.statuses, receiver.headers = [status], headers
+
+    with pytest.raises(Exception) as caught:
+        await sent(receiver)
+
+    assert caught.type is error
+
+
+async def test_one_that_asks_for_time_is_given_an_hour_at_most(receiver: Receiver) -> None:
+    receiver.statuses, receiver.headers = [429], {"Retry-After": "100000"}
+
+    with pytest.raises(RetryLater) as caught:
+        await sent(receiver)
+
+    assert caught.value.after == 3600
+
+
+async def test_one_that_is_not_there_is_a_failure() -> None:
+    port = no_one_listens()
+
+    with pytest.raises(WebhookFailed, match="localhost could not be told: ConnectionRefused"):
+        await send(
+            Hook(f"http://localhost:{port}/"), Hosts.parse(f"localhost:{port}"), job=1, now=NOW
+        )
+
+
+async def test_a_name_that_nobody_knows_is_a_failure() -> None:
+    def nobody(host: str, port: int) -> list[str]:
+        raise socket.gaierror(-2, "Name or service not known")
+
+    with pytest.raises(WebhookFailed, match=r"hooks.example.com has no address"):
+        await send(
+            Hook("https://hooks.example.com/"),
+            Hosts.parse("hooks.example.com"),
+            job=1,
+            now=NOW,
+            resolve=nobody,
+        )
+
+
+async def test_one_that_drips_is_left_when_its_time_is_up(receiver: Receiver) -> None:
+    receiver.hold = threading.Event()
+    began = time.monotonic()
+
+    with pytest.raises(WebhookFailed, match=r"did not answer within 0.5 s"):
+        await sent(receiver, Hook(f"http://localhost:{receiver.port}/", timeout=0.5))
+
+    assert time.monotonic() - began < 2
+    assert await asyncio.to_thread(receiver.left.wait, 5)
+
+
+async def test_one_that_is_cancelled_hangs_up(receiver: Receiver) -> None:
+    receiver.hold = threading.Event()
+    sending = asyncio.create_task(sent(receiver))
+    async with asyncio.timeout(5):
+        while not receiver.requests:
+            await asyncio.sleep(0.01)
+
+    sending.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await sending
+    assert await asyncio.to_thread(receiver.left.wait, 5)
+
+
+async def test_a_head_without_end_is_not_read_to_the_end(receiver: Receiver) -> None:
+    receiver.head = b"HTTP/1.1 200 OK\r\n" + b"X-Filler: " + b"x" * 60_000 + b"\r\n"
+    receiver.head += (b"X-Filler: " + b"y" * 60_000 + b"\r\n") * 20 + b"\r\n"
+
+    with pytest.raises(WebhookFailed, match="longer than 65536 bytes"):
+        await sent(receiver)
+
+
+async def test_a_body_without_end_is_not_read_at_all(receiver: Receiver) -> None:
+    receiver.head = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n" + b"x" * 1000
+
+    assert await sent(receiver) == 200
+
+
+async def test_what_is_no_answer_is_a_failure(receiver: Receiver) -> None:
+    receiver.head = b"SSH-2.0-OpenSSH_9.6\r\n"
+
+    with pytest.raises(WebhookFailed, match="BadStatusLine"):
+        await sent(receiver)
+
+
+# As a scheduled action
+
+
+@pytest.fixture
+def app(rota_harness: Harness, receiver: Receiver) -> Rota:
+    app = rota_harness.app
+    app.settings = replace(
+        app.settings, webhook_hosts=f"localhost:{receiver.port}", webhook_secret="sesame"
+    )
+    app.actions("webhook")
+    return app
+
+
+async def test_one_that_fails_is_sent_again_under_the_same_key(
+    app: Rota, rota_harness: Harness, receiver: Receiver
+) -> None:
+    receiver.statuses = [500, 200]
+    url = f"http://localhost:{receiver.port}/hook"
+    await rota_harness.clock.set(NOW)
+    await app.schedules.create(
+        "x", action="webhook", config={"url": url, "body": {"a": 1}}, every=3600
+    )
+    run = await app.schedules.trigger("x")
+    for _ in range(2):
+        await rota_harness.run_until_idle()
+        await rota_harness.clock.advance(timedelta(minutes=1))
+
+    assert await run.result() == 200
+    first, second = receiver.requests
+    assert first.headers["Idempotency-Key"] == second.headers["Idempotency-Key"] == str(run.id)
+    assert (
+        first.headers["Rota-Signature"] != second.headers["Rota-Signature"]
+    )  # it is a minute later
+
+
+async def test_one_that_is_not_wanted_is_not_sent_again(
+    app: Rota, rota_harness: Harness, receiver: Receiver
+) -> None:
+    receiver.statuses = [404]
+    url = f"http://localhost:{receiver.port}/hook"
+    await app.schedules.create("x", action="webhook", config={"url": url}, every=3600)
+    run = await app.schedules.trigger("x")
+
+    await rota_harness.run_until_idle()
+
+    assert await run.status() == "failed"
+    assert len(receiver.requests) == 1

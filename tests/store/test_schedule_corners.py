@@ -1,0 +1,295 @@
+"""Where two things meet in one schedule: a tick that was there already, a run beside the last one, an input
+that does not fit while a run is open, and more jobs than one transaction takes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from psycopg.errors import LockNotAvailable
+
+from rota.engine import firing, misfits, schedules
+from rota.engine.firing import Made
+from rota.engine.misfits import Misfits
+from rota.errors import ScheduleNotFound
+from rota.model.settings import Settings
+from rota.store import ticks
+from rota.store.database import Database
+from rota.testing.link import Where
+from rota.testing.proxy import Proxy
+
+from .flows import DIAMOND, run_of
+from .stage import Batch, Stage
+from .test_schedule_trouble import scheduler
+from .test_schedules import SECOND, TICK, ended, picky
+from .ticking import OTHER, fire, lay, make, row, runs, told
+
+HOUR = timedelta(hours=1)
+
+
+async def over(stage: Stage) -> None:
+    """All that is ready is done."""
+    await stage.complete(await stage.claim(await stage.worker()))
+
+
+async def due_again(stage: Stage, tick: datetime) -> None:
+    """As after the clock was set back and somebody has resumed it."""
+    await stage.sql("update rota.schedules set next = %s, due = %s", tick, tick)
+
+
+# A tick that was there already
+
+
+async def test_a_tick_that_had_its_run_does_not_wait_for_another(stage: Stage) -> None:
+    tick = await lay(stage, overlap="queue_one")
+    await fire(stage)
+    await due_again(stage, tick)
+    await fire(stage)
+    assert await row(stage, "queued, next, due") == (None, tick + HOUR, tick + HOUR)
+    await over(stage)
+    await stage.sql("update rota.schedules set due = rota.clock()")
+    await fire(stage)
+    assert await runs(stage) == {("beat", tick): 1}
+    assert await told(stage) == [(tick, "started", None)]
+
+
+async def test_no_run_is_cancelled_for_a_tick_that_had_its_own(stage: Stage) -> None:
+    tick = await lay(stage, overlap="cancel_running")
+    await fire(stage)
+    await due_again(stage, tick)
+    fired = await fire(stage, "beat")
+    assert (fired.seen, fired.started) == (1, {})
+    assert await row(stage, "next") == tick + HOUR
+    assert await stage.sql("select state::text from rota.outcomes") == []
+    assert await stage.sql("select job from rota.cancels") == []
+
+
+# More jobs than one transaction takes
+
+
+def diamond(due: ticks.Due, tick: datetime, backfilled: bool) -> Made:
+    return Made(run_of(DIAMOND), ["default"])
+
+
+FLOW = {"work": diamond}
+SIZE = 4
+
+
+async def test_no_more_is_caught_up_with_than_a_transaction_takes(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(firing, "MANY_JOBS", 3 * SIZE)
+    tick = await lay(stage, every=60.0, late=10.5 * 60 * SECOND, overlap="allow", catch_up="all")
+    fired = await fire(stage, targets=FLOW)
+    assert list(fired.started) == [("beat", tick + n * 60 * SECOND) for n in (8, 9, 10)]
+    assert await row(stage, "runs, missed") == (3, 8)
+    assert not (await fire(stage, targets=FLOW)).seen
+
+
+async def test_one_run_that_is_more_than_that_is_started_all_the_same(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(firing, "MANY_JOBS", SIZE - 1)
+    tick = await lay(stage, every=60.0, late=90 * SECOND, overlap="allow", catch_up="all")
+    assert list((await fire(stage, targets=FLOW)).started) == [("beat", tick + 60 * SECOND)]
+
+
+async def test_those_of_others_are_left_for_the_next_transaction(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(firing, "MANY_JOBS", 2 * SIZE)
+    for n in range(5):
+        await lay(stage, f"s{n}")
+    sizes = []
+    while (fired := await fire(stage, targets=FLOW)).seen:
+        sizes.append((len(fired.started), fired.more))
+    assert sizes == [(2, True), (2, True), (1, False)]
+
+
+async def test_one_over_which_it_takes_too_long_is_put_off_alone(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server has no patience with who holds schedules and does not speak."""
+    plans = firing._Firing._plans
+
+    async def hurried(self: firing._Firing, *args: Any, **more: Any) -> Any:
+        await self._connection.execute("set local idle_in_transaction_session_timeout = '200ms'")
+        return await plans(self, *args, **more)
+
+    def slow(due: ticks.Due, *rest: Any) -> Made:
+        if due.name == "slow":
+            time.sleep(0.8)
+        return make(due, *rest)
+
+    monkeypatch.setattr(firing._Firing, "_plans", hurried)
+    await lay(stage, "slow", late=9 * SECOND)
+    good = {(f"s{n}", await lay(stage, f"s{n}")): 1 for n in range(3)}
+    assert await scheduler(stage, {"work": slow}).fire()
+    assert await runs(stage) == good
+    found = "why is not null, due > rota.clock() + interval '50 s'"
+    assert await row(stage, found, "slow") == (True, True)
+
+
+# What does not fit
+
+
+async def test_each_tick_that_does_not_fit_is_left_to_others_anew(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others took the one before, so they are there. It is longer ago than they are given."""
+    monkeypatch.setattr(misfits, "LEFT_TO_OTHERS", 0.0)
+    tick = await lay(stage, late=9 * SECOND)
+    here = Misfits()
+    for _ in range(3):
+        assert not (await fire(stage, targets={"work": picky}, misfits=here)).seen
+        assert list((await fire(stage, who=OTHER)).started) == [("beat", tick)]
+        await over(stage)
+        tick += SECOND
+        await due_again(stage, tick)
+
+
+async def test_one_that_fits_nobody_is_refused_though_a_run_is_open_that_it_would_cancel(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(misfits, "LEFT_TO_OTHERS", 0.0)
+    first = await lay(stage, overlap="cancel_running")
+    await fire(stage)
+    await due_again(stage, first + SECOND / 10)
+    here = scheduler(stage, {"work": picky})
+    for _ in range(2):
+        await here.fire()
+    assert await told(stage) == [
+        (first, "started", None),
+        (first + SECOND / 10, "refused", "there is no such argument"),
+    ]
+    assert await stage.sql("select job from rota.cancels") == []
+    assert await stage.sql("select state::text from rota.outcomes") == []
+
+
+# What was backfilled
+
+
+async def test_what_was_backfilled_says_nothing_about_how_it_is_doing(stage: Stage) -> None:
+    await lay(stage, pause_after=3, failures=1)
+    await ended(stage, "failed", "failed", "succeeded", "failed")
+    await stage.sql("update rota.ticks set backfilled = true")
+    [standing] = await stage.run(ticks.settle(["beat"]))
+    assert not standing.paused
+    assert await row(stage, "failures, succeeded, failed, state::text") == (
+        *(1, None, None, "active"),
+    )
+    assert await stage.sql("select count(*) from rota.ticks where ended is null") == [0]
+
+
+async def test_of_its_other_runs_all_count_whatever_was_backfilled_between(stage: Stage) -> None:
+    await lay(stage, pause_after=2)
+    await ended(stage, "failed", "succeeded", "failed", "failed")
+    await stage.sql("update rota.ticks set backfilled = true where number in (2, 4)")
+    [standing] = await stage.run(ticks.settle(["beat"]))
+    assert standing.paused
+    assert await row(stage, "why") == "2 failures in a row"
+
+
+# Several runs that are open
+
+
+async def begun(stage: Stage, many: int, **columns: Any) -> list[Batch]:
+    """A schedule with so many runs, each held by a worker; the last of them is done."""
+    batches = []
+    await lay(stage, **columns)
+    for number in range(1, many + 1):
+        batches.append(await stage.held(1))
+        await stage.sql(
+            "insert into rota.ticks (schedule, tick, number, state, host, pid, run)"
+            " values ('beat', %s, %s, 'started', 'h', 1, %s)",
+            *(TICK + number * SECOND, number, batches[-1].jobs[0]),
+        )
+    await stage.sql("update rota.schedules set run = %s", batches[-1].jobs[0])
+    await stage.complete(batches[-1])
+    return batches
+
+
+async def test_a_run_beside_the_last_one_is_open_too(stage: Stage) -> None:
+    first, _ = await begun(stage, 2)
+    [standing] = await stage.run(ticks.settle(["beat"]))
+    assert standing.open == first.jobs
+    assert not (await fire(stage)).started
+    await stage.complete(first)
+    [standing] = await stage.run(ticks.settle(["beat"]))
+    assert standing.open == []
+
+
+async def test_the_last_run_is_open_though_its_tick_is_forgotten(stage: Stage) -> None:
+    """A thousand were skipped while it went on."""
+    await lay(stage)
+    await fire(stage)
+    run = await row(stage, "run")
+    await stage.sql("delete from rota.ticks")
+    [standing] = await stage.run(ticks.settle(["beat"]))
+    assert standing.open == [run]
+
+
+async def test_what_was_backfilled_is_in_nobodys_way(stage: Stage) -> None:
+    await begun(stage, 3)
+    await stage.sql("update rota.ticks set backfilled = true")
+    [standing] = await stage.run(ticks.settle(["beat"]))
+    assert standing.open == []
+    assert (await fire(stage)).started
+
+
+async def test_all_that_are_open_are_cancelled_each_in_a_transaction_of_its_own(
+    stage: Stage,
+) -> None:
+    first, second, third, _ = await begun(stage, 4, overlap="cancel_running")
+    holder, other = await stage.connect(), await stage.connect()
+    lock = "select from rota.claims where id = %s for update"
+    asked = "select job from rota.cancels order by job"
+    async with holder.transaction():
+        await stage.sql(lock, third.id, on=holder)
+        trying = stage.meanwhile(scheduler(stage).fire())
+        async with asyncio.timeout(5):
+            while await stage.sql(asked) != [*first.jobs, *second.jobs]:
+                await asyncio.sleep(0.01)
+        # Who waits for the third holds neither of the others.
+        for batch in (first, second):
+            await stage.sql(f"{lock} nowait", batch.id, on=other)
+        assert await runs(stage) == {}
+    assert await trying
+    async with asyncio.timeout(5):
+        while not await runs(stage):
+            await stage.sql("update rota.schedules set due = rota.clock() where due <> next")
+            await scheduler(stage).fire()
+    assert await stage.sql(asked) == [*first.jobs, *second.jobs, *third.jobs]
+    assert len(await runs(stage)) == 1
+
+
+async def test_one_in_the_way_of_cancelling_another_run_puts_it_off(stage: Stage) -> None:
+    first, *_ = await begun(stage, 3, overlap="cancel_running")
+    holder = await stage.connect()
+    async with holder.transaction():
+        await stage.sql("select from rota.claims where id = %s for update", first.id, on=holder)
+        with pytest.raises(LockNotAvailable):
+            await fire(stage, "beat")
+        assert await row(stage, "ticks, next = due") == (0, True)
+
+
+# One who does not know whether it is done
+
+
+@pytest.mark.parametrize("where", ["before", "sent", "answered"])
+async def test_what_is_deleted_is_gone_whatever_is_heard_of_it(stage: Stage, where: Where) -> None:
+    await lay(stage)
+    with Proxy(stage.dsn) as proxy:
+        database = Database(proxy.dsn, Settings())
+        try:
+            proxy.cut(where, hold=0.3)
+            await schedules.delete(database, "beat")
+            assert proxy.until_cut()
+            with pytest.raises(ScheduleNotFound):
+                await schedules.delete(database, "beat")
+        finally:
+            await database.close()
+    assert await stage.sql("select name from rota.schedules") == []

@@ -1,0 +1,165 @@
+"""What looks for due schedules reads those that are due and no others, however many there are.
+
+As in `test_plans`: on tables that were never analysed, analysed while empty and then filled, and analysed
+full. What a transaction that fires says is explained as it runs there, on an ordinary connection.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from psycopg import sql
+
+from rota.model.schedule import Decision
+from rota.store import ticks, timers
+from rota.store.query import Query, positional
+from rota.store.ticks import Mark, Moved
+
+from .stage import Connection, Stage
+from .test_plans import Scan, scans
+
+MANY = 100_000 if os.environ.get("ROTA_TEST_LONG") == "1" else 20_000
+DUE = 50
+OPEN = 50
+TICK = datetime(2031, 1, 1, tzinfo=UTC)
+
+FILL = """
+insert into rota.schedules (name, declared, kind, target, input, every, anchor, next, due, run)
+select 's' || n, false, 'task', 'work', '{}', 60, rota.clock(), at, at, n
+  from generate_series(1, %(rows)s) as n, lateral (select rota.clock() + n * interval '1 min' as at) as at
+"""
+
+# Each with a past; of some the last run is open.
+FILL_TICKS = """
+insert into rota.ticks (schedule, tick, number, state, host, pid, run, outcome, ended)
+select 's' || n, timestamptz '2030-01-01' + m * interval '1 min', m, 'started', 'h', 1, n * 10 + m,
+       case when over then 'succeeded'::rota.outcome end, case when over then rota.clock() end
+  from generate_series(1, %(rows)s) as n, generate_series(1, 3) as m,
+       lateral (select m < 3 or n > 50) as past (over)
+"""
+
+# The others are over, or somebody else's.
+FILL_OTHERS = """
+insert into rota.schedules (name, declared, kind, target, input, every, anchor, next, due, state)
+select 'ended' || n, false, 'task', 'work', '{}', 60, rota.clock(), null, rota.clock() - n * interval '1 s',
+       'ended'
+  from generate_series(1, %(rows)s) as n
+"""
+
+LAY_DUE = """
+insert into rota.schedules (name, declared, kind, target, input, every, anchor, next, due)
+select 'due' || n, false, 'task', 'work', '{}', 60, rota.clock(), at, at
+  from generate_series(1, %(rows)s) as n,
+       lateral (select rota.clock() - n * interval '1 ms' as at) as at
+"""
+
+
+async def explain(on: Connection, schema: str, query: Query[Any]) -> list[Scan]:
+    """How a statement runs on this connection the first times, and when it has been planned for good."""
+    text, names = positional(query.statement, schema)
+    values = sql.SQL(", ").join(sql.SQL("{}").format(sql.Literal(query.params[n])) for n in names)
+    call = sql.SQL(" ({})").format(values) if names else sql.SQL("")
+    found: list[Scan] = []
+    for mode in ("force_custom_plan", "force_generic_plan"):
+        async with on.transaction(force_rollback=True):
+            await on.execute(f"set local plan_cache_mode = {mode}".encode())
+            await on.execute(b"prepare guarded as " + text.encode(), prepare=False)
+            try:
+                cursor = await on.execute(
+                    sql.SQL(
+                        "explain (analyze, costs off, timing off, format json) execute guarded{}"
+                    )
+                    .format(call)
+                    .as_bytes(on),
+                    prepare=False,
+                )
+                [[raw]] = await cursor.fetchall()
+            finally:
+                await on.execute("deallocate guarded")
+        [explained] = json.loads(raw)
+        found += scans(explained["Plan"])
+    return found
+
+
+@pytest.fixture(params=["never analysed", "analysed empty", "analysed full"])
+async def filled(own_stage: Stage, request: pytest.FixtureRequest) -> Stage:
+    rows: int = request.node.callspec.params["rows"]
+    stage = own_stage
+    await stage.sql("set statement_timeout = 0")
+    for table in ("schedules", "ticks", "outcomes", "jobs"):
+        await stage.sql(f"alter table rota.{table} set (autovacuum_enabled = off)")
+    if request.param == "analysed empty":
+        await stage.sql("analyze")
+    for statement in (FILL, FILL_TICKS, FILL_OTHERS):
+        await stage.watch.execute(statement.encode(), {"rows": rows})
+    if request.param == "analysed full":
+        await stage.sql("analyze")
+    return stage
+
+
+def read_by(found: list[Scan]) -> Counter[str]:
+    """Rows read of each table, of two times that it was run."""
+    read: Counter[str] = Counter()
+    for scan in found:
+        read[scan.table] += int(scan.read)
+    return read
+
+
+async def check(stage: Stage, rows: int) -> None:
+    plain = await stage.connect()
+    schema = stage.schema
+
+    # With every poll, and while nothing is due: one row, whatever there is.
+    poll = await explain(stage.engine, schema, timers.wake(100))
+    assert not any(scan.kind == "Seq Scan" for scan in poll), poll
+    assert read_by(poll)["schedules"] <= 2, poll
+    async with plain.transaction(force_rollback=True):
+        await stage.run(ticks.hurry(), plain)
+        await _check(plain, schema, "next", ticks.next_due(["work"]), 1)
+        await _check(plain, schema, "names", ticks.names_due(["work"]), 0)
+        await _check(plain, schema, "open", ticks.open_ones(), 2 * OPEN + 1)
+
+    await stage.watch.execute(LAY_DUE.encode(), {"rows": DUE})
+    async with plain.transaction(force_rollback=True):
+        await stage.run(ticks.hurry(), plain)
+        due = await stage.run(ticks.due(["work"]), plain)
+        names = [each.name for each in due]
+        assert len(names) == DUE
+        moved = [Moved(each, Decision(next=TICK, due=TICK), 1, 1, TICK, 1, 0) for each in due]
+        marks = [Mark(name, TICK, 1001, "started", None) for name in names]
+        statements: dict[str, Query[Any]] = {
+            "due": ticks.due(["work"]),
+            "due, by name": ticks.due(["work"], (), names[0]),
+            "settle": ticks.settle([*names, *(f"s{n}" for n in range(1, min(rows, OPEN)))]),
+            "mark": ticks.mark(marks, ("h", 1)),
+            "started": ticks.started([(name, TICK, 1) for name in names], ("h", 1)),
+            "advance": ticks.advance(moved),
+            "hold": ticks.hold(names),
+            "put off": ticks.put_off({name: None for name in names}, 5.0),
+        }
+        for name, query in statements.items():
+            # To find it, to take it, and to see what became of it.
+            await _check(plain, schema, name, query, 4 * (DUE + OPEN))
+
+
+async def _check(on: Connection, schema: str, name: str, query: Query[Any], most: int) -> None:
+    found = await explain(on, schema, query)
+    assert not any(scan.kind == "Seq Scan" for scan in found), f"{name}: {found}"
+    for table, read in read_by(found).items():
+        assert read <= 2 * most, f"{name} read {read} rows of {table}: {found}"
+
+
+@pytest.mark.parametrize("rows", [0, 1000])
+async def test_what_looks_for_schedules_reads_by_index(filled: Stage, rows: int) -> None:
+    await check(filled, rows)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [MANY])
+async def test_it_does_so_among_very_many(filled: Stage, rows: int) -> None:
+    await check(filled, rows)

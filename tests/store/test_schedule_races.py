@@ -1,0 +1,305 @@
+"""Several who fire at once: each tick is started once, and nobody waits for anybody.
+
+Windows are held open: one stops between writing its ticks down and moving on, until the others have had
+their turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from rota.engine import firing
+from rota.engine.firing import Fired, Overtaken
+from rota.engine.misfits import Misfits
+from rota.errors import DatabaseUnavailable
+from rota.model.settings import Settings
+from rota.store import ticks
+from rota.store.database import Database
+from rota.testing.link import Where
+from rota.testing.proxy import Proxy
+
+from .layers import LAYERS, NO_KEY, take_away
+from .stage import Stage
+from .ticking import ME, OTHER, TARGETS, fire, lay, row, runs, told
+
+MANY = 20
+
+
+class Window:
+    """Whoever fires stops before it moves on, until it is let go; as many may stop here as do."""
+
+    def __init__(self) -> None:
+        self.there: asyncio.Queue[tuple[str, int]] = asyncio.Queue()
+        self.go = asyncio.Event()
+        self.whom: set[tuple[str, int]] = {ME}
+
+
+@pytest.fixture
+def window(monkeypatch: pytest.MonkeyPatch) -> Iterator[Window]:
+    window = Window()
+    advance = firing._Firing._advance
+
+    async def later(self: firing._Firing, plans: Any, started: Any) -> None:
+        if self._who in window.whom:
+            window.there.put_nowait(self._who)
+            await window.go.wait()
+        await advance(self, plans, started)
+
+    monkeypatch.setattr(firing._Firing, "_advance", later)
+    yield window
+    window.go.set()
+
+
+@asynccontextmanager
+async def stopped(stage: Stage, window: Window) -> AsyncIterator[asyncio.Task[Fired]]:
+    """Somebody who fires and has come to the window."""
+    firing = stage.meanwhile(fire(stage))
+    async with asyncio.timeout(5):
+        await window.there.get()
+    yield firing
+    window.go.set()
+
+
+async def test_who_comes_second_passes_over_what_the_first_has_in_hand(
+    stage: Stage, window: Window
+) -> None:
+    names = [f"s{n:02}" for n in range(MANY)]
+    expected = {(name, await lay(stage, name)): 1 for name in names}
+    async with stopped(stage, window) as first:
+        async with asyncio.timeout(1):
+            assert not (await fire(stage, who=OTHER)).seen
+        late = await lay(stage, "late")
+        async with asyncio.timeout(1):
+            fired = await fire(stage, who=OTHER)
+        assert list(fired.started) == [("late", late)]
+    assert (await first).seen == MANY
+    assert not (await fire(stage, who=OTHER)).seen
+    assert await runs(stage) == {**expected, ("late", late): 1}
+
+
+# Each of three things keeps a tick from being started twice
+
+Without = Callable[[Sequence[str]], None]
+
+
+@pytest.fixture
+def without() -> Iterator[Without]:
+    """Takes things away from the statements, until the test is over."""
+    with ExitStack() as stack:
+
+        def take(layers: Sequence[str]) -> None:
+            stack.callback(take_away(layers))
+
+        yield take
+
+
+async def two_at_once(stage: Stage, window: Window) -> list[Fired | BaseException]:
+    """Both are to have read what is due before either moves on; who cannot get there has his turn."""
+    window.whom = {ME, OTHER}
+    both = [stage.meanwhile(fire(stage, who=who)) for who in (ME, OTHER)]
+    for _ in both:
+        await asyncio.wait(
+            [arriving := asyncio.ensure_future(window.there.get()), *both],
+            timeout=0.5,
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        arriving.cancel()
+    window.go.set()
+    return await asyncio.gather(*both, return_exceptions=True)
+
+
+@pytest.mark.parametrize("kept", LAYERS)
+async def test_any_one_of_the_three_is_enough(
+    own_stage: Stage, window: Window, without: Without, kept: str
+) -> None:
+    tick = await lay(own_stage)
+    taken = [layer for layer in LAYERS if layer != kept]
+    without(taken)
+    if "key" in taken:
+        await own_stage.sql(NO_KEY)
+
+    answers = await two_at_once(own_stage, window)
+
+    assert await runs(own_stage) == {("beat", tick): 1}
+    if kept == "compare":
+        assert [type(each) for each in answers if isinstance(each, Exception)] == [Overtaken]
+
+
+async def test_without_all_three_a_tick_is_started_twice(
+    own_stage: Stage, window: Window, without: Without
+) -> None:
+    """So that it is known that these tests would see it."""
+    tick = await lay(own_stage)
+    without(list(LAYERS))
+    await own_stage.sql(NO_KEY)
+    await two_at_once(own_stage, window)
+    assert await runs(own_stage) == {("beat", tick): 2}
+
+
+# One who reads late
+
+SLOW = """
+create or replace function rota.clock() returns timestamptz language plpgsql stable as
+$$ begin
+     if current_setting('application_name') = 'slow' then perform pg_sleep(0.4); end if;
+     return statement_timestamp();
+   end $$
+"""
+
+
+async def test_a_run_that_began_while_one_was_reading_counts_as_open(own_stage: Stage) -> None:
+    """Between the beginning of its statement and the lock another has fired, and the next is due. What else
+    that statement saw is older than the row it has locked."""
+    stage = own_stage
+    tick = await lay(stage, every=0.5, late=timedelta(seconds=0.7))
+    await stage.sql(SLOW)
+    slow = await stage.connect(engine=True)
+    await stage.run(ticks.due(["work"]), slow)  # planned, so that it is slow in the right place
+    await stage.sql("set application_name = slow", on=slow)
+    async with slow.transaction():
+        reading = stage.meanwhile(stage.run(ticks.due(["work"]), slow))
+        await asyncio.sleep(0.1)
+        run = await stage.start()
+        following = tick + timedelta(seconds=0.5)
+        await stage.sql(
+            "update rota.schedules set next = %s, due = %s, run = %s", following, following, run
+        )
+        [due] = await reading
+        assert (due.next, due.run) == (following, run)
+        [standing] = await stage.run(ticks.settle(["beat"]), slow)
+        assert standing.open == [run]
+
+
+# Clocks
+
+
+async def test_a_clock_that_goes_back_and_forward_again_starts_nothing_twice_or_early(
+    own_stage: Stage,
+) -> None:
+    stage = own_stage
+    tick = await lay(stage, every=10.0, overlap="allow", catch_up="all")
+
+    async def at(now: datetime) -> dict[Any, int]:
+        await stage.sql(
+            "create or replace function rota.clock() returns timestamptz language sql stable"
+            f" as $$ select timestamptz '{now.isoformat()}' $$"
+        )
+        before = await runs(stage)
+        await fire(stage)
+        return dict(await runs(stage) - before)
+
+    def nth(n: float) -> datetime:
+        return tick + timedelta(seconds=10 * n)
+
+    def ran(*which: int) -> dict[Any, int]:
+        return {("beat", nth(n)): 1 for n in which}
+
+    hour = timedelta(hours=1)
+    assert await at(nth(1.5)) == ran(0, 1)
+    assert await at(nth(1.5) - hour) == {}
+    assert await at(nth(1.5)) == {}
+    assert await at(nth(2) - timedelta(microseconds=1)) == {}
+    assert await at(nth(2)) == ran(2)
+    assert await at(nth(2) - hour) == {}
+    # A step forward is an absence: it is caught up with, and what comes after it comes when it is due.
+    assert await at(nth(7)) == ran(3, 4, 5, 6, 7)
+    assert await at(nth(7) - hour) == {}
+    assert await at(nth(7.99)) == {}
+    assert await at(nth(8)) == ran(8)
+    assert await at(nth(9.99)) == ran(9)
+
+
+# One whose answer is lost
+
+
+@pytest.mark.parametrize("where", ["before", "sent", "answered", "late"])
+async def test_a_commit_of_which_nobody_knows_has_fired_once_or_not_at_all(
+    stage: Stage, direct_dsn: str, where: Where
+) -> None:
+    expected = {(f"s{n}", await lay(stage, f"s{n}")): 1 for n in range(5)}
+    with Proxy(stage.dsn) as proxy:
+        database = Database(proxy.dsn, Settings())
+        try:
+            proxy.cut(where, hold=0.3)
+            with pytest.raises(DatabaseUnavailable):
+                await firing.fire(database, TARGETS, ME, Misfits())
+            # He tries again at once, and so does another.
+            [mine, yours] = await asyncio.gather(
+                firing.fire(database, TARGETS, ME, Misfits()), fire(stage, who=OTHER)
+            )
+            [cut] = proxy.until_cut()
+        finally:
+            await database.close()
+    again = len(mine.started) + len(yours.started)
+    if where == "answered":
+        assert (again, cut.committed) == (0, True)
+    async with asyncio.timeout(5):
+        while await runs(stage) != expected:
+            await fire(stage)
+            await asyncio.sleep(0.05)
+    assert not (await fire(stage)).started
+
+
+# One that stops
+
+
+async def test_one_who_is_frozen_in_the_middle_is_not_waited_for(
+    stage: Stage, window: Window
+) -> None:
+    """The server ends his transaction, another does it, and he finds that he has done nothing."""
+    tick = await lay(stage)
+    async with stopped(stage, window) as frozen:
+        async with asyncio.timeout(4):
+            while not (fired := await fire(stage, who=OTHER)).seen:
+                await asyncio.sleep(0.05)
+        assert list(fired.started) == [("beat", tick)]
+        window.go.set()
+        with pytest.raises(DatabaseUnavailable):
+            await frozen
+    assert await runs(stage) == {("beat", tick): 1}
+    assert await told(stage) == [(tick, "started", None)]
+    assert await row(stage, "ticks, runs") == (1, 1)
+
+
+# Policies hold over instances
+
+
+async def test_no_more_runs_than_were_allowed_whoever_starts_them(stage: Stage) -> None:
+    await lay(stage, every=0.1, overlap="allow", catch_up="all", max_runs=7, late=timedelta(0))
+
+    async def go_on(who: tuple[str, int]) -> None:
+        for _ in range(25):
+            await fire(stage, who=who)
+            await asyncio.sleep(0.05)
+
+    await asyncio.gather(*(go_on(("host", pid)) for pid in range(4)))
+    found = await runs(stage)
+    assert len(found) == 7
+    assert set(found.values()) == {1}
+    assert await row(stage, "runs, state::text") == (7, "ended")
+
+
+async def test_what_is_deleted_while_it_fires_leaves_no_ticks(stage: Stage, window: Window) -> None:
+    from rota.engine import schedules
+
+    await lay(stage)
+    async with stopped(stage, window) as first:
+        deleting = stage.meanwhile(schedules.delete(stage.database, "beat"))
+        async with asyncio.timeout(5):
+            while not await stage.one(WAITING):
+                await asyncio.sleep(0.01)
+    await asyncio.gather(first, deleting)
+    assert await stage.sql("select * from rota.ticks") == []
+    assert len(await runs(stage)) == 1
+
+
+WAITING = """
+select exists (select from pg_stat_activity
+                where datname = current_database() and cardinality(pg_blocking_pids(pid)) > 0)
+"""

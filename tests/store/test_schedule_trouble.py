@@ -1,0 +1,319 @@
+"""What goes wrong with one schedule is no trouble to the others."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from psycopg.errors import OperationalError
+
+from rota.engine import by_hand, misfits, schedules
+from rota.engine.announce import Announcer
+from rota.engine.firing import Made
+from rota.engine.misfits import Misfits
+from rota.engine.news import News
+from rota.engine.scheduler import Scheduler
+from rota.errors import ArgumentError, DatabaseUnavailable, ScheduleNotFound
+from rota.store import failures, runs, ticks
+from rota.store.schedules import Definition
+
+from .stage import Stage
+from .ticking import OTHER, TARGETS, fire, lay, make, row, told
+from .ticking import runs as started
+
+BAD: dict[str, dict[str, Any]] = {
+    "cron": {"cron": "61 * * * *"},
+    "zone": {"cron": "0 0 * * *", "tz": "Mars/Olympus"},
+    "too often": {"every": 0.0},
+    "no times": {"every": None, "at": None},
+    "overlap": {"overlap": "perhaps"},
+    "catch-up": {"catch_up": "sometimes"},
+    "none at most": {"at_most": 0},
+    "for ever": {"ends": "infinity"},  # the driver has no such time
+    "before the flood": {"anchor": "4713-01-01 BC"},
+}
+
+
+@pytest.fixture
+def nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others have had their time for what does not fit."""
+    monkeypatch.setattr(misfits, "LEFT_TO_OTHERS", 0.0)
+
+
+def scheduler(stage: Stage, targets: Any = TARGETS) -> Scheduler:
+    database = stage.database
+    return Scheduler(database, News(database), Announcer(), 1, targets)
+
+
+@pytest.mark.usefixtures("nobody_else")
+async def test_one_that_cannot_be_read_keeps_no_other_from_firing(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name, columns in BAD.items():
+        await lay(stage, name, late=timedelta(seconds=9), **columns)
+    good = {(f"s{n}", await lay(stage, f"s{n}")): 1 for n in range(20)}
+
+    here = scheduler(stage)
+    with caplog.at_level(logging.ERROR, "rota"):
+        assert await here.fire()
+        assert await started(stage) == good
+        assert await here.fire()
+
+    for name in BAD:
+        found = "state::text, why is not null, due > rota.clock() + interval '50 s', ticks"
+        assert await row(stage, found, name) == ("active", True, True, 0), name
+        assert any(repr(name) in record.getMessage() for record in caplog.records)
+    # They are left alone for a while.
+    assert not await here.fire()
+
+
+async def test_what_one_cannot_decide_on_does_not_undo_the_rest(stage: Stage) -> None:
+    await lay(stage, "bad", every=0.0)
+    tick = await lay(stage)
+    fired = await fire(stage)
+    assert (list(fired.started), fired.seen) == ([("beat", tick)], 1)
+
+
+async def test_what_one_cannot_decide_on_is_left_to_others_who_may(stage: Stage) -> None:
+    """One machine lacks a time zone, say."""
+    tick = await lay(stage, tz="Mars/Olympus")
+    misfits = Misfits()
+    assert not (await fire(stage, misfits=misfits)).seen
+    assert await row(stage, "why, due") == (None, tick)
+    assert misfits.left_to_others() == ["beat"]
+    await stage.sql("update rota.schedules set tz = 'UTC'")  # as those see it who know it
+    assert list((await fire(stage, who=OTHER)).started) == [("beat", tick)]
+
+
+@pytest.mark.usefixtures("nobody_else")
+async def test_one_that_can_be_read_again_goes_on_where_it_was(stage: Stage) -> None:
+    tick = await lay(stage, every=0.0)
+    here = scheduler(stage)
+    for _ in range(2):
+        await here.fire()
+    assert "every" in await row(stage, "why")
+    await stage.sql("update rota.schedules set every = 3600, due = rota.clock()")
+    assert await scheduler(stage).fire()
+    assert await started(stage) == {("beat", tick): 1}
+    assert await row(stage, "why") is None
+
+
+async def test_one_whose_run_the_database_refuses_is_put_off_alone(stage: Stage) -> None:
+    def careless(due: ticks.Due, tick: datetime, backfilled: bool) -> Made:
+        made = make(due, tick, backfilled)
+        bad = due.name == "bad"
+        return Made(msgspec.structs.replace(made.start, args="{"), []) if bad else made
+
+    tick = await lay(stage, "bad")
+    good = {(f"s{n}", await lay(stage, f"s{n}")): 1 for n in range(5)}
+    assert await scheduler(stage, {"work": careless}).fire()
+    assert await started(stage) == good
+    assert await told(stage, "bad") == []
+    assert "json" in await row(stage, "why", "bad")
+    assert await row(stage, "next", "bad") == tick
+
+
+async def test_a_lost_database_is_nobodys_fault(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is put off, nothing started, and the loop tries again."""
+    tick = await lay(stage)
+
+    def away(*_: Any) -> Any:
+        raise OperationalError("the connection is lost")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ticks, "advance", away)
+        with pytest.raises(DatabaseUnavailable):
+            await scheduler(stage).fire()
+    assert await row(stage, "why, next, ticks") == (None, tick, 0)
+    assert await started(stage) == {}
+    assert await scheduler(stage).fire()
+
+
+# Many at once
+
+
+async def test_long_absences_are_caught_up_with_in_several_transactions(stage: Stage) -> None:
+    """Two weeks of ticks, five seconds apart, of several schedules."""
+    absence = timedelta(days=14)
+    for n in range(4):
+        name = f"s{n}"
+        await lay(stage, name, every=5.0, late=absence, catch_up="all", at_most=1000)
+    await lay(stage, "latest", every=5.0, late=absence)
+    sizes = []
+    async with asyncio.timeout(10):
+        while (fired := await fire(stage)).seen:
+            sizes.append(len(fired.started))
+            assert fired.more is (sum(sizes) < 4001)
+    assert sum(sizes) == 4001
+    assert max(sizes) <= 3000
+    assert set((await started(stage)).values()) == {1}
+    assert await row(stage, "runs, missed", "latest") == (1, 14 * 24 * 720)
+    assert await row(stage, "runs, missed", "s0") == (1000, 14 * 24 * 720 - 999)
+    assert await stage.sql("select count(*) from rota.ticks group by schedule order by 1") == [
+        *(1, 1000, 1000, 1000, 1000),
+    ]
+
+
+# Runs that are cancelled
+
+
+async def running(stage: Stage, name: str = "beat") -> int:
+    """A schedule that cancels, its last run held by a worker. Answers that run's claim."""
+    run = await stage.start()
+    batch = await stage.claim(await stage.worker(), 1)
+    assert batch.jobs == [run]
+    await lay(stage, name, overlap="cancel_running", run=run)
+    return batch.id
+
+
+async def test_the_last_run_is_cancelled_and_the_next_started_in_one_transaction(
+    stage: Stage,
+) -> None:
+    await running(stage, "one")
+    await running(stage, "other")
+    fired = await fire(stage)
+    assert (fired.seen, fired.started, sorted(fired.alone)) == (0, {}, ["one", "other"])
+    assert await stage.sql("select count(*) from rota.cancels") == [0]
+
+    assert await scheduler(stage).fire()
+    assert len(await started(stage)) == 2
+    assert await stage.sql("select count(*) from rota.cancels") == [2]
+
+
+async def test_one_that_somebody_is_in_the_way_of_is_put_off(stage: Stage) -> None:
+    claim = await running(stage)
+    tick = await lay(stage, "other")
+    holder = await stage.connect()
+    async with holder.transaction():
+        await stage.sql("select from rota.claims where id = %s for update", claim, on=holder)
+        trying = stage.meanwhile(scheduler(stage).fire())
+        # The other does not wait for it.
+        async with asyncio.timeout(1):
+            while not await started(stage):
+                await asyncio.sleep(0.01)
+        assert await started(stage) == {("other", tick): 1}
+        assert await trying
+        assert await row(stage, "why, due > rota.clock() + interval '2 s'") == (None, True)
+    await stage.sql("update rota.schedules set due = rota.clock() where name = 'beat'")
+    assert await scheduler(stage).fire()
+    assert len(await started(stage)) == 2
+
+
+# Everything at once
+
+
+class Storm:
+    """Sessions that fire, sweep, work, and change schedules as they like, for a while."""
+
+    NAMES = tuple(f"s{n:02}" for n in range(12))
+
+    def __init__(self, stage: Stage, seed: int) -> None:
+        self.stage = stage
+        self.database = stage.database
+        self.chance = random.Random(seed)
+        self.moves = 0
+        self.waited = 0
+
+    def definition(self, name: str) -> Definition:
+        number = self.NAMES.index(name)
+        overlap = ("skip", "queue_one", "cancel_running", "allow")[number % 4]
+        catch_up = ("all", "latest", "none")[number % 3]
+        return Definition(
+            *(name, True, "task", "work", b"{}", None, None, "UTC", 0.1, None),
+            *(overlap, catch_up, 50, None, 0.0, None, None, None, None, None),
+        )
+
+    async def session(self, until: float) -> None:
+        fires = scheduler(self.stage)
+        worker = await self.stage.worker()
+        on = await self.stage.connect(engine=True)
+        while time.monotonic() < until:
+            try:
+                await self._move(fires, worker, on)
+                self.moves += 1
+            except OperationalError as error:
+                if failures.sqlstate(error) == "40P01" or not failures.is_passing(error):
+                    raise
+                self.waited += 1
+
+    async def _move(self, fires: Scheduler, worker: int, on: Any) -> None:
+        name, database = self.chance.choice(self.NAMES), self.database
+        words = ["fire", "sweep", "work", "pause", "trigger", "backfill", "declare", "cancel"]
+        try:
+            match self.chance.choices(words, [8, 3, 6, 1, 1, 1, 1, 2])[0]:
+                case "fire":
+                    await fires.fire()
+                case "sweep":
+                    await fires._sweep()
+                case "work":
+                    await self._work(worker, on)
+                case "pause":
+                    await schedules.pause(database, name, "in a storm")
+                    await schedules.resume(database, name)
+                case "trigger":
+                    await by_hand.trigger(database, name, self._by_hand)
+                case "backfill":
+                    now = await self.stage.one("select rota.clock()")
+                    begin = now - timedelta(seconds=0.5)
+                    async for _ in by_hand.backfill(database, name, begin, now, self._by_hand):
+                        pass
+                case "declare":
+                    some = self.chance.sample(self.NAMES, 10)
+                    await schedules.declare(
+                        database, [self.definition(each) for each in some], ["work"]
+                    )
+                case "cancel":
+                    run = await row(self.stage, "run", name, on)
+                    if run is not None:
+                        await self.stage.run(runs.cancel(run), on)
+        except (ScheduleNotFound, ArgumentError):
+            pass
+
+    async def _work(self, worker: int, on: Any) -> None:
+        batch = await self.stage.claim(worker, 5, on=on)
+        if batch.jobs:
+            await asyncio.sleep(self.chance.uniform(0, 0.05))
+            await self.stage.complete(batch, on=on)
+
+    def _by_hand(self, definition: Definition) -> by_hand.Making:
+        def making(tick: datetime, backfilled: bool) -> Made:
+            due: Any = definition
+            return make(due, tick, backfilled)
+
+        return making
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_nothing_of_all_that_is_done_to_schedules_deadlocks_or_starts_a_tick_twice(
+    own_stage: Stage, seed: int
+) -> None:
+    storm = Storm(own_stage, seed)
+    everything = [storm.definition(name) for name in storm.NAMES]
+    await schedules.declare(own_stage.database, everything, ["work"])
+    until = time.monotonic() + 2.5
+    await asyncio.gather(*(storm.session(until) for _ in range(5)))
+    found = await started(own_stage)
+    print(f"\n{storm.moves} moves, {storm.waited} times somebody was in the way, {len(found)} runs")
+    assert set(found.values()) == {1}
+    assert len(found) > 100
+    assert await own_stage.sql(
+        "select deadlocks from pg_stat_database where datname = current_database()"
+    ) == [0]
+    # What is written down and what was started are the same.
+    assert await own_stage.sql(UNMATCHED) == []
+
+
+UNMATCHED = """
+select schedule, tick, run
+  from rota.ticks
+ where (state = 'started') <> (run is not null)
+    or (run is not null and not exists (select from rota.jobs where jobs.id = ticks.run))
+"""

@@ -1,0 +1,93 @@
+"""Schedules laid straight into the store, and what fires them, without a worker."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime, timedelta
+from typing import Any
+
+from psycopg import sql
+
+from rota.engine import firing
+from rota.engine.firing import Fired, Made, options_of
+from rota.engine.misfits import Misfits
+from rota.store.jobs import Start
+from rota.store.ticks import Due
+
+from .stage import Connection, Stage
+
+ME = ("here", 1)
+OTHER = ("there", 2)
+"""Two who fire."""
+
+LATE = timedelta(seconds=0.5)
+
+RUNS = """
+select jobs.args ->> 'schedule', (jobs.options ->> 'tick')::timestamptz
+  from rota.jobs
+ where jobs.options is not null
+"""
+
+
+def make(due: Due, tick: datetime, backfilled: bool) -> Made:
+    args = f'{{"schedule": "{due.name}"}}'
+    start = Start("work", args, "default", options=options_of(tick, backfilled))
+    return Made(start, ["default"])
+
+
+TARGETS = {"work": make}
+
+
+async def lay(
+    stage: Stage, name: str = "beat", *, late: timedelta = LATE, **columns: Any
+) -> datetime:
+    """A schedule that has been due for a while. Answers its next tick."""
+    [now] = await stage.sql("select rota.clock()")
+    next: datetime = now - late
+    row = {
+        "name": name,
+        "declared": False,
+        "kind": "task",
+        "target": "work",
+        "input": "{}",
+        "anchor": next,
+        "next": next,
+        "due": next,
+        **columns,
+    }
+    if not {"cron", "at"} & set(columns):
+        row.setdefault("every", 3600.0)
+    statement = sql.SQL("insert into rota.schedules ({}) values ({})").format(
+        sql.SQL(", ").join(map(sql.Identifier, row)),
+        sql.SQL(", ").join(map(sql.Literal, row.values())),
+    )
+    await stage.watch.execute(statement)
+    return next
+
+
+async def fire(
+    stage: Stage,
+    name: str | None = None,
+    who: tuple[str, int] = ME,
+    targets: Any = TARGETS,
+    misfits: Misfits | None = None,
+) -> Fired:
+    """As a scheduler does, on a connection of its own."""
+    return await firing.fire(stage.database, targets, who, misfits or Misfits(), name)
+
+
+async def runs(stage: Stage) -> Counter[tuple[str, datetime]]:
+    """How many runs each tick has."""
+    return Counter(await stage.sql(RUNS))
+
+
+async def row(stage: Stage, columns: str, name: str = "beat", on: Connection | None = None) -> Any:
+    [found] = await stage.sql(f"select {columns} from rota.schedules where name = %s", name, on=on)
+    return found
+
+
+async def told(stage: Stage, name: str = "beat") -> list[Any]:
+    """What is written down of a schedule's ticks."""
+    return await stage.sql(
+        "select tick, state, why from rota.ticks where schedule = %s order by tick", name
+    )

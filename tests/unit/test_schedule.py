@@ -1,0 +1,266 @@
+"""What a schedule decides, policy by policy. `test_schedule_lives` goes through all of them together."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, get_args
+
+import pytest
+
+from rota.errors import ArgumentError
+from rota.model.schedule import (
+    LOOK_AGAIN,
+    MANY,
+    CatchUp,
+    Decision,
+    Policy,
+    Position,
+    decide,
+    first,
+    is_astray,
+)
+from rota.model.timetable import Timetable
+
+BEGIN = datetime(2026, 3, 28, 22, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+
+def late(
+    policy: Policy,
+    hours: float = 5.5,
+    *,
+    busy: bool = False,
+    queued: datetime | None = None,
+    runs: int = 0,
+) -> Decision:
+    """An hourly schedule that nobody has looked at for so long: 00:00 is the first that has come due."""
+    begin = datetime(2026, 1, 1, tzinfo=UTC)
+    position = Position(begin, begin, queued, runs, busy)
+    return decide(Timetable("0 * * * *"), policy, position, begin + hours * HOUR, lambda: 0.5)
+
+
+def hours(ticks: list[datetime]) -> list[int]:
+    return [tick.hour for tick in ticks]
+
+
+def skipped(decision: Decision) -> list[tuple[int, str]]:
+    return [(tick.hour, state) for tick, state, _ in decision.skip]
+
+
+def test_after_an_absence_the_latest_is_started_and_the_others_are_counted() -> None:
+    decision = late(Policy())
+
+    assert hours(decision.start) == [5]
+    assert decision.missed == 5
+    assert decision.next is not None
+    assert decision.next.hour == 6
+
+
+def test_without_catching_up_one_that_is_a_minute_late_is_started_and_a_later_one_is_not() -> None:
+    assert hours(late(Policy(catch_up="none"), 5 + 60 / 3600).start) == [5]
+    decision = late(Policy(catch_up="none"), 5 + 61 / 3600)
+
+    assert decision.start == []
+    assert skipped(decision) == [(5, "missed")]
+    assert decision.missed == 5
+
+
+def test_all_are_caught_up_with_at_once_the_latest_so_many() -> None:
+    decision = late(Policy(catch_up="all", at_most=3))
+
+    assert hours(decision.start) == [3, 4, 5]
+    assert decision.missed == 3
+
+
+def test_all_are_skipped_while_a_run_is_open_from_before() -> None:
+    decision = late(Policy("skip", "all", at_most=3), busy=True)
+
+    assert decision.start == []
+    assert skipped(decision) == [(3, "skipped"), (4, "skipped"), (5, "skipped")]
+
+
+def test_of_all_one_waits_while_a_run_is_open_from_before() -> None:
+    decision = late(Policy("queue_one", "all", at_most=3), busy=True)
+
+    assert decision.start == []
+    assert skipped(decision) == [(3, "queued"), (4, "skipped"), (5, "skipped")]
+    assert decision.queued is not None
+    assert decision.queued.hour == 3
+
+
+def test_of_all_only_the_latest_takes_the_place_of_the_run_it_cancels() -> None:
+    decision = late(Policy("cancel_running", "all"), busy=True)
+
+    assert decision.cancel
+    assert hours(decision.start) == [5]
+    assert decision.missed == 5
+
+
+def test_what_waited_is_started_when_the_run_has_ended_however_late() -> None:
+    before = datetime(2025, 12, 31, 20, tzinfo=UTC)
+    policy = Policy("queue_one", grace=60)
+
+    assert late(policy, -1, busy=True, queued=before).start == []
+    assert late(policy, -1, busy=False, queued=before).start == [before]
+
+
+def test_what_comes_as_the_one_that_waited_is_started_waits_in_its_turn() -> None:
+    before = datetime(2025, 12, 31, 20, tzinfo=UTC)
+    decision = late(Policy("queue_one"), queued=before)
+
+    assert decision.start == [before]
+    assert skipped(decision) == [(5, "queued")]
+
+
+def test_what_waits_while_the_clock_is_set_back_has_its_time_again() -> None:
+    queued = datetime(2025, 12, 31, 23, tzinfo=UTC)
+    decision = late(Policy("queue_one"), -3, queued=queued)
+
+    assert decision.start == []
+    assert decision.due == decision.queued == queued
+
+
+def test_while_one_waits_somebody_looks_every_second() -> None:
+    decision = late(Policy("queue_one"), 0, busy=True)
+
+    assert decision.queued is not None
+    assert decision.due == decision.queued + LOOK_AGAIN
+
+
+@pytest.mark.parametrize(("waited", "rest"), [(20, 1), (60, 3), (300, 15), (86400, 15)])
+def test_the_longer_it_waits_the_less_often_somebody_looks(waited: float, rest: float) -> None:
+    now = datetime(2025, 12, 31, 20, tzinfo=UTC)
+    decision = late(Policy("queue_one"), -4, busy=True, queued=now - timedelta(seconds=waited))
+
+    assert decision.due == now + timedelta(seconds=rest)
+
+
+def test_a_run_that_begins_now_is_not_cancelled_at_the_same_look() -> None:
+    """As when a schedule that queued one is told to cancel instead."""
+    before = datetime(2025, 12, 31, 20, tzinfo=UTC)
+    decision = late(Policy("cancel_running"), queued=before)
+
+    assert decision.start == [before]
+    assert not decision.cancel
+    assert decision.due is not None
+    assert hours([decision.due]) == [0], "at once"
+
+
+def test_what_is_too_late_is_told_and_what_jitters_may_be_later_by_as_much() -> None:
+    assert skipped(late(Policy(catch_up="all", grace=5400))) == [
+        *((0, "missed"), (1, "missed"), (2, "missed"), (3, "missed"))
+    ]
+    assert hours(late(Policy(grace=1800 - 600, jitter=600)).start) == [5]
+    assert skipped(late(Policy(grace=1800 - 601, jitter=600))) == [(5, "missed")]
+
+
+def test_the_last_of_its_runs_ends_it() -> None:
+    decision = late(Policy("allow", "all", max_runs=5), runs=3)
+
+    assert hours(decision.start) == [0, 1]
+    assert (decision.next, decision.queued, decision.due) == (None, None, None)
+
+
+def test_where_it_has_had_its_runs_nothing_that_waits_is_started() -> None:
+    """As when somebody lowers their number."""
+    before = datetime(2025, 12, 31, 20, tzinfo=UTC)
+    decision = late(Policy("queue_one", max_runs=2), queued=before, runs=2)
+
+    assert decision.start == []
+    assert (decision.next, decision.queued, decision.due) == (None, None, None)
+
+
+def test_nothing_comes_after_its_end_but_a_tick_of_that_very_time() -> None:
+    end = datetime(2026, 1, 1, 3, tzinfo=UTC)
+    decision = late(Policy(catch_up="all", ends=end))
+
+    assert hours(decision.start) == [0, 1, 2, 3]
+    assert decision.next is None
+    assert decision.due is None
+
+
+def test_to_catch_up_with_as_many_as_there_may_be_does_not_end_it() -> None:
+    decision = late(Policy("allow", "all", at_most=MANY), 5000.5)
+
+    assert len(decision.start) == MANY
+    assert decision.missed == 4001
+    assert decision.next is not None
+
+
+@pytest.mark.parametrize(
+    "timetable", [Timetable(every=1), Timetable("* * * * * *", "Europe/Berlin")], ids=str
+)
+@pytest.mark.parametrize("catch_up", get_args(CatchUp))
+def test_a_year_of_seconds_is_not_gone_through(timetable: Timetable, catch_up: Any) -> None:
+    now = BEGIN + timedelta(days=365)
+    began = time.perf_counter()
+
+    decision = decide(timetable, Policy("allow", catch_up), Position(BEGIN, BEGIN), now)
+
+    assert time.perf_counter() - began < 1
+    assert decision.start[-1] == now
+    assert len(decision.start) == (100 if catch_up == "all" else 1)
+    assert len(decision.start) + decision.missed == 365 * 86400 + 1
+
+
+# When it begins
+
+
+def test_once_is_started_however_late_unless_it_is_not_to_be() -> None:
+    past = Timetable(at=BEGIN - 10 * HOUR)
+    tick = first(past, Policy(), BEGIN, BEGIN)
+    for policy, expected in (
+        (Policy(), [past.at]),
+        (Policy(catch_up="all"), [past.at]),
+        (Policy(catch_up="none"), []),
+        (Policy(grace=3600), []),
+    ):
+        decision = decide(past, policy, Position(tick, BEGIN), BEGIN)
+
+        assert decision.start == expected
+        assert (decision.next, decision.due) == (None, None)
+
+
+@pytest.mark.parametrize("timetable", [Timetable(every=3600), Timetable("0 * * * *")], ids=str)
+def test_it_starts_at_its_start_and_not_before(timetable: Timetable) -> None:
+    begin = datetime(2026, 6, 1, 9, tzinfo=UTC)
+    policy = Policy(starts=begin, ends=begin + HOUR / 2)
+
+    assert first(timetable, policy, BEGIN, begin) == begin
+    assert first(timetable, policy, begin, begin) is None, "the next one is after its end"
+
+
+def test_a_clock_that_was_ahead_and_went_back_leaves_it_astray() -> None:
+    timetable, policy = Timetable("0 * * * *"), Policy()
+    at_ease = Position(first(timetable, policy, BEGIN, BEGIN), BEGIN)
+    ahead = decide(timetable, policy, at_ease, BEGIN + timedelta(days=4000))
+    astray = replace(at_ease, next=ahead.next)
+
+    assert decide(timetable, policy, astray, BEGIN + HOUR).start == [], "each tick once"
+    assert is_astray(timetable, policy, astray, BEGIN + HOUR)
+    for now in (BEGIN, BEGIN + HOUR, BEGIN + 9 * HOUR):
+        assert not is_astray(timetable, policy, at_ease, now)
+    assert not is_astray(timetable, policy, replace(at_ease, next=None), BEGIN)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"overlap": "sometimes"}, "overlap is one of skip, queue_one, cancel_running, allow"),
+        ({"catch_up": "some"}, "catch_up is one of none, latest, all"),
+        ({"at_most": 0}, "at_most is a whole number from 1 to 1,000, not 0"),
+        ({"at_most": 1001}, "at_most is a whole number from 1 to 1,000"),
+        ({"grace": -1}, "grace is -1 s; it can be from 0"),
+        ({"grace": float("inf")}, "grace is inf s"),
+        ({"jitter": float("nan")}, "jitter is nan s"),
+        ({"max_runs": 0}, "max_runs is a whole number from 1"),
+        ({"pause_after": 0}, "pause_after is a whole number from 1"),
+        ({"starts": datetime(2026, 1, 1)}, "starts=2026-01-01 00:00:00 has no time zone"),  # noqa: DTZ001
+        ({"starts": BEGIN, "ends": BEGIN - HOUR}, "before it starts"),
+    ],
+)
+def test_a_policy_that_makes_no_sense_is_refused(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(ArgumentError, match=told):
+        Policy(**given)
