@@ -42,7 +42,7 @@ format: setup ## put the code in shape
 
 test: setup ## every test, on a private PostgreSQL
 	@$(BIN)/pytest -n 4 -m "not crowd and not alone" $(PYTEST_ARGS)
-	@$(BIN)/pytest -n 2 -m crowd $(PYTEST_ARGS)
+	@$(BIN)/pytest -n 3 -m crowd $(PYTEST_ARGS)
 	@$(BIN)/pytest -m alone $(PYTEST_ARGS)
 
 test-fast: setup ## the tests that take no time
@@ -55,6 +55,8 @@ proofs: setup ## the long forms of what `make test` has short: a million rows, e
 	@ROTA_TEST_LONG=1 $(BIN)/pytest tests/cluster/test_durable_kills.py tests/cluster/test_signals.py tests/cluster/test_many_sleepers.py tests/cluster/test_many_processes.py tests/chaos/test_short.py
 	@ROTA_TEST_LONG=1 $(BIN)/pytest -s tests/cluster/test_contenders.py tests/cluster/test_leaders.py tests/cluster/test_monitor.py tests/cluster/test_spreading.py tests/coord/test_once_storm.py
 	@ROTA_TEST_LONG=1 $(BIN)/pytest -s tests/cluster/test_schedules.py tests/cluster/test_two_servers.py
+	@ROTA_TEST_LONG=1 $(BIN)/pytest -s tests/cluster/test_rolling.py tests/web/test_drain.py tests/web/test_long_jobs.py tests/web/test_health_outage.py
+	@ROTA_TEST_LONG=1 $(BIN)/pytest tests/web/test_api_schema.py tests/alerts tests/deploy
 
 SECONDS ?= 2100
 chaos: setup ## worker processes, servers and connections broken for SECONDS=2100, nothing lost or done twice

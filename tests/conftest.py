@@ -30,11 +30,16 @@ KEPT = {
 
 
 CROWD = (
+    "tests/alerts/test_fleet.py",
     "tests/chaos/test_short.py",
     "tests/cluster/",
+    "tests/deploy/test_as_deployed.py",
     "tests/engine/test_large_flows.py",
     "tests/outage/",
     "tests/pooler/test_job_suite.py",
+    "tests/web/test_drain.py",
+    "tests/web/test_long_jobs.py",
+    "tests/web/test_serve.py",
 )
 ALONE = (
     "tests/architecture/test_import.py",

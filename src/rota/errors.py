@@ -18,6 +18,7 @@
     ├── RunNotFound               no run has that id
     ├── WorkerNotFound            no worker has that number, or it has left
     ├── ScheduleNotFound          no schedule has that name
+    ├── TokenNotFound             no token has that id, or it was revoked before
     ├── WebhookFailed             the receiver of a webhook could not be told, or did not take it
     │   └── WebhookRefused        … and would not another time: it must not be sent there, or is not wanted
     ├── RunFailed                 the run ended without a result
@@ -117,6 +118,10 @@ class WorkerNotFound(RotaError):
 
 
 class ScheduleNotFound(RotaError):
+    pass
+
+
+class TokenNotFound(RotaError):
     pass
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import rota
+import rota.asgi
+import rota.contrib.fastapi
+import rota.logs
 import rota.testing
 from rota.model import events
 
@@ -67,8 +70,19 @@ def test_the_package_offers_these_names() -> None:
     assert rota.__all__ == NAMES
 
 
+def test_the_module_on_logs_offers_these_names_and_its_page_tells_of_them() -> None:
+    assert rota.logs.__all__ == ["JobFilter", "JsonFormatter", "TextFormatter", "here", "to_stderr"]
+    page = (DOCS / "guides" / "logs.md").read_text("utf-8")
+    assert [name for name in rota.logs.__all__ if f"rota.logs.{name}(" not in page] == []
+
+
 def test_the_testing_package_offers_these_names() -> None:
     assert rota.testing.__all__ == FOR_TESTS
+
+
+def test_the_packages_for_the_web_offer_these_names() -> None:
+    assert rota.asgi.__all__ == ["Drain"]
+    assert rota.contrib.fastapi.__all__ == ["BlockingRuns", "Runs", "runs_in"]
 
 
 def test_every_name_is_there() -> None:

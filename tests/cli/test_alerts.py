@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from rota import Rota as App
-from rota.cli.endings import FAILED
+from rota.cli.endings import FAILED, NOT_THERE
 from rota.model.events import AlertRaised
 from rota.testing import Harness
 
@@ -113,3 +113,58 @@ def test_a_message_is_not_cut_on_a_terminal(
     assert all(len(line) <= columns for line in printed.splitlines())
     assert "declared" in printed
     assert "…" not in printed
+
+
+# By hand
+
+
+def test_one_that_somebody_sees_to_is_passed_by_until_its_time_is_over(
+    alone: Rota, alert: psycopg.Connection[Any]
+) -> None:
+    done = alone("alerts", "ack", "lock held too long", "invoices", "--for", "1h")
+    assert (done.code, done.out) == (0, "acknowledged for 1 h: lock held too long: invoices\n")
+
+    assert alone("alerts", "--check").code == 0
+    [line] = alone("alerts", "--json").json()
+    assert line["cleared"] is None
+    assert "@" in line["who"]
+    assert "seen by" in alone("alerts").out
+
+    alert.execute("update rota.alerts set until = now() - interval '1 s'")
+    assert alone("alerts", "--check").code == FAILED
+
+
+def test_one_is_closed_by_hand_and_who_did_is_written_down(
+    alone: Rota, alert: psycopg.Connection[Any]
+) -> None:
+    done = alone("alerts", "close", "lock held too long")
+    assert (done.code, done.out) == (0, "closed: lock held too long: invoices\n")
+    assert alone("alerts", "--check").code == 0
+    [line] = alone("alerts", "--all", "--json").json()
+    assert "@" in line["closed_by"]
+    [entry] = alone("audit", "--json").json()
+    assert (entry["action"], entry["subject"]) == ("close alert", "lock held too long: invoices")
+
+    again = alone("alerts", "close", "lock held too long", "invoices")
+    assert again.code == NOT_THERE
+    assert "no alert 'lock held too long' about 'invoices' is open" in again.err
+
+
+def test_a_worker_that_was_seen_to_is_not_told_again_but_the_next_is(
+    alone: Rota, empty_dsn: str
+) -> None:
+    died = (
+        "insert into rota.workers (host, pid, version, queues, tasks, capacity, state, beat, ended)"
+        " values ('web-1', 1, '', '{default}', '{}', 1, 'dead', now(), now())"
+    )
+    look = "update rota.rounds set at = '-infinity'"
+    with psycopg.connect(empty_dsn, autocommit=True) as sql:
+        sql.execute(died)
+        assert alone("alerts", "--check").code == FAILED, "no worker looks, so the command does"
+        assert alone("alerts", "close", "worker dead", "web-1").code == 0
+        sql.execute(look)
+        assert alone("alerts", "--check").code == 0
+        sql.execute(died)
+        sql.execute(look)
+        assert alone("alerts", "--check").code == FAILED
+        sql.execute("delete from rota.workers; delete from rota.alerts; delete from rota.audit")

@@ -18,8 +18,9 @@ import pytest
 
 from rota import Rota
 from rota.cli.main import COMMANDS
-from rota.coord import alarms, campaigns, lease
+from rota.coord import campaigns, lease
 from rota.errors import LockLost
+from rota.model import rules
 
 from .terminal import eventually
 
@@ -136,10 +137,10 @@ async def test_the_assertion_in_sql_is_the_same_in_any_language(
 
 def test_the_runbook_knows_every_alert_and_every_word_of_a_log() -> None:
     kinds = (
-        alarms.HELD_TOO_LONG,
-        alarms.RENEWALS_FAIL,
-        alarms.TOKEN_TWICE,
-        alarms.FLAPPING,
+        rules.HELD_TOO_LONG,
+        rules.RENEWALS_FAIL,
+        rules.TOKEN_TWICE,
+        rules.FLAPPING,
     )
     for words in (*(f"| {kind} |" for kind in kinds), lease.RAN_OUT, lease.TAKEN):
         assert words in RUNBOOK, words

@@ -24,7 +24,7 @@ from rota import Context, Rota
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
-ASLEEP = 100_000 if os.environ.get("ROTA_TEST_LONG") == "1" else 20_000
+ASLEEP = 100_000 if os.environ.get("ROTA_TEST_LONG") == "1" else 10_000
 DUE = 10_000
 WATCHED = 4.0
 MOST_AT_ONCE = 1000

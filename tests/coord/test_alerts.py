@@ -15,9 +15,9 @@ import pytest
 import pytest_asyncio
 
 from rota import Rota
-from rota.coord.alarms import FLAPPING, HELD_TOO_LONG, RENEWALS_FAIL, TOKEN_TWICE
 from rota.errors import LockLost
 from rota.model.events import AlertCleared, AlertRaised, Event, LockForfeited
+from rota.model.rules import FLAPPING, HELD_TOO_LONG, RENEWALS_FAIL, TOKEN_TWICE
 from rota.store import alerts
 from rota.store.database import exchange
 from rota.testing import Harness, Proxy

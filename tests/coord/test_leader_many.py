@@ -39,7 +39,10 @@ async def test_several_of_one_name_in_one_program_lead_one_at_a_time(
             assert len(await seats(direct_dsn)) <= 1
             await leading.resign()
     assert terms == [1, 2, 3, 4]
-    assert await seats(direct_dsn) == []
+    async with asyncio.timeout(5):
+        # Who was being elected when it left gives its seat up with the next turn.
+        while await seats(direct_dsn):
+            await asyncio.sleep(0.02)
     async with Rota(direct_dsn) as other, other.leader("housekeeping") as last:
         await elected(last)
 
@@ -142,8 +145,9 @@ async def test_standing_by_for_thirty_names_is_one_turn_a_second(
         await asyncio.sleep(0.5)
         turns.clear()
         await asyncio.sleep(3)
+        assert 2 <= len(turns) <= 6
+        await until(lambda: len(turns) >= 4)
     gaps = [later - sooner for sooner, later in pairwise(turns)]
-    assert 2 <= len(turns) <= 6
     # Not in step with anybody, for long.
     assert max(gaps) - min(gaps) > 0.01
 

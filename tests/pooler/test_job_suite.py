@@ -81,7 +81,6 @@ MATTER = [
     "coord/test_leader.py",
     "coord/test_lock.py",
     "coord/test_once.py",
-    "schedules/test_policies.py",
     "store/test_claim.py",
     "store/test_reaping.py",
     "store/test_role_settings.py",

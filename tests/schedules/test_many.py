@@ -83,20 +83,21 @@ async def test_ten_thousand_that_are_not_due_cost_as_much_as_none(
         costs: dict[int, Cost] = {}
         await db.execute(LAY, (1, SCHEDULES))
         costs[SCHEDULES] = await sleepers.cost(db, pid)
-        await db.execute("delete from rota.schedules where name <> 's1'")
-        costs[1] = await sleepers.cost(db, pid)
+        if LONG:
+            await db.execute("delete from rota.schedules where name <> 's1'")
+            costs[1] = await sleepers.cost(db, pid)
         await db.execute("delete from rota.schedules")
         costs[0] = await sleepers.cost(db, pid)
     print("")
     for many, cost in costs.items():
         print(f"{many:6} schedules: {cost.transactions:.2f} transactions/s, {cost}")
-    assert costs[1].transactions <= costs[0].transactions + NOISE
-    assert costs[SCHEDULES].transactions <= costs[0].transactions + NOISE
+    for cost in costs.values():
+        assert cost.transactions <= costs[0].transactions + NOISE
     assert costs[SCHEDULES].processor <= costs[0].processor + 0.02
     assert costs[SCHEDULES].megabytes <= costs[0].megabytes + 3
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, 2] if LONG else [2])
 async def test_two_hundred_due_at_one_instant_are_started_within_a_second(
     rota_dsn: str, db: AsyncConnection[Any], tmp_path: Path, workers: int
 ) -> None:

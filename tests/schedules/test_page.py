@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -46,10 +47,17 @@ def test_the_first_example_makes_tea_once_a_second(home: Path) -> None:
     program = home / "tea.py"
     program.write_text(re.findall(r"```python\n(import asyncio.*?)```", PAGE, re.DOTALL)[0])
 
-    said = ran(program, home)
-
-    assert len(said) >= 3
-    times = [datetime.fromisoformat(line.removeprefix("tea at ")) for line in said]
+    with subprocess.Popen(
+        [sys.executable, "-u", str(program)],
+        env={**os.environ, "ROTA_LOCAL_DIR": str(home / "pg")},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as making:
+        assert making.stdout
+        said = [making.stdout.readline() for _ in range(3)]
+        making.send_signal(signal.SIGINT)
+        assert making.wait(30) == 0
+    times = [datetime.fromisoformat(line.strip().removeprefix("tea at ")) for line in said]
     assert {b - a for a, b in pairwise(times)} == {timedelta(seconds=1)}
 
 

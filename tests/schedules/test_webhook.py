@@ -38,7 +38,7 @@ async def sent(receiver: Receiver, hook: Hook | None = None, **how: Any) -> int:
     """To a receiver on this machine, which is allowed on purpose."""
     hook = hook or Hook(f"http://localhost:{receiver.port}/hook?token=sesame", {"hello": "world"})
     hosts = Hosts.parse(f"localhost:{receiver.port}")
-    return await send(hook, hosts, job=17, now=NOW, **how)
+    return await send(hook, hosts, key=17, now=NOW, **how)
 
 
 # What is sent
@@ -124,7 +124,7 @@ async def test_a_name_with_an_address_within_is_not_connected_to(
         await send(
             Hook("https://hooks.example.com/"),
             Hosts.parse("hooks.example.com"),
-            job=1,
+            key=1,
             now=NOW,
             resolve=lambda host, port: addresses,
         )
@@ -144,7 +144,7 @@ async def test_a_name_is_looked_up_once_and_what_was_judged_is_connected_to(
     status = await send(
         Hook("http://hooks.example.com:8080/x"),
         Hosts.parse("http://hooks.example.com:8080"),
-        job=1,
+        key=1,
         now=NOW,
         resolve=lambda host, port: answers.pop(0),
     )
@@ -206,7 +206,7 @@ async def test_the_receiver_is_who_its_certificate_says(
                 await send(
                     Hook("https://hooks.example.com/", {"a": 1}),
                     Hosts.parse("hooks.example.com"),
-                    job=1,
+                    key=1,
                     now=NOW,
                     resolve=lambda host, port: ["93.184.216.34"],
                 )
@@ -275,7 +275,7 @@ async def test_one_that_is_not_there_is_a_failure() -> None:
 
     with pytest.raises(WebhookFailed, match="localhost could not be told: ConnectionRefused"):
         await send(
-            Hook(f"http://localhost:{port}/"), Hosts.parse(f"localhost:{port}"), job=1, now=NOW
+            Hook(f"http://localhost:{port}/"), Hosts.parse(f"localhost:{port}"), key=1, now=NOW
         )
 
 
@@ -287,7 +287,7 @@ async def test_a_name_that_nobody_knows_is_a_failure() -> None:
         await send(
             Hook("https://hooks.example.com/"),
             Hosts.parse("hooks.example.com"),
-            job=1,
+            key=1,
             now=NOW,
             resolve=nobody,
         )

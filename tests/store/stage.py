@@ -65,7 +65,9 @@ with a as (delete from rota.jobs), b as (delete from rota.ready), c as (delete f
      m as (delete from rota.echoes), n as (delete from rota.skills), o as (delete from rota.quarantine),
      p as (delete from rota.checkpoints), q as (delete from rota.steps), r as (delete from rota.signals),
      s as (delete from rota.progress), t as (delete from rota.logs), u as (delete from rota.schedules),
-     v as (delete from rota.ticks)
+     v as (delete from rota.ticks), w as (delete from rota.tallies), x as (delete from rota.samples),
+     links as (delete from rota.links), y as (delete from rota.refusals), z as (delete from rota.rounds),
+     tokens as (delete from rota.access_tokens)
 select setval('rota.ids', 1, false)
 """
 

@@ -19,6 +19,8 @@ def test_nothing_set_is_the_defaults() -> None:
 
 def test_every_setting_can_be_set_by_a_variable() -> None:
     others = {"schema": "other", "notify": "off", "pooler": "no", "keep": "7d", "dead_after": "21"}
+    others |= {"alerts": "off", "alert_webhook": "https://7/", "keep_alerts": "7200"}
+    others |= {"keep_audit": "7200", "web_worker": "off", "tracing": "off"}
     environment = {
         f"ROTA_{each.name.upper()}": others.get(each.name, "7") for each in fields(Settings)
     }

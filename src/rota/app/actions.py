@@ -90,7 +90,7 @@ def _of_webhook(app: Rota) -> Callable[..., Any]:
         return await send(
             hook,
             Hosts.parse(app.settings.webhook_hosts),
-            job=ctx.job_id,
+            key=ctx.job_id,
             now=now,
             secret=app.settings.webhook_secret,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -10,7 +11,9 @@ from rota.app.blocking import BlockingRun
 from rota.app.how import PLAIN, How, said
 from rota.app.nodes import sleeping, waiting
 from rota.app.run import Run
+from rota.engine import tracing
 from rota.engine.call import FlowCall
+from rota.engine.spans import FLOW
 from rota.errors import ArgumentError, DefinitionError
 from rota.model.durably import NO_DEFAULT
 from rota.model.flow import FlowDefinition, Node, Plan, When, named
@@ -276,15 +279,13 @@ class Flow:
         """The same flow, started another way; as `task.using(…)`. `priority` goes for all of its jobs; the
         run expires if those that wait for nobody were not taken in time."""
         how = said(
-            key=key,
-            unique=unique,
-            delay=delay,
-            at=at,
-            expires=expires,
-            priority=priority,
-            on=on,
+            key=key, unique=unique, delay=delay, at=at, expires=expires, priority=priority, on=on
         )
         return Flow(self._app, self._definition, how)
+
+    def within(self, connection: Any) -> Flow:
+        """As `task.within(connection)`."""
+        return Flow(self._app, self._definition, replace(self._how, on=connection))
 
     def call(self, **input: Any) -> FlowCall:
         """A start to be made together with others: `app.start_many([flow.call(…), …])`."""
@@ -318,12 +319,20 @@ class Flow:
             client = await self._app.open()
             [started] = await client.start_runs([call])
         else:
-            answer = self._on(call)
-            [started] = await answer if isinstance(answer, Awaitable) else answer
+            with self._traced() as span:
+                answer = self._on(call, span.trace)
+                [started] = await answer if isinstance(answer, Awaitable) else answer
+                span.tell(tracing.started(started))
         return self._run(started)
 
-    def _on(self, call: FlowCall) -> Sequence[Started] | Awaitable[Sequence[Started]]:
-        query = flows.start([call.run], notify=self._app.settings.notify)
+    def _traced(self) -> tracing.Around:
+        return self._app.tracing.start(self.name, what=FLOW)
+
+    def _on(
+        self, call: FlowCall, trace: str | None
+    ) -> Sequence[Started] | Awaitable[Sequence[Started]]:
+        traces = None if trace is None else [trace]
+        query = flows.start([call.run], notify=self._app.settings.notify, traces=traces)
         return run_on(self._how.on, query, self._app.settings.schema)
 
     def _run(self, started: Started) -> FlowRun:
@@ -353,8 +362,10 @@ class BlockingFlow:
                 raise ArgumentError(
                     "a blocking start cannot use an async connection: await flow.using(on=…).start(…)"
                 )
-            answer = flow._on(flow.call(**input))
-            assert not isinstance(answer, Awaitable)
+            with flow._traced() as span:
+                answer = flow._on(flow.call(**input), span.trace)
+                assert not isinstance(answer, Awaitable)
+                span.tell(tracing.started(answer[0]))
             return BlockingRun(app, flow._run(answer[0]))
         return BlockingRun(app, app.portal.run(flow.start(**input)))
 

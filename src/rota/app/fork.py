@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rota.app.run import Run
+from rota.engine.deeds import act
+from rota.engine.spans import FLOW
 from rota.errors import ArgumentError, RunNotFound
 from rota.store import runs
+from rota.store.audit import Deed
 
 if TYPE_CHECKING:
     from rota.app.flow import FlowTask
@@ -20,6 +23,7 @@ async def fork(
     task: FlowTask | str | None,
     step: str | None,
     input: Mapping[str, Any] | None,
+    by: str | None = None,
 ) -> Run[Any]:
     if (task is None) == (step is None):
         raise ArgumentError(
@@ -42,7 +46,10 @@ async def fork(
             )
         task = task if isinstance(task, str) else task.name
         name = task if task.startswith(f"{ending.name}.") else f"{ending.name}.{task}"
-        [(forked, queues)] = await client.database.run(runs.fork(run, name))
+        with app.tracing.start(ending.name, what=FLOW) as span:
+            query = runs.fork(run, name, span.trace)
+            deed = None if by is None else Deed(by, "fork run", str(run), {"task": task})
+            forked, queues = await act(client.database, query, deed, did=_is_forked, repeats=False)
         if forked is None:
             raise ArgumentError(f"run {run} of flow {ending.name!r} has no task {task!r}")
         client.news.tell(queues)
@@ -62,8 +69,15 @@ async def fork(
                 "it was, without input"
             )
         args = definition.encode((), dict(input), app.settings.payload_limit)
-    [(copy, queue)] = await client.database.run(runs.fork_job(run, step, args))
+    with app.tracing.start(ending.name) as span:
+        again = runs.fork_job(run, step, args, span.trace)
+        deed = None if by is None else Deed(by, "fork run", str(run), {"step": step})
+        copy, queue = await act(client.database, again, deed, did=_is_forked, repeats=False)
     if copy is None:
         raise ArgumentError(f"run {run} has not come to a step {step!r}")
     client.news.tell([queue])
     return Run(app, copy, definition, created=True)
+
+
+def _is_forked(answer: tuple[int | None, Any]) -> bool:
+    return answer[0] is not None

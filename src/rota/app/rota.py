@@ -15,12 +15,15 @@ from weakref import WeakKeyDictionary
 from rota.app.blocking import Portal
 from rota.app.coordination import Coordination
 from rota.app.flow import Flow, FlowTask
+from rota.app.readiness import Readiness
 from rota.app.run import Run
 from rota.app.scheduling import Scheduling
 from rota.app.task import Task
 from rota.app.working import Working
 from rota.engine.announce import Announcer, Subscriber
 from rota.engine.call import Call, FlowCall
+from rota.engine.meters import Counted
+from rota.engine.tracing import Tracing
 from rota.errors import ArgumentError, RotaError, WorkerNotFound
 from rota.model.context import Context
 from rota.model.flow import FlowDefinition
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from rota.app.client import Client
+    from rota.app.lifespan import Lifespan
     from rota.localpg import LocalPostgres
 
 P = ParamSpec("P")
@@ -80,6 +84,9 @@ class Rota(Coordination, Scheduling, Working):
         self.registry = Registry()
         self.declared: dict[str, ScheduleDefinition] = {}
         self.announcer = Announcer()
+        self.counted = Counted()
+        self.tracing = Tracing(self.settings.tracing)
+        self.readiness = Readiness(self.open)
         self.portal = Portal()
         self._dsn = self._home = dsn
         self._direct = direct
@@ -101,12 +108,19 @@ class Rota(Coordination, Scheduling, Working):
             from rota.store.migrate import migrate
 
             dsn, direct = await asyncio.to_thread(self._find_database)
-            client = Client(dsn, self.settings, direct, self.announcer.announce)
+            client = Client(dsn, self.settings, direct, self.announcer.announce, self.tracing)
+            client.counted = self.counted
             if self._local is not None:
                 # Nobody else looks after the embedded database.
                 await migrate(client.database)
             client = self._clients.setdefault(loop, client)
         return client
+
+    def opened(self) -> Client | None:
+        """What is open in this event loop already, if anything is; nothing is asked for."""
+        import asyncio
+
+        return self._clients.get(asyncio.get_running_loop())
 
     def move_to(self, dsn: str | None) -> str | None:
         """Work in another database from now on. Answers where it was; close what is open first."""
@@ -139,12 +153,21 @@ class Rota(Coordination, Scheduling, Working):
         """Close what is open in this event loop."""
         import asyncio
 
+        await self.readiness.close()
         client = self._clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.close()
         if self._local is not None and not self._clients:
             local, self._local, self._dsn = self._local, None, LOCAL
             await asyncio.to_thread(local.stop)
+
+    @property
+    def lifespan(self) -> Lifespan:
+        """For a web application: `FastAPI(lifespan=app.lifespan)`. Starts in order, works beside the
+        requests, leaves in order; `app.lifespan.using(worker=False)` only starts runs."""
+        from rota.app.lifespan import Lifespan
+
+        return Lifespan(self)
 
     def close_blocking(self) -> None:
         """Close what blocking calls have opened."""
@@ -256,6 +279,7 @@ class Rota(Coordination, Scheduling, Working):
         from_: FlowTask | str | None = None,
         from_step: str | None = None,
         input: Mapping[str, Any] | None = None,
+        by: str | None = None,
     ) -> Run[R]: ...
     @overload
     async def fork(
@@ -265,6 +289,7 @@ class Rota(Coordination, Scheduling, Working):
         from_: FlowTask | str | None = None,
         from_step: str | None = None,
         input: Mapping[str, Any] | None = None,
+        by: str | None = None,
     ) -> Run[Any]: ...
     async def fork(
         self,
@@ -273,14 +298,16 @@ class Rota(Coordination, Scheduling, Working):
         from_: FlowTask | str | None = None,
         from_step: str | None = None,
         input: Mapping[str, Any] | None = None,
+        by: str | None = None,
     ) -> Run[Any]:
         """Run something once more from a point of it on, as a run of its own: a flow from one of its tasks
         (that task and all that waits for it run anew, and so does what has not succeeded), a task from one
         of its steps. What came before keeps its results. `input`: as if the task had been started with
-        that."""
+        that. `by`: who does so by hand."""
         from rota.app.fork import fork
 
-        return await fork(self, run if isinstance(run, int) else run.id, from_, from_step, input)
+        id = run if isinstance(run, int) else run.id
+        return await fork(self, id, from_, from_step, input, by)
 
     async def signal(self, run: Run[Any] | int, name: str, payload: Any = None) -> bool:
         """Send a run, or the run of a job, a signal; as `run.signal(…)`."""
@@ -295,13 +322,20 @@ class Rota(Coordination, Scheduling, Working):
         """Be told what workers in this program do, as events; call the answer to stop."""
         return self.announcer.subscribe(subscriber)
 
-    async def drain(self, worker: int) -> None:
+    async def drain(self, worker: int, *, by: str | None = None) -> None:
         """Ask a worker, wherever it runs, to finish what it has and leave. Raises WorkerNotFound if there
-        is none with this number, or it has left or died."""
+        is none with this number, or it has left or died. `by`: who does so by hand, for the audit log."""
+        from rota.engine.deeds import act
         from rota.store import workers
+        from rota.store.audit import Deed
 
-        database = (await self.open()).database
-        [state] = await database.insist(workers.drain(worker))
+        state = await act(
+            (await self.open()).database,
+            workers.drain(worker),
+            None if by is None else Deed(by, "drain worker", str(worker)),
+            did=lambda state: state not in (None, "dead", "stopped"),
+            repeats=True,
+        )
         if state is None:
             raise WorkerNotFound(
                 f"there is no worker {worker}; `rota workers --all` lists those that are known"

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 
 from rota.engine.call import by_name, failed_by
+from rota.engine.deeds import act
 from rota.errors import RotaError, RunCancelled, RunExpired, RunFailed, RunNotFound
 from rota.model import codec
 from rota.model.durably import check_label
 from rota.model.settings import Duration, seconds
 from rota.model.task import Definition
 from rota.store import jobs, runs, signals, views, waiters
+from rota.store.audit import Deed
 from rota.store.runs import Ending
 
 if TYPE_CHECKING:
@@ -90,11 +92,17 @@ class Run(Generic[R]):
             return RunExpired(f"{what} failed: job {first.job} ({first.task}) expired")
         return failed_by(f"{what} failed: job {first.job} ({first.task})", first.error)
 
-    async def cancel(self) -> str:
+    async def cancel(self, *, by: str | None = None) -> str:
         """Make it not happen, or stop. Answers "cancelled", "requested" while it is running, or the
-        outcome it already has."""
+        outcome it already has. `by`: who does so by hand, for the audit log."""
         client = await self._app.open()
-        [answer] = await client.database.insist(runs.cancel(self.id))
+        answer = await act(
+            client.database,
+            runs.cancel(self.id),
+            self._deed(by, "cancel run"),
+            did=lambda answer: answer in ("cancelled", "requested"),
+            repeats=True,
+        )
         if answer is None:
             raise RunNotFound(f"there is no run {self.id}")
         # What could not be passed on at once is, now; and who waits is told when all has committed.
@@ -103,11 +111,17 @@ class Run(Generic[R]):
         await client.database.run(waiters.tell([self.id, *settled.runs]))
         return answer
 
-    async def retry(self) -> None:
+    async def retry(self, *, by: str | None = None) -> None:
         """Try it once more, although it failed, expired or was cancelled. Of a flow, what failed and what
-        came of that runs again; what succeeded keeps its results."""
+        came of that runs again; what succeeded keeps its results. `by`: who does so by hand."""
         client = await self._app.open()
-        [queues] = await client.database.run(runs.retry(self.id))
+        queues = await act(
+            client.database,
+            runs.retry(self.id),
+            self._deed(by, "retry run"),
+            did=lambda queues: queues is not None,
+            repeats=False,
+        )
         if queues is None:
             state = await self.status()
             if state == "quarantined":
@@ -118,27 +132,43 @@ class Run(Generic[R]):
             )
         client.news.tell(queues)
 
-    async def signal(self, name: str, payload: Any = None) -> bool:
+    async def signal(self, name: str, payload: Any = None, *, by: str | None = None) -> bool:
         """Tell it something, for `ctx.wait(name)` in its code, before or after it waits. The first signal
         of a name stands, for good. Answers whether this was it: False if there was one (which may be
-        this one, sent again because its answer was lost), or the run is over."""
+        this one, sent again because its answer was lost), or the run is over. `by`: who sends it."""
         check_label("signal", name)
         client = await self._app.open()
         what = f"the payload of signal {name!r}"
         text = codec.encode(payload, what, self._app.settings.payload_limit)
-        [answer] = await client.database.insist(signals.send(self.id, name, text))
+        answer = await act(
+            client.database,
+            signals.send(self.id, name, text),
+            self._deed(by, "signal run", signal=name),
+            did=lambda answer: answer == "sent",
+            repeats=True,
+        )
         if answer is None:
             raise RunNotFound(f"there is no run {self.id}")
         return answer == "sent"
 
-    async def release(self) -> int:
+    async def release(self, *, by: str | None = None) -> int:
         """Let it out of quarantine, where a job is put that workers died of too often: it is tried again as
-        if nothing had been. Answers how many jobs that were: of a flow, several; 0 if there was none."""
+        if nothing had been. Answers how many jobs that were: of a flow, several; 0 if there was none.
+        `by`: who does so by hand."""
         client = await self._app.open()
-        [released] = await client.database.run(jobs.release(self.id))
+        released = await act(
+            client.database,
+            jobs.release(self.id),
+            self._deed(by, "release run"),
+            did=bool,
+            repeats=False,
+        )
         if not released:
             await self.status()  # says so if there is no such run
         return released
+
+    def _deed(self, by: str | None, action: str, **detail: str) -> Deed | None:
+        return None if by is None else Deed(by, action, str(self.id), detail)
 
     def __repr__(self) -> str:
         return f"<Run {self.id}{f' of {self._task.name}' if self._task else ''}>"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypedDict, TypeVar, Unpack
 
 from rota.app.blocking import BlockingRun
@@ -13,7 +14,7 @@ from rota.app.scheduling import check_text, define, encode_input, in_utc, kind_o
 from rota.app.task import Task
 from rota.app.ticking import check, maker
 from rota.engine import by_hand, schedules
-from rota.engine.by_hand import Making
+from rota.engine.spans import RUN_ID, SCHEDULE
 from rota.errors import ArgumentError
 from rota.model.agenda import ACTION, Schedule, Tick
 from rota.model.schedule import CatchUp, Overlap
@@ -21,6 +22,7 @@ from rota.model.settings import Duration
 from rota.model.task import check_name
 from rota.model.timetable import check_moment
 from rota.store import agenda, waiters
+from rota.store.audit import Deed
 from rota.store.schedules import Definition
 
 if TYPE_CHECKING:
@@ -87,9 +89,11 @@ class Schedules:
         max_runs: int | None = None,
         pause_after: int | None = None,
         queue: str | None = None,
+        by: str | None = None,
     ) -> None:
         """Make a schedule: of a task or a flow, by itself or by its name, or of an action with its config.
-        The rest is as in `@app.schedule`. Raises ArgumentError if there is one of that name."""
+        The rest is as in `@app.schedule`. Raises ArgumentError if there is one of that name. `by`: who
+        does so by hand, for the audit log; here and below."""
         kind, target = self._target(task, action)
         if config is not None and action is None:
             raise ArgumentError("config is an action's; a task or a flow has input")
@@ -118,7 +122,8 @@ class Schedules:
         )
         check(self._app, definition)
         client = await self._app.open()
-        if not await schedules.create(client.database, definition):
+        deed = _deed(by, "create schedule", name)
+        if not await schedules.create(client.database, definition, deed):
             raise ArgumentError(
                 f"there is a schedule called {name!r} already; change it with update, or delete it first"
             )
@@ -139,7 +144,7 @@ class Schedules:
             return "task", task
         raise ArgumentError(f"this app has no task and no flow called {task!r}")
 
-    async def update(self, name: str, **changes: Unpack[Changes]) -> None:
+    async def update(self, name: str, *, by: str | None = None, **changes: Unpack[Changes]) -> None:
         """Change a schedule: when it comes, with what input, by which policies. Other times count from now
         on; what else is changed goes for the next tick."""
         client = await self._app.open()
@@ -150,30 +155,37 @@ class Schedules:
                 raise ArgumentError(f"config is an action's; schedule {name!r} has input")
             check(self._app, definition)
 
-        await schedules.update(client.database, name, changed, fits)
+        deed = _deed(by, "update schedule", name)
+        await schedules.update(client.database, name, changed, fits, deed)
         client.news.tell([waiters.SCHEDULE])
 
-    async def pause(self, name: str, why: str = "by hand") -> None:
+    async def pause(self, name: str, why: str = "by hand", *, by: str | None = None) -> None:
         """Start nothing until it is resumed; deploys do not change that."""
         client = await self._app.open()
-        await schedules.pause(client.database, name, check_text("reason", why))
+        deed = _deed(by, "pause schedule", name)
+        await schedules.pause(client.database, name, check_text("reason", why), deed)
 
-    async def resume(self, name: str) -> None:
+    async def resume(self, name: str, *, by: str | None = None) -> None:
         """Go on with the next tick. What came meanwhile is missed, and can be backfilled; one that comes
         once, comes now if its time is over."""
         client = await self._app.open()
-        await schedules.resume(client.database, name)
+        await schedules.resume(client.database, name, _deed(by, "resume schedule", name))
         client.news.tell([waiters.SCHEDULE])
 
-    async def delete(self, name: str) -> None:
+    async def delete(self, name: str, *, by: str | None = None) -> None:
         """Forget it and its ticks. Runs that it has started go on; what code declares is back when a worker
         starts."""
-        await schedules.delete((await self._app.open()).database, name)
+        database = (await self._app.open()).database
+        await schedules.delete(database, name, _deed(by, "delete schedule", name))
 
-    async def trigger(self, name: str) -> Run[Any]:
+    async def trigger(self, name: str, *, by: str | None = None) -> Run[Any]:
         """Start a run of it now, besides those of its ticks, whatever its state."""
         client = await self._app.open()
-        id, queues = await by_hand.trigger(client.database, name, self._making)
+        deed = _deed(by, "trigger schedule", name)
+        with self._app.tracing.start(name, what=SCHEDULE) as span:
+            make = partial(maker, self._app, trace=span.trace)
+            id, queues = await by_hand.trigger(client.database, name, make, deed)
+            span.tell({RUN_ID: id})
         client.news.tell(queues)
         return Run(self._app, id, created=True)
 
@@ -184,6 +196,7 @@ class Schedules:
         end: datetime,
         *,
         told: Callable[[int, int], None] = lambda done, many: None,
+        by: str | None = None,
     ) -> list[Run[Any]]:
         """Start a run for each tick from `start` until before `end` that has had none; `ctx.backfilled`
         says so. They run side by side. `told` is called with how many of how many ticks are seen to.
@@ -197,11 +210,14 @@ class Schedules:
                 )
         client = await self._app.open()
         runs: list[Run[Any]] = []
-        filling = by_hand.backfill(client.database, name, start, end, self._making)
-        async for filled in filling:
-            client.news.tell(filled.queues)
-            runs += [Run(self._app, id, created=True) for id in filled.runs]
-            told(filled.done, filled.many)
+        deed = _deed(by, "backfill schedule", name)
+        with self._app.tracing.start(name, what=SCHEDULE) as span:
+            make = partial(maker, self._app, trace=span.trace)
+            filling = by_hand.backfill(client.database, name, start, end, make, deed)
+            async for filled in filling:
+                client.news.tell(filled.queues)
+                runs += [Run(self._app, id, created=True) for id in filled.runs]
+                told(filled.done, filled.many)
         return runs
 
     async def get(self, name: str) -> Schedule:
@@ -221,9 +237,6 @@ class Schedules:
             await self.get(name)
         return found
 
-    def _making(self, definition: Definition) -> Making:
-        return maker(self._app, definition)
-
     @property
     def blocking(self) -> BlockingSchedules:
         """The same for code that does not await: `app.schedules.blocking.pause(…)`."""
@@ -242,6 +255,10 @@ class Schedules:
             found += page
             if len(page) < PAGE:
                 return found
+
+
+def _deed(by: str | None, action: str, name: str) -> Deed | None:
+    return None if by is None else Deed(by, action, name)
 
 
 def _changed(name: str, changes: Changes) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar
 
@@ -11,6 +12,7 @@ import msgspec
 from rota.app.blocking import BlockingRun
 from rota.app.how import PLAIN, How, said
 from rota.app.run import Run
+from rota.engine import tracing
 from rota.engine.call import Call
 from rota.errors import ArgumentError
 from rota.model.retry import Retry
@@ -79,6 +81,10 @@ class Task(Generic[P, R]):
         )
         return Task(self._app, self._definition, how)
 
+    def within(self, connection: Any) -> Task[P, R]:
+        """As `using(on=connection)`, and what was said with `using` before goes on to hold."""
+        return Task(self._app, self._definition, replace(self._how, on=connection))
+
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """A start to be made together with others: `app.start_many([task.call(…), …])`."""
         how, task = self._how, self._definition
@@ -108,12 +114,19 @@ class Task(Generic[P, R]):
             client = await self._app.open()
             started = await client.start(call.start)
         else:
-            answer = self._on(call)
-            [started] = await answer if isinstance(answer, Awaitable) else answer
+            with self._traced(call) as span:
+                answer = self._on(call, span.trace)
+                [started] = await answer if isinstance(answer, Awaitable) else answer
+                span.tell(tracing.started(started))
         return self._run(started)
 
-    def _on(self, call: Call[R]) -> Sequence[Started] | Awaitable[Sequence[Started]]:
-        query = jobs.start(call.start, notify=self._app.settings.notify)
+    def _traced(self, call: Call[R]) -> tracing.Around:
+        return self._app.tracing.start(call.name, [call.start.queue])
+
+    def _on(
+        self, call: Call[R], trace: str | None
+    ) -> Sequence[Started] | Awaitable[Sequence[Started]]:
+        query = jobs.start(call.start, notify=self._app.settings.notify, trace=trace)
         return run_on(self._how.on, query, self._app.settings.schema)
 
     def _run(self, started: Started) -> Run[R]:
@@ -144,7 +157,10 @@ class BlockingTask(Generic[P, R]):
                     "a blocking start cannot use an async connection: await task.using(on=…).start(…)"
                 )
             # In the caller's own thread: that is where his connection may be used.
-            answer = task._on(task.call(*args, **kwargs))
-            assert not isinstance(answer, Awaitable)
+            call = task.call(*args, **kwargs)
+            with task._traced(call) as span:
+                answer = task._on(call, span.trace)
+                assert not isinstance(answer, Awaitable)
+                span.tell(tracing.started(answer[0]))
             return BlockingRun(app, task._run(answer[0]))
         return BlockingRun(app, app.portal.run(task.start(*args, **kwargs)))

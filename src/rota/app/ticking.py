@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -33,9 +34,11 @@ def makers(app: Rota) -> dict[str, Make]:
     return {name: make for name in (*app.registry.tasks, *app.registry.flows)}
 
 
-def maker(app: Rota, definition: Definition) -> Callable[[datetime, bool], Made]:
+def maker(
+    app: Rota, definition: Definition, trace: str | None = None
+) -> Callable[[datetime, bool], Made]:
     def make(tick: datetime, backfilled: bool) -> Made:
-        return _made(app, definition, tick, backfilled)
+        return replace(_made(app, definition, tick, backfilled), trace=trace)
 
     return make
 

@@ -11,10 +11,13 @@ from rota.errors import DefinitionError, RotaError
 
 if TYPE_CHECKING:
     from rota.app.client import Client
+    from rota.app.readiness import Readiness
     from rota.app.rota import Rota
     from rota.coord.services import Services
     from rota.engine.announce import Announcer
     from rota.engine.firing import Make
+    from rota.engine.meters import Counted
+    from rota.engine.tracing import Tracing
     from rota.engine.worker import Worker
     from rota.model.registry import Registry
     from rota.model.settings import Settings
@@ -25,6 +28,9 @@ class Working:
 
     registry: Registry
     announcer: Announcer
+    tracing: Tracing
+    counted: Counted
+    readiness: Readiness
     settings: Settings
 
     async def open(self) -> Client:
@@ -111,14 +117,17 @@ class Working:
             concurrency or self.settings.concurrency,
             metadata or {},
             await self._by_the_clock(client),
+            tracing=self.tracing,
+            counted=self.counted,
         )
-        worker = Worker(outfit)
+        client.worker = worker = Worker(outfit)
         if not services or not self.registry.services:
             await worker.start()
             try:
                 yield worker
             finally:
                 await worker.stop()
+                client.worker = None
             return
         beside = self._stand_by(client)
         # Whoever drains passes its services on at once, not when the last job has ended.
@@ -129,6 +138,7 @@ class Working:
             yield worker
         finally:
             await asyncio.gather(self._stop(client, beside), worker.stop())
+            client.worker = None
 
     async def _by_the_clock(self, client: Client) -> Mapping[str, Make]:
         """What this app starts by the clock; the database is told what its code declares."""
@@ -153,19 +163,38 @@ class Working:
         """Work until SIGTERM or SIGINT, or until somebody has this worker drained, then finish what runs. A
         second signal hurries. Answers whether it was drained: then nobody wants another in its place."""
         told = Told()
-        with told.listening():
-            if services and self.registry.services and not self.registry.tasks:
-                async with self.services() as standing_by:
-                    told.when_hurried(standing_by.hurry)
-                    await told.to_stop()
-                return False
-            async with self.worker(
-                queues=queues, concurrency=concurrency, metadata=metadata, services=services
-            ) as worker:
-                told.when_hurried(worker.hurry)
-                worker.when_asked(told.leave)
-                await told.to_stop()
+        self.readiness.begin()
+        try:
+            with told.listening():
+                return await self._work(told, queues, concurrency, metadata, services)
+        finally:
+            self.readiness.end()
+
+    async def _work(
+        self,
+        told: Told,
+        queues: Sequence[str] | None,
+        concurrency: int | None,
+        metadata: Mapping[str, Any] | None,
+        services: bool,
+    ) -> bool:
+        if services and self.registry.services and not self.registry.tasks:
+            async with self.services() as standing_by:
+                told.when_hurried(standing_by.hurry)
+                await self._until_told(told)
+            return False
+        async with self.worker(
+            queues=queues, concurrency=concurrency, metadata=metadata, services=services
+        ) as worker:
+            told.when_hurried(worker.hurry)
+            worker.when_asked(told.leave)
+            await self._until_told(told)
         return told.asked
+
+    async def _until_told(self, told: Told) -> None:
+        self.readiness.starting = False
+        await told.to_stop()
+        self.readiness.drain()
 
 
 class Told:

@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
+import os
+import socket
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import rich_click as click
 
 from rota.cli import paint, whom
-from rota.cli.endings import FAILED, leave
-from rota.cli.target import Target, with_target
+from rota.cli.endings import FAILED, NOT_THERE, Told, leave
+from rota.cli.start import Span
+from rota.cli.target import Target, goes_on, with_target
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from rota import Rota
+    from rota.store.alerts import Closed
     from rota.store.audit import Entry
+    from rota.store.query import Query
     from rota.store.standing import AlertLine
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @with_target
 @click.option("--all", "over", is_flag=True, help="Also those that are over.")
-@click.option("--check", is_flag=True, help="Exit code 1 if one is open, for scripts.")
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Exit code 1 if one is open that nobody has acknowledged, for scripts.",
+)
 @click.option(
     "--limit",
     type=click.IntRange(1, 100_000),
@@ -33,16 +42,20 @@ if TYPE_CHECKING:
 )
 @click.option("--json", "as_json", is_flag=True, help="A JSON list, for programs.")
 def alerts(target: Target, over: bool, check: bool, limit: int, as_json: bool) -> None:
-    """List what somebody should look at: locks held too long, renewals that fail, leaders that flap.
+    """List what somebody should look at: workers that died, queues that wait, schedules that are late.
 
-    An alert is open while it is so. One whose process died is closed when it is no longer so, at the latest
-    by whoever lists them.
+    An alert is open while it is so, and closed by whoever sees that it no longer is. Workers look every ten
+    seconds, one for all; where none has for a minute, this command does.
     """
+    if goes_on(target):
+        return
+    from rota.engine.watchman import FORGOTTEN, Round
     from rota.store import alerts as rows
     from rota.store import standing, views
 
     async def asking(app: Rota) -> tuple[list[AlertLine], datetime]:
         database = (await app.open()).database
+        await Round(database, (socket.gethostname(), os.getpid())).make(FORGOTTEN)
         await database.run(rows.settle())
         found = await database.run(standing.alerts(over=over, limit=limit))
         [now] = await database.run(views.clock())
@@ -57,8 +70,58 @@ def alerts(target: Target, over: bool, check: bool, limit: int, as_json: bool) -
         click.echo("there has never been an alert")
     else:
         click.echo("no alert is open (those that are over: --all)")
-    if check and any(each.cleared is None for each in found):
+    if check and any(each.cleared is None and each.acknowledged is None for each in found):
         leave(FAILED)
+
+
+@alerts.command()
+@with_target
+@click.argument("kind")
+@click.argument("subject", required=False)
+@click.option(
+    "--for", "span", type=Span(), default="8h", show_default=True, help="Until when you see to it."
+)
+def ack(target: Target, kind: str, subject: str | None, span: timedelta) -> None:
+    """Say of open alerts of a KIND, all or the one about SUBJECT, that you see to it.
+
+    It stays open until it is no longer so; `rota alerts --check` passes it by for that time. Who did so is
+    written down: `rota audit`.
+    """
+    from rota.store import alerts as rows
+
+    query = rows.acknowledge(kind, subject, span.total_seconds(), whom.operator())
+    for each in _asked(target, kind, subject, query):
+        click.echo(
+            f"acknowledged for {paint.span(span.total_seconds())}: {each.kind}: {each.subject}"
+        )
+
+
+@alerts.command()
+@with_target
+@click.argument("kind")
+@click.argument("subject", required=False)
+def close(target: Target, kind: str, subject: str | None) -> None:
+    """Close open alerts of a KIND, all or the one about SUBJECT: it has been seen to.
+
+    What has happened, a worker's death, refused completions, is not told again. What still is so, is:
+    within seconds. Who did so is written down: `rota audit`.
+    """
+    from rota.store import alerts as rows
+
+    query = rows.dismiss(kind, subject, whom.operator())
+    for each in _asked(target, kind, subject, query):
+        click.echo(f"closed: {each.kind}: {each.subject}")
+
+
+def _asked(target: Target, kind: str, subject: str | None, query: Query[Closed]) -> list[Closed]:
+    async def asking(app: Rota) -> list[Closed]:
+        return await (await app.open()).database.run(query)
+
+    found = target.ask(asking)
+    if not found:
+        what = f"{kind!r} about {subject!r}" if subject else f"{kind!r}"
+        raise Told(f"no alert {what} is open; `rota alerts` lists those that are", NOT_THERE)
+    return found
 
 
 def _print_alerts(found: list[AlertLine], now: datetime) -> None:
@@ -67,14 +130,22 @@ def _print_alerts(found: list[AlertLine], now: datetime) -> None:
         "alert": [paint.whole(each.kind, _style(each)) for each in found],
         "for" if not over else "raised": [_raised(each, now, over) for each in found],
         "lasted": [_lasted(each) for each in found],
+        "seen by": [_seen(each) for each in found],
         "told by": [paint.whole(whom.place(each.host, each.pid), _quiet(each)) for each in found],
         "what": [paint.whole(each.message, _quiet(each)) for each in found],
     }
-    whom.show(columns, right=("for", "raised", "lasted"), free=("alert", "told by", "what"))
+    whom.show(
+        columns, right=("for", "raised", "lasted"), free=("alert", "seen by", "told by", "what")
+    )
+
+
+def _seen(alert: AlertLine) -> Text:
+    """Who sees to it, or has closed it."""
+    return paint.whole(alert.closed_by or alert.who or "", "dim")
 
 
 def _style(alert: AlertLine) -> str:
-    return "dim" if alert.cleared is not None else "yellow"
+    return "dim" if alert.cleared is not None or alert.acknowledged is not None else "yellow"
 
 
 def _quiet(alert: AlertLine) -> str:
@@ -103,7 +174,10 @@ def _lasted(alert: AlertLine) -> Text:
 )
 @click.option("--json", "as_json", is_flag=True, help="A JSON list, for programs.")
 def audit(target: Target, limit: int, as_json: bool) -> None:
-    """List what people did by hand: which locks were taken from whom, by whom."""
+    """List what people did by hand, and who: runs cancelled, workers drained, locks taken from whom.
+
+    Over HTTP it is whoever the token belongs to, on the command line the account.
+    """
     from rota.store import audit as rows
 
     async def asking(app: Rota) -> list[Entry]:
@@ -115,7 +189,7 @@ def audit(target: Target, limit: int, as_json: bool) -> None:
     elif found:
         _print_audit(found)
     else:
-        click.echo("nothing was done by hand; `rota locks release NAME` would be written down here")
+        click.echo("nothing was done by hand; `rota cancel RUN` would be written down here")
 
 
 def _print_audit(found: list[Entry]) -> None:

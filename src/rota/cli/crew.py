@@ -1,10 +1,10 @@
-"""Several worker processes under one parent.
+"""Several processes under one parent: workers, or web processes that share a socket.
 
-The parent runs no job and opens no connection. It starts the processes, passes on SIGTERM and SIGINT, and
-starts another in the place of one that dies, later each time it dies soon. It gives up when one does not
-even come up, again and again. One that somebody has drained leaves its place empty; when all have, so does
-the parent. Each child is a program of its own (no fork), in a process group of its own: Ctrl-C reaches the
-parent alone, which passes it on once, for a second signal is a wish to hurry.
+The parent runs no job, answers no request and opens no connection. It starts the processes, passes on
+SIGTERM and SIGINT, and starts another in the place of one that dies, later each time it dies soon. It gives
+up when one does not even come up, again and again. One that somebody has drained leaves its place empty;
+when all have, so does the parent. Each child is a program of its own (no fork), in a process group of its
+own: Ctrl-C reaches the parent alone, which passes it on once, for a second signal is a wish to hurry.
 
 The first child goes first. If it cannot start, the others could not either, and its one line on stderr
 is enough.
@@ -51,7 +51,7 @@ class Child:
         self.was_drained = False
 
     @classmethod
-    async def start(cls, command: Sequence[str]) -> Child:
+    async def start(cls, command: Sequence[str], descriptors: Sequence[int] = ()) -> Child:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         with theirs:
@@ -60,7 +60,7 @@ class Child:
                 "--lifeline",
                 str(theirs.fileno()),
                 stdin=asyncio.subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
+                pass_fds=(theirs.fileno(), *descriptors),
                 process_group=0,
             )
         return cls(process, ours)
@@ -91,9 +91,20 @@ class Child:
 
 
 class Crew:
-    def __init__(self, command: Sequence[str], size: int) -> None:
+    """`what` its processes are called; `descriptors`: what each of them has open from the start, such as a
+    socket that all of them accept from."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        size: int,
+        what: str = "worker process",
+        descriptors: Sequence[int] = (),
+    ) -> None:
         self._command = command
         self._size = size
+        self._what = what
+        self._descriptors = descriptors
         self._children: set[Child] = set()
         self._stopping = asyncio.Event()
         self._told = 0
@@ -116,12 +127,12 @@ class Crew:
         self._told += 1
         self._stopping.set()
         if self._told == 1:
-            log.info("stopping %s worker processes; once more to hurry them", len(self._children))
+            log.info("stopping %s %ses; once more to hurry them", len(self._children), self._what)
         for child in self._children:
             child.tell(number if self._told < 3 else signal.SIGKILL)
 
     async def _start(self) -> Child:
-        child = await Child.start(self._command)
+        child = await Child.start(self._command, self._descriptors)
         self._children.add(child)
         if self._stopping.is_set():
             child.tell(signal.SIGTERM)
@@ -138,7 +149,7 @@ class Crew:
             if self._stopping.is_set():
                 break
             if child.was_drained:
-                log.info("worker process %s was drained and has left its place", child.pid)
+                log.info("%s %s was drained and has left its place", self._what, child.pid)
                 return
             if child.is_steady:
                 deaths = 0
@@ -149,8 +160,8 @@ class Crew:
             unborn = 0 if child.is_up else unborn + (not waits)
             if unborn >= TOO_OFTEN:
                 log.error(
-                    "worker process %s %s before it was up, the %sth in a row; giving up, see what it "
-                    "said above",
+                    "%s %s %s before it was up, the %sth in a row; giving up, see what it said above",
+                    self._what,
                     child.pid,
                     _how(code),
                     unborn,
@@ -160,7 +171,8 @@ class Crew:
                 return
             rest = REST_WITHOUT_DATABASE if waits else rest_after(deaths)
             log.warning(
-                "worker process %s %s unexpectedly; another starts in %.1f s",
+                "%s %s %s unexpectedly; another starts in %.1f s",
+                self._what,
                 child.pid,
                 _how(code),
                 rest,
@@ -176,7 +188,7 @@ class Crew:
         code = await child.ended()
         self._children.discard(child)
         if code not in STOPPED:
-            log.warning("worker process %s %s while stopping", child.pid, _how(code))
+            log.warning("%s %s %s while stopping", self._what, child.pid, _how(code))
             self._code = FAILED
 
 

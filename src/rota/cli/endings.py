@@ -38,6 +38,7 @@ _CODES: tuple[tuple[type[errors.RotaError], int], ...] = (
     (errors.RunNotFound, NOT_THERE),
     (errors.WorkerNotFound, NOT_THERE),
     (errors.ScheduleNotFound, NOT_THERE),
+    (errors.TokenNotFound, NOT_THERE),
     (errors.DatabaseError, NO_DATABASE),
     (errors.LocalPostgresError, NO_DATABASE),
 )

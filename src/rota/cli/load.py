@@ -1,4 +1,4 @@
-"""MODULE:APP → the app, or one line that says what is wrong with the name.
+"""MODULE:APP → the app, MODULE:API → the API, or one line that says what is wrong with the name.
 
 The current directory can be imported from, as with `python -m`. An error inside the module is the
 module's own and keeps its traceback.
@@ -21,11 +21,39 @@ if TYPE_CHECKING:
 def load(name: str) -> Rota:
     from rota import Rota
 
+    found, module = _find(name, "app")
+    if not isinstance(found, Rota):
+        kind = "a class" if isinstance(found, type) else f"a {type(found).__name__}"
+        raise Told(f"{name} is {kind}, not a Rota app; {_apps(module)}", MISTAKE)
+    return found
+
+
+def load_api(name: str) -> tuple[Any, list[str]]:
+    """The API, and the names of the Rota apps its module knows."""
+    from rota import Rota
+
+    found, module = _find(name, "api")
+    if isinstance(found, Rota):
+        raise Told(
+            f"{name} is a Rota app, not an API: name your FastAPI or Starlette application, made with "
+            "lifespan=app.lifespan",
+            MISTAKE,
+        )
+    if not callable(found):
+        raise Told(f"{name} is a {type(found).__name__}, not an ASGI application", MISTAKE)
+    apps: dict[int, str] = {}
+    for word, value in vars(module).items():
+        if isinstance(value, Rota):
+            apps.setdefault(id(value), f"{module.__name__}:{word}")
+    return found, list(apps.values())
+
+
+def _find(name: str, what: str) -> tuple[Any, ModuleType]:
     module_name, _, attribute = name.partition(":")
     if not module_name or not attribute:
         raise Told(
-            f"{name!r} does not name an app: write MODULE:APP, such as "
-            f"{_module_of(module_name) or 'hello'}:app",
+            f"{name!r} does not name an {what}: write MODULE:{what.upper()}, such as "
+            f"{_module_of(module_name) or 'hello'}:{what}",
             MISTAKE,
         )
     if "/" in module_name or module_name.endswith(".py"):
@@ -37,12 +65,10 @@ def load(name: str) -> Rota:
     found: Any = module
     for word in attribute.split("."):
         if not hasattr(found, word):
-            raise Told(f"module {module_name!r} has no {attribute!r}; {_apps(module)}", MISTAKE)
+            there = f"; {_apps(module)}" if what == "app" else ""
+            raise Told(f"module {module_name!r} has no {attribute!r}{there}", MISTAKE)
         found = getattr(found, word)
-    if not isinstance(found, Rota):
-        kind = "a class" if isinstance(found, type) else f"a {type(found).__name__}"
-        raise Told(f"{name} is {kind}, not a Rota app; {_apps(module)}", MISTAKE)
-    return found
+    return found, module
 
 
 def _import(name: str) -> ModuleType:

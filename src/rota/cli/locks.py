@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
-import os
-import socket
-from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -219,7 +215,7 @@ async def _take(database: Database, lock: LockLine) -> Taken:
             [pid] = await run(connection, audit.process(), database.schema)
             looking = asyncio.create_task(_look_who_blocks(database, pid, blockers))
             try:
-                taking = audit.release(lock.name, lock.permit, _operator())
+                taking = audit.release(lock.name, lock.permit, whom.operator())
                 taken = await run(connection, taking, database.schema)
             finally:
                 looking.cancel()
@@ -274,16 +270,6 @@ def _of_session(blocker: Blocker) -> str:
     if blocker.state is not None:
         words.append(f"and is {blocker.state}")
     return " ".join(words)
-
-
-def _operator() -> str:
-    """Who is at it, by the account and not by what the environment says."""
-    name = getpass.getuser()
-    with suppress(ImportError, KeyError):
-        import pwd
-
-        name = pwd.getpwuid(os.getuid()).pw_name
-    return f"{name}@{socket.gethostname()}"
 
 
 locks.add_command(advisory)

@@ -26,11 +26,12 @@ _CODES = "\n\n".join(f"{code}  {meaning}" for code, meaning in endings.MEANINGS.
 
 # By what somebody wants to do, each with its module: only that of the command that is meant is loaded.
 PANELS = {
-    "Work": {"worker": "worker", "start": "start"},
+    "Work": {"worker": "worker", "serve": "serve", "start": "start"},
     "See": {
         "runs": "runs",
         "show": "show",
         "queues": "queues",
+        "autoscale": "autoscale",
         "workers": "workers",
         "schedules": "schedules",
         "quarantine": "quarantine",
@@ -54,7 +55,7 @@ PANELS = {
         "alerts": "alerts",
         "audit": "alerts",
     },
-    "Set up": {"db": "db", "pg": "pg", "demo": "demo"},
+    "Set up": {"db": "db", "tokens": "tokens", "pg": "pg", "demo": "demo"},
 }
 COMMANDS = {name: module for panel in PANELS.values() for name, module in panel.items()}
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import rich_click as click
 
-from rota.cli import paint
+from rota.cli import paint, whom
 from rota.cli.endings import NOT_THERE, Told
 from rota.cli.runs import RUN, each_of, what
 from rota.cli.target import Target, with_target
@@ -157,7 +157,7 @@ def release(
         released = after = 0
         while page := await database.run(views.quarantine(task, queue, after, PAGE)):
             for each in page:
-                released += await app.run(each.job).release()
+                released += await app.run(each.job).release(by=whom.operator())
             after = page[-1].job
         return released
 
@@ -170,7 +170,7 @@ def release(
 
 async def _release(app: Rota, id: int) -> None:
     run = app.run(id)
-    released = await run.release()
+    released = await run.release(by=whom.operator())
     if not released:
         state = await run.status()
         raise Told(f"{await what(app, id)} is not in quarantine: it is {state}", NOT_THERE)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from rota.cli import paint
+from rota.cli import paint, whom
 from rota.cli.documents import read_object
 from rota.cli.endings import NOT_THERE, OK, Told, code_of, leave, tell
 from rota.cli.target import Target, with_target
@@ -128,7 +128,7 @@ def cancel(target: Target, runs: tuple[int, ...]) -> None:
 
     async def cancelling(app: Rota, run: int) -> None:
         name = await what(app, run)
-        answer = await app.run(run).cancel()
+        answer = await app.run(run).cancel(by=whom.operator())
         match answer:
             case "cancelled":
                 click.echo(f"{name} is cancelled")
@@ -152,7 +152,7 @@ def retry(target: Target, runs: tuple[int, ...]) -> None:
     """
 
     async def retrying(app: Rota, run: int) -> None:
-        await app.run(run).retry()
+        await app.run(run).retry(by=whom.operator())
         click.echo(f"run {run} is ready to be tried again")
 
     each_of(target, runs, retrying)
@@ -191,8 +191,8 @@ def fork(
 
     async def forking(app: Rota) -> int:
         if step is None:
-            return (await app.fork(run, from_=str(task))).id
-        return (await app.fork(run, from_step=step, input=input)).id
+            return (await app.fork(run, from_=str(task), by=whom.operator())).id
+        return (await app.fork(run, from_step=step, input=input, by=whom.operator())).id
 
     click.echo(target.ask(forking))
 

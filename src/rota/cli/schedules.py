@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from rota.cli import paint
+from rota.cli import paint, whom
 from rota.cli.agenda import document, last, next_in, print_schedule, runs_of, state, when, why
 from rota.cli.endings import FAILED, MISTAKE, NOT_THERE, Told, leave, note, tell
 from rota.cli.target import Target, goes_on, with_target
@@ -189,7 +189,7 @@ def pause(target: Target, name: str, reason: str, as_json: bool) -> None:
 
     async def pausing(app: Rota) -> Schedule:
         try:
-            await app.schedules.pause(name, reason)
+            await app.schedules.pause(name, reason, by=whom.operator())
         except ArgumentError as error:
             raise Told(str(error), NOT_THERE) from None
         return await app.schedules.get(name)
@@ -207,7 +207,7 @@ def resume(target: Target, name: str, as_json: bool) -> None:
 
     async def resuming(app: Rota) -> Schedule:
         try:
-            await app.schedules.resume(name)
+            await app.schedules.resume(name, by=whom.operator())
         except ArgumentError as error:
             raise Told(str(error), NOT_THERE) from None
         return await app.schedules.get(name)
@@ -229,7 +229,7 @@ def trigger(target: Target, name: str, as_json: bool) -> None:
     _need_code(target)
 
     async def triggering(app: Rota) -> int:
-        return (await app.schedules.trigger(name)).id
+        return (await app.schedules.trigger(name, by=whom.operator())).id
 
     run = target.ask(triggering)
     _say(as_json, {"schedule": name, "run": run}, str(run))
@@ -257,7 +257,8 @@ def backfill(
         schedule = await app.schedules.get(name)
         [now] = await (await app.open()).database.run(views.clock())
         until = now if end is None else _in_zone(schedule, end)
-        runs = await app.schedules.backfill(name, _in_zone(schedule, start), until, told=_tell)
+        begin = _in_zone(schedule, start)
+        runs = await app.schedules.backfill(name, begin, until, told=_tell, by=whom.operator())
         return [run.id for run in runs]
 
     runs = target.ask(filling)
@@ -301,7 +302,7 @@ def delete(target: Target, name: str, yes: bool, as_json: bool) -> None:
                 paint.say("The code declares it: it is back when a worker starts. Pausing lasts.")
             tell("nothing was done; to do it, say --yes")
             leave(FAILED)
-        await app.schedules.delete(name)
+        await app.schedules.delete(name, by=whom.operator())
         _say(as_json, {"schedule": name, "deleted": True}, f"schedule {name!r} is forgotten")
         if back:
             note("the code declares it: it is back when a worker starts; pausing it lasts")

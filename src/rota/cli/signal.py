@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
+from rota.cli import whom
 from rota.cli.documents import read_json
 from rota.cli.endings import NOT_THERE, Told, note
 from rota.cli.runs import RUN
@@ -32,15 +33,23 @@ def signal(target: Target, run: int, name: str, payload: str) -> None:
     document = read_json(payload, f"{payload!r:.60}", "; text goes into quotes: '\"yes\"'")
 
     async def sending(app: Rota) -> None:
+        from rota.engine.deeds import act
         from rota.model import codec
         from rota.model.durably import check_label
+        from rota.store.audit import Deed
         from rota.store.signals import send
 
         check_label("signal", name)
         # As a program's would be: what JSON or PostgreSQL cannot hold, and what is too large, is refused.
         text = codec.encode(document, f"the payload of signal {name!r}", app.settings.payload_limit)
         database = (await app.open()).database
-        [answer] = await database.insist(send(run, name, text))
+        answer = await act(
+            database,
+            send(run, name, text),
+            Deed(whom.operator(), "signal run", str(run), {"signal": name}),
+            did=lambda answer: answer == "sent",
+            repeats=True,
+        )
         whole = await _run_of(database, run)
         match answer:
             case "sent":

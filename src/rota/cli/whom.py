@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import getpass
+import os
+import socket
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from rota.cli import paint
@@ -61,3 +65,13 @@ def place(host: str | None, pid: int | None) -> str:
 def told(host: str | None, pid: int | None, label: str | None) -> str:
     """In a sentence: `nightly (web-1, process 4242)`."""
     return f"{label} ({host}, process {pid})" if label else f"{host}, process {pid}"
+
+
+def operator() -> str:
+    """Who is at it, by the account and not by what the environment says."""
+    name = getpass.getuser()
+    with suppress(ImportError, KeyError):
+        import pwd
+
+        name = pwd.getpwuid(os.getuid()).pw_name
+    return f"{name}@{socket.gethostname()}"

@@ -5,25 +5,28 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import sys
 import threading
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
+from rota import logs
+from rota.cli.edge import auth_option
 from rota.cli.endings import OK, database_errors_told, leave
+from rota.cli.health_port import HealthPort
+from rota.cli.lines import log_options
 from rota.cli.start import read_arguments
 from rota.cli.target import Target, with_database
+from rota.logs import Format
 
 if TYPE_CHECKING:
     from rota import Rota
     from rota.cli.lifeline import Lifeline
+    from rota.web.site import Auth
 
 log = logging.getLogger("rota")
 
-LEVELS = ("debug", "info", "warning", "error")
 AFTER_DRAINING = 15.0
 """Seconds a worker without a parent gets on top of its drain."""
 
@@ -69,13 +72,20 @@ AFTER_DRAINING = 15.0
 )
 @click.option("--no-services", is_flag=True, help="Run its jobs, and leave its services to others.")
 @click.option(
-    "--log-level",
-    type=click.Choice(LEVELS, case_sensitive=False),
-    default="info",
-    metavar="LEVEL",
-    show_default=True,
-    help="debug, info, warning or error, on stderr.",
+    "--health-port",
+    type=click.IntRange(0, 65535),
+    metavar="N",
+    help="Answer /health, /metrics, /autoscale and /admin/drain at this port.",
 )
+@click.option(
+    "--health-host",
+    default="127.0.0.1",
+    metavar="HOST",
+    show_default=True,
+    help="Where that is.",
+)
+@auth_option
+@log_options
 @click.option("--lifeline", type=int, hidden=True)
 def worker(
     target: Target,
@@ -86,7 +96,11 @@ def worker(
     grace: float | None,
     metadata: tuple[str, ...],
     no_services: bool,
+    health_port: int | None,
+    health_host: str,
+    auth: Auth,
     log_level: str,
+    log_format: Format,
     lifeline: int | None,
 ) -> None:
     """Run the jobs and services of MODULE:APP until SIGTERM or Ctrl-C, or until it is drained.
@@ -99,12 +113,18 @@ def worker(
     if target.app is None:
         raise click.UsageError("say which app: rota worker MODULE:APP, or set ROTA_APP")
     described = _read_metadata(metadata)
-    log_to_stderr(log_level)
+    logs.to_stderr(log_level, log_format)
     if processes == 1:
         with database_errors_told():
-            _work(target, queues, concurrency, grace, described, not no_services, lifeline)
+            port = None if health_port is None else HealthPort(health_host, health_port, auth)
+            _work(target, queues, concurrency, grace, described, not no_services, lifeline, port)
+    elif health_port is not None:
+        raise click.UsageError(
+            "--health-port is one process's: with --processes, start that many `rota worker` instead, "
+            "each with a port of its own"
+        )
     else:
-        words = ["--log-level", log_level]
+        words = ["--log-level", log_level, "--log-format", log_format]
         for pair in metadata:
             words += ["--meta", pair]
         if grace is not None:
@@ -133,8 +153,10 @@ def _work(
     metadata: dict[str, Any],
     services: bool,
     descriptor: int | None,
+    port: HealthPort | None,
 ) -> None:
     from rota.cli import loops
+    from rota.cli.health_port import serving
     from rota.cli.lifeline import Lifeline
 
     # Before the app is imported: that may take long, and the parent may die meanwhile.
@@ -150,7 +172,7 @@ def _work(
         app.subscribe(lambda event: log.debug("%s", event))
 
     async def working() -> None:
-        async with app:
+        async with app, serving(app, port):
             drained = await app.work(
                 queues=queues or None,
                 concurrency=concurrency,
@@ -197,29 +219,3 @@ def _supervise(target: Target, words: list[str], processes: int) -> None:
         return await crew.Crew(crew.command(["worker", target.app or "", *words]), processes).run()
 
     leave(asyncio.run(supervising()))
-
-
-class Line(logging.Formatter):
-    """One line an event: when, how bad, which process, what. Times are UTC, as in the database."""
-
-    converter = staticmethod(time.gmtime)
-    default_time_format = "%Y-%m-%d %H:%M:%S"
-    default_msec_format = "%s.%03dZ"
-
-    def __init__(self, *, colour: bool) -> None:
-        super().__init__("%(asctime)s %(level)s [%(process)d] %(message)s")
-        self._colour = colour
-
-    def format(self, record: logging.LogRecord) -> str:
-        level = f"{record.levelname.lower():<7}"
-        if self._colour:
-            fg = {"WARNING": "yellow", "ERROR": "red", "CRITICAL": "red"}.get(record.levelname)
-            level = click.style(level, fg=fg, dim=fg is None)
-        record.level = level
-        return super().format(record)
-
-
-def log_to_stderr(level: str) -> None:
-    handler = logging.StreamHandler()
-    handler.setFormatter(Line(colour=sys.stderr.isatty()))
-    logging.basicConfig(level=level.upper(), handlers=[handler])

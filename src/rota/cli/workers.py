@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from rota.cli import paint
+from rota.cli import paint, whom
 from rota.cli.endings import FAILED, OK, code_of, leave, note, tell
 from rota.cli.target import Target, with_target
 from rota.errors import WorkerNotFound
@@ -197,7 +197,7 @@ def drain(target: Target, workers: tuple[int, ...], patience: float | None) -> N
         code, asked = OK, list[int]()
         for worker in dict.fromkeys(workers):
             try:
-                await app.drain(worker)
+                await app.drain(worker, by=whom.operator())
             except WorkerNotFound as error:
                 tell(str(error))
                 code = code_of(error)

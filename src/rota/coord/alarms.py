@@ -21,6 +21,7 @@ from rota.coord import trust
 from rota.coord.identity import Identity
 from rota.coord.lease import Lease
 from rota.model.events import AlertCleared, AlertRaised, Event
+from rota.model.rules import FLAPPING, HELD_TOO_LONG, RENEWALS_FAIL, TOKEN_TWICE, Rules
 from rota.store import alerts
 from rota.store.database import exchange
 from rota.store.query import Query
@@ -29,14 +30,6 @@ if TYPE_CHECKING:
     from rota.store.session import Session
 
 log = logging.getLogger("rota")
-
-HELD_TOO_LONG = "lock held too long"
-RENEWALS_FAIL = "renewals fail"
-TOKEN_TWICE = "token held twice"
-FLAPPING = "leader flaps"
-
-FLAPS = 5
-"""Elections in a minute that are too many."""
 
 SETTLE_EVERY = 10.0
 """Seconds between looks at what is no longer so."""
@@ -76,7 +69,9 @@ class Alarms:
         schema: str,
         announce: Callable[[Event], None],
         nudge: Callable[[], None],
+        rules: Rules,
     ) -> None:
+        self._rules = rules
         self._identity = identity
         self._schema = schema
         self._announce = announce
@@ -133,7 +128,7 @@ class Alarms:
                 self._look_soon()
             return
         self._steady.discard(name)
-        if elections >= FLAPS:
+        if elections >= self._rules.limit(FLAPPING):
             message = f"leader {name!r} was elected {elections} times within a minute"
             # Everyone who is elected notices, so it is told by whoever gets to write it down.
             self._raise(FLAPPING, name, message, at_once=False)
@@ -141,6 +136,8 @@ class Alarms:
     def _raise(
         self, kind: str, subject: str, message: str, token: int | None = None, at_once: bool = True
     ) -> None:
+        if not self._rules.tells(kind):
+            return
         with self._lock:
             known = self._open.get((kind, subject))
             told = at_once if known is None else known.told
@@ -246,6 +243,8 @@ class Alarms:
         alert = self._open.get((kind, subject_of(lease)))
         if alert is not None and alert.token == lease.token and not alert.over:
             return True
+        if not self._rules.tells(kind):
+            return True  # nobody wants to be
         return (kind, lease.token) in self._closed
 
     def _watched(self) -> list[Lease]:

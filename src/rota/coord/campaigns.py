@@ -125,16 +125,19 @@ class Campaigns:
         self._candidates = tuple(each for each in self._candidates if each is not candidate)
         return left
 
-    def close(self, why: str, said: Callable[[], None]) -> bool:
-        """Nobody stands any more. False: nobody led, so there is nothing to be said."""
-        for each in self._candidates:
+    def close(self, why: str, said: Callable[[], None], *, but_services: bool = False) -> bool:
+        """Nobody stands any more; with `but_services`, nobody but those who run services, which pass on
+        what they do when it is done. False: nobody led, so there is nothing to be said."""
+        stay = [each for each in self._candidates if but_services and each.reluctance is not None]
+        leave = [each for each in self._candidates if each not in stay]
+        for each in leave:
             each.withdraw()
-        led = [each for each in self._candidates if each.term is not None]
+        led = [each for each in leave if each.term is not None]
         for each in led[:-1]:
             self.resign(each, lambda: None, why=why)
         # Who left last is heard last.
         left = bool(led) and self.resign(led[-1], said, why=why)
-        self._candidates = ()
+        self._candidates = tuple(stay)
         return left
 
     def _leave(

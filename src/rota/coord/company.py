@@ -13,11 +13,13 @@ from typing import Any, Protocol, TypeVar
 from rota.coord.alarms import Alarms
 from rota.coord.calls import Calls
 from rota.coord.campaigns import Campaigns
+from rota.coord.counts import Counts
 from rota.coord.identity import fresh
 from rota.coord.keeper import Keeper
 from rota.coord.lease import CLOSED, Lease
 from rota.coord.renewals import Renewals
 from rota.model.events import Event
+from rota.model.rules import Rules
 from rota.store import locks, waiters
 from rota.store.database import Database
 from rota.store.locks import Released
@@ -52,12 +54,16 @@ class Company:
         self.database = database
         self.listen = listen
         self.identity = fresh()
+        self.counts = Counts()
         self._loop = asyncio.get_running_loop()
         self._announce = announce
         self._begun: set[asyncio.Task[Any]] = set()
         self._closed = False
         self.keeper = Keeper(database, "keeper")
-        self.alarms = Alarms(self.identity, database.schema, self.announce, self.keeper.nudge)
+        self.alarms = Alarms(
+            *(self.identity, database.schema, self.announce, self.keeper.nudge),
+            Rules.parse(database.settings.alerts),
+        )
         self.renewals = Renewals(self.identity.instance, database.schema, self.alarms)
         self.calls = Calls(database.schema)
         self.keeper.add(self.renewals)
@@ -77,6 +83,7 @@ class Company:
 
     def announce(self, event: Event) -> None:
         """From any thread."""
+        self.counts.hear(event)
         self.tell(lambda: self._announce(event))
 
     def tell(self, what: Callable[[], None]) -> None:
@@ -118,7 +125,7 @@ class Company:
     async def close(self) -> None:
         """What is still held is lost, and given back: who waits for it need not wait until it runs out."""
         self._closed = True
-        await self._resign_all()
+        await self.resign(CLOSED)
         await self.throne.close()
         held = sorted(self.renewals.lose_all(CLOSED), key=lambda lease: (lease.name, lease.slot))
         if self._begun:
@@ -131,9 +138,10 @@ class Company:
                 log.warning("%s locks were not given back: %s", len(held), error)
         await self.keeper.close()
 
-    async def _resign_all(self) -> None:
+    async def resign(self, why: str, *, but_services: bool = False) -> None:
+        """Lead nothing any more, and stand for nothing. `but_services`: they leave in their own time."""
         said = asyncio.Event()
-        if self.campaigns.close(CLOSED, lambda: self.tell(said.set)):
+        if self.campaigns.close(why, lambda: self.tell(said.set), but_services=but_services):
             self.throne.nudge()
             try:
                 async with asyncio.timeout(CLOSE_WITHIN):

@@ -133,6 +133,7 @@ class Hold:
 
     async def _take(self, company: Company, wait: float | None) -> tuple[float, Answer]:
         look = Look(company, locks.FREED, self.name, self._ttl, self._asking(company))
+        began = trust.now()
         try:
             sent, answer = await look.until(wait)
             if not answer.got:
@@ -141,6 +142,9 @@ class Hold:
             if look.unsure:
                 await company.see_through(self._abandon(company, look.unsure))
             raise
+        finally:
+            if look.waited and wait != 0:
+                company.counts.waits.add(trust.now() - began)
         return sent, answer
 
     def _asking(self, company: Company) -> Asking[Answer]:

@@ -92,6 +92,8 @@ class Look(Generic[A]):
         self._freed = asyncio.Event()
         self.unsure: list[UUID] = []
         """Under these it may have been taken without our knowing."""
+        self.waited = False
+        """Whether it was not to be had at once."""
 
     async def until(self, wait: float | None) -> tuple[float, A]:
         """Ask until it is there, or for so many seconds. Answers the last answer, and when that was asked
@@ -121,6 +123,7 @@ class Look(Generic[A]):
                 races = races + 1 if answer is not None and answer.raced else 0
                 if 0 < races <= RACES:
                     continue
+                self.waited = True
                 now = time.monotonic()
                 if deadline is not None and now >= deadline:
                     if failure is not None:

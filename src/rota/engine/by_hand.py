@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from rota.engine.deeds import transact
 from rota.engine.firing import Made
-from rota.engine.schedules import is_over, lock, transact
+from rota.engine.schedules import is_over, lock
 from rota.errors import ArgumentError
 from rota.store import flows, jobs, schedules, ticks
+from rota.store.audit import Deed
 from rota.store.database import Database, run
 from rota.store.jobs import Start
 from rota.store.schedules import Definition, Known, Locked
@@ -40,7 +42,9 @@ Making = Callable[[datetime, bool], Made]
 Make = Callable[[Definition], Making]
 
 
-async def trigger(database: Database, name: str, make: Make) -> tuple[int, Sequence[str]]:
+async def trigger(
+    database: Database, name: str, make: Make, deed: Deed | None = None
+) -> tuple[int, Sequence[str]]:
     """Start a run now, whatever the time and the state. Answers it, and the queues that have news."""
 
     async def triggering(connection: Session) -> tuple[int, Sequence[str]]:
@@ -54,7 +58,7 @@ async def trigger(database: Database, name: str, make: Make) -> tuple[int, Seque
         )
         return started, made.queues
 
-    return await transact(database, triggering)
+    return await transact(database, triggering, deed=deed)
 
 
 def _free_moment(locked: Locked, known: Known) -> datetime:
@@ -79,7 +83,12 @@ class Filled(msgspec.Struct, frozen=True):
 
 
 async def backfill(
-    database: Database, name: str, begin: datetime, end: datetime, make: Make
+    database: Database,
+    name: str,
+    begin: datetime,
+    end: datetime,
+    make: Make,
+    deed: Deed | None = None,
 ) -> AsyncIterator[Filled]:
     """Start a run for each tick from one time until before another that had none.
 
@@ -98,7 +107,7 @@ async def backfill(
     done = 0
     while done < len(ticks):
         filling = partial(_fill, schema=database.schema, name=name, ticks=ticks[done:], make=make)
-        seen, runs, queues = await transact(database, filling)
+        seen, runs, queues = await transact(database, filling, deed=deed)
         done += seen
         yield Filled(runs, queues, done, len(ticks))
 
@@ -175,12 +184,14 @@ async def _start(
     marks = [Mark(name, tick, number, "started", why, backfilled) for tick, _ in made]
     await run(connection, ticks.mark(marks, who), schema)
     starts = [each.start for _, each in made]
+    traces = [each.trace for _, each in made] if made[0][1].trace else None
     alone = [each for each in starts if isinstance(each, Start)]
     whole = [each for each in starts if not isinstance(each, Start)]
     if alone:
-        ids = await run(connection, jobs.start_many(alone), schema)
+        ids = await run(connection, jobs.start_many(alone, traces), schema)
     else:
-        ids = [each.run for each in await run(connection, flows.start(whole, notify=False), schema)]
+        query = flows.start(whole, notify=False, traces=traces)
+        ids = [each.run for each in await run(connection, query, schema)]
     ran = [(name, tick, id) for (tick, _), id in zip(made, ids, strict=True)]
     await run(connection, ticks.started(ran, who, backfilled=backfilled), schema)
     if not backfilled:

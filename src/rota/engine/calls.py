@@ -12,15 +12,18 @@ from typing import Any
 
 import msgspec
 
+from rota.engine import spans
 from rota.engine.call import Call, FlowCall, failed_by
 from rota.engine.desk import Desk
 from rota.engine.news import News
+from rota.engine.otel import is_kept
+from rota.engine.tracing import Spanning, Tracing
 from rota.engine.waiting import Waiting
 from rota.errors import ArgumentError, CallsChanged, ClaimLost, RunCancelled, RunExpired, RunFailed
 from rota.model import codec
 from rota.model.context import CallOf, Failure
 from rota.model.flow import LARGEST
-from rota.store import claims, flows, runs
+from rota.store import claims, flows, links, runs
 from rota.store.arrays import inside
 from rota.store.database import Database
 from rota.store.flows import Caller, Columns, StartRun
@@ -30,13 +33,20 @@ from rota.store.runs import Called
 
 class Calls:
     def __init__(
-        self, database: Database, waiting: Waiting, news: News, worker: int, desk: Desk
+        self,
+        database: Database,
+        waiting: Waiting,
+        news: News,
+        worker: int,
+        desk: Desk,
+        tracing: Tracing | None = None,
     ) -> None:
         self._database = database
         self._waiting = waiting
         self._news = news
         self._worker = worker
         self._desk = desk
+        self._tracing = tracing or Tracing()
 
     async def make(
         self,
@@ -49,27 +59,37 @@ class Calls:
         made = checked(calls, limit)
         if not made:
             return []
-        with self._desk.parked(job):
-            run = await self._start(job, number, made, limit)
-            ending = await self._waiting.outcome(run, or_failure=not collect)
-        if ending.state is None:
-            # What still runs is of no use any more. It is not waited for: it may take its time to stop.
-            await self._database.insist_on(
-                [claims.assert_held(job.claim, job.job), runs.cancel(run)]
-            )
-        called = await self._database.insist(runs.called(run))
-        return await self.results(made, called, collect)
+        with self._tracing.map(job, made[0].name, len(made)) as span:
+            with self._desk.parked(job):
+                run = await self._start(job, number, made, limit, span)
+                ending = await self._waiting.outcome(run, or_failure=not collect)
+            if ending.state is None:
+                # What still runs is of no use any more. It is not waited for: it may take its time to stop.
+                await self._database.insist_on(
+                    [claims.assert_held(job.claim, job.job), runs.cancel(run)]
+                )
+            called = await self._database.insist(runs.called(run))
+            if span.trace is not None and is_kept(span.trace):
+                span.link(await self._database.insist(links.of_calls(job.job, run)))
+            return await self.results(made, called, collect)
 
     async def _start(
-        self, job: Claimed, number: int, calls: list[Call[Any] | FlowCall], limit: int | None
+        self,
+        job: Claimed,
+        number: int,
+        calls: list[Call[Any] | FlowCall],
+        limit: int | None,
+        span: Spanning,
     ) -> int:
         """Start the calls, or find those made before."""
         now = digest(calls)
         caller = Caller(job.job, job.claim, self._worker, number, job.attempt)
+        whole = _run_of(calls, limit, now)
+        traces = None if span.trace is None else [span.trace] * len(whole)
         _, started = await self._database.insist_on(
             [
                 claims.hold(self._worker, [job.claim]),
-                flows.start(_run_of(calls, limit, now), notify=False, caller=caller),
+                flows.start(whole, notify=False, caller=caller, traces=traces),
             ]
         )
         if started:
@@ -84,6 +104,7 @@ class Calls:
                 f"job {job.job} is no longer held by this worker, or was cancelled: it starts nothing more"
             )
         [before] = known
+        span.tell({spans.REPLAYED: True})
         if before.digest != now:
             raise CallsChanged(
                 f"job {job.job} made other calls in an earlier attempt (run {before.run}) than now, as its "

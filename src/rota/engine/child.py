@@ -23,6 +23,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from rota import logs
 from rota.engine.address import find, name_of
 from rota.engine.childport import ChildPort
 from rota.engine.execute import NOTHING, UNSTARTED, context_of, done, judge
@@ -39,6 +40,8 @@ from rota.engine.frames import (
     Unpacker,
     pack,
 )
+from rota.engine.otel import continue_at
+from rota.model import at_work
 from rota.model.context import Context
 from rota.model.outcome import Outcome
 from rota.model.retry import Retry
@@ -106,6 +109,8 @@ class Process:
             case Setup(path, arguments):
                 sys.path[:] = path
                 sys.argv[:] = arguments
+                if message.logs is not None:
+                    logs.to_stderr(message.logs.level, message.logs.format)
             case Begin(number):
                 port = ChildPort(number, self.send)
                 port.draining = message.draining
@@ -124,7 +129,7 @@ class Process:
     def run(self) -> None:
         with asyncio.Runner() as runner:  # one loop for all, as in a worker
             while (attempt := self._jobs.get()) is not None:
-                outcome, took = self._attempt(attempt, runner)
+                outcome, took = copy_context().run(self._attempt, attempt, runner)
                 for stream in (sys.stdout, sys.stderr):
                     with suppress(Exception):
                         stream.flush()
@@ -135,6 +140,10 @@ class Process:
 
     def _attempt(self, attempt: Attempt, runner: asyncio.Runner) -> tuple[Outcome, float]:
         begin = attempt.begin
+        at_work.work.set(begin.job)
+        at_work.worker.set(begin.worker)
+        if begin.job.span is not None:
+            continue_at(begin.job.span)
         began = time.perf_counter()
         outcome: Outcome
         try:

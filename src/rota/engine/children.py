@@ -18,6 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import cast
 
+from rota import logs
 from rota.engine.frames import FromProcess, FromWorker, Setup, Unpacker, pack
 
 PATIENCE = 2.0
@@ -40,7 +41,7 @@ class Child(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._frames: Unpacker[FromProcess] = Unpacker(FromProcess)
         self._transport: asyncio.Transport | None = None
-        self._unsent = pack(Setup(sys.path, sys.argv))
+        self._unsent = pack(Setup(sys.path, sys.argv, logs.setup()))
         self._timer: asyncio.TimerHandle | None = None
         self._is_silent = self._is_ending = self._is_reaped = False
         self.is_killed = False

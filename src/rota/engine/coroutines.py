@@ -11,6 +11,7 @@ import inspect
 import logging
 import time
 from collections.abc import Awaitable
+from contextvars import Context as Surroundings
 from typing import Any
 
 from rota.engine.execute import (
@@ -30,6 +31,7 @@ from rota.engine.execute import (
     too_late,
 )
 from rota.errors import HandBack
+from rota.model import at_work
 from rota.model.context import Context
 from rota.model.outcome import Outcome
 from rota.model.retry import Retry
@@ -50,12 +52,21 @@ class LoopExecutor:
         self._given_up: set[asyncio.Task[None]] = set()
         self._why: dict[Claimed, Stop] = {}
 
-    def start(self, job: Claimed, task: Definition, retry: Retry, timeout: float | None) -> None:
-        self._tasks[job] = self._loop.create_task(self._attempt(job, task, retry, timeout))
+    def start(
+        self,
+        job: Claimed,
+        task: Definition,
+        retry: Retry,
+        timeout: float | None,
+        context: Surroundings | None = None,
+    ) -> None:
+        attempt = self._attempt(job, task, retry, timeout)
+        self._tasks[job] = self._loop.create_task(attempt, context=context)
 
     async def _attempt(
         self, job: Claimed, task: Definition, retry: Retry, timeout: float | None
     ) -> None:
+        at_work.work.set(job)
         began = time.perf_counter()
         outcome: Outcome
         context: Context | None = None

@@ -19,6 +19,8 @@ from uuid import UUID
 from rota.engine.execute import Stop, judge, policy_of
 from rota.engine.executors import Executors
 from rota.engine.lone import Lone, Mark
+from rota.engine.otel import is_kept
+from rota.engine.tracing import Tracing
 from rota.engine.verdict import is_grave, verdict
 from rota.model.context import Port
 from rota.model.outcome import (
@@ -55,6 +57,8 @@ class Batch:
     asleep: list[tuple[Claimed, Asleep, float]] = field(default_factory=list)
     restarted: list[tuple[Claimed, Restarted, float]] = field(default_factory=list)
     recorded: list[tuple[Claimed, float]] = field(default_factory=list)
+    traced: list[tuple[int, str]] = field(default_factory=list)
+    """Where those of them were that others wait for."""
 
     def __bool__(self) -> bool:
         rare = self.ended or self.again or self.unstarted or self.judged or self.recorded
@@ -95,6 +99,8 @@ class Desk:
         ports: Callable[[Claimed], Port] | None = None,
         children: int = 0,
         mark: Mark = _unmarked,
+        worker: int | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         self._tasks = tasks
         self.capacity = capacity
@@ -110,7 +116,8 @@ class Desk:
         """Nonces of claims that jobs here are about to have."""
         self._lone = Lone(mark, self._beside_the_lone, self._resume)
         self._judging: set[asyncio.Task[None]] = set()
-        self._executors = Executors(self._end, payload_limit, children, ports)
+        self._executors = Executors(self._end, payload_limit, children, ports, worker, tracing)
+        self.started = self._executors.started
 
     def when_finished(self, callback: Callable[[], None]) -> None:
         self._on_finished = callback
@@ -165,6 +172,7 @@ class Desk:
 
     def put(self, jobs: Sequence[Claimed]) -> None:
         now = time.monotonic()
+        self._executors.look()
         self._backlog.extend([(now, job) for job in jobs])
         if jobs and jobs[0].lost < 0:
             # Suspects come first: there is room for them, and they are not held ahead.
@@ -240,6 +248,8 @@ class Desk:
         judging_it.add_done_callback(self._judging.discard)
 
     def _end(self, job: Claimed, outcome: Outcome, took: float) -> None:
+        if job.span is not None:
+            self._executors.untrace(job, Recorded() if job.claim == RECORDED else outcome)
         if self._running.get(job.job) is not job:
             return  # it was given up on before it ended; perhaps it is here again
         del self._running[job.job]
@@ -251,6 +261,8 @@ class Desk:
         finished = self._finished
         if job.claim == RECORDED:
             outcome = Recorded()
+        if job.span is not None:
+            self._note(job, job.span, outcome)
         match outcome:
             case Done(result):
                 finished.done.append((job, result, took))
@@ -282,6 +294,11 @@ class Desk:
         self._fill()
         if notable:
             self._on_finished()
+
+    def _note(self, job: Claimed, span: str, outcome: Outcome) -> None:
+        """Of a job that is over, whoever waits for it is told where it was in a trace."""
+        if job.run is not None and isinstance(outcome, Done | Ended) and is_kept(span):
+            self._finished.traced.append((job.job, span))
 
     def let_go(self, job: Claimed, fate: Outcome) -> None:
         """The job has left, and its code will not end: what it still does is not looked at."""

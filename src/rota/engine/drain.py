@@ -5,9 +5,10 @@
      3  let what runs come to its end; its code can see that it had better (`ctx.draining`)
      4  shortly before the grace is over, stop the rest; what does not stop is given back all the same
      5  record what ended
-     6  stop the loops
-     7  sign off
-     8  stop the heart: until here nobody takes us for dead
+     6  in a process that serves requests, too: stay until the last of them has been answered
+     7  stop the loops
+     8  sign off
+     9  stop the heart: until here nobody takes us for dead
 
 A second signal skips to 4. Nothing is waited for beyond the grace, least of all a database that is away.
 """
@@ -29,8 +30,15 @@ SHORTEST_MARGIN = 1.0
 
 
 class Drain:
-    def __init__(self, life: Life, grace: float, announcer: Announcer) -> None:
+    def __init__(
+        self,
+        life: Life,
+        grace: float,
+        announcer: Announcer,
+        stay: asyncio.Event | None = None,
+    ) -> None:
         self._life = life
+        self._stay = stay
         self._announcer = announcer
         self._began = time.monotonic()
         # What stopping and recording may take.
@@ -51,6 +59,7 @@ class Drain:
             self._let_the_rest_end,
             self._stop_the_rest,
             self._record,
+            self._stay_with_the_rest,
             self._stop_the_loops,
             self._sign_off,
             self._stop_the_heart,
@@ -109,6 +118,20 @@ class Drain:
             self._say(
                 "the database did not take every outcome in time: those jobs run again elsewhere"
             )
+
+    async def _stay_with_the_rest(self) -> None:
+        if self._stay is not None:
+            served = asyncio.create_task(self._stay.wait())
+            hurried = asyncio.create_task(self._hurried.wait())
+            try:
+                await asyncio.wait(
+                    [served, hurried],
+                    timeout=max(self._left(), 0),
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+            finally:
+                served.cancel()
+                hurried.cancel()
 
     async def _stop_the_loops(self) -> None:
         await self._life.stop(within=SHORTEST_MARGIN / 2)

@@ -29,7 +29,7 @@ from rota.engine.execute import Unstorable
 from rota.engine.ledger import Ledger
 from rota.engine.lines import Lines
 from rota.engine.notes import Notes
-from rota.engine.stepping import inside
+from rota.engine.stepping import Failed, inside
 from rota.errors import (
     ArgumentError,
     ClaimLost,
@@ -109,7 +109,7 @@ class Durable:
                 began = time.perf_counter()
                 try:
                     return await self._do(entry, read, fn, args, kwargs, timeout, tries + 1)
-                except _Failed as failed:
+                except Failed as failed:
                     error = failed.error
                     tries += 1
                     ends.close(entry, tries, began)
@@ -142,7 +142,7 @@ class Durable:
             except _PASSING:
                 raise
             except Exception as error:
-                raise _Failed(error) from error
+                raise Failed(error) from error
             try:
                 entry.result = codec.encode(value, entry, self._limit)
                 # As it will be read when it is given again: if it cannot be, it is not kept.
@@ -356,13 +356,6 @@ class Durable:
     def _left(self, kept: Kept) -> float | None:
         """Seconds until something that waits is over."""
         return None if kept.rest is None else kept.rest - (time.monotonic() - self._read_at)
-
-
-class _Failed(Exception):
-    """A step's own code has raised this."""
-
-    def __init__(self, error: Exception) -> None:
-        self.error = error
 
 
 _PASSING = (ClaimLost, RetryLater, HandBack, ReplayMismatch)

@@ -28,14 +28,16 @@ from rota.engine.announce import Announcer
 from rota.engine.clock import Clock
 from rota.engine.desk import Batch, Desk
 from rota.engine.hand import Hand
-from rota.engine.inputs import fill, recall
+from rota.engine.inputs import fill, recall, trace_back
 from rota.engine.intake import Claim, Intake
+from rota.engine.meters import Meters
+from rota.engine.tracing import Tracing
 from rota.engine.transaction import own_claim
 from rota.loop import Loop
 from rota.model import codec, events
 from rota.model.outcome import Ended
 from rota.model.task import Definition
-from rota.store import failures, jobs, runs, waiters
+from rota.store import failures, jobs, links, runs, waiters
 from rota.store.database import Database
 from rota.store.jobs import Claimed
 
@@ -73,9 +75,13 @@ class Exchange(Loop):
         news: Callable[[Sequence[str]], None],
         announcer: Announcer,
         clock: Clock,
+        tracing: Tracing | None = None,
+        meters: Meters | None = None,
     ) -> None:
         super().__init__()
+        self._tracing = tracing or Tracing()
         self._clock = clock
+        self._meters = meters or Meters()
         self._database = database
         self._worker = worker
         self._desk = desk
@@ -90,6 +96,7 @@ class Exchange(Loop):
         self._unsure: list[Batch] = []  # sent, and not known to be recorded
         self._aside: list[tuple[float, Batch]] = []  # somebody is in their way; when to try again
         self._error: BaseException | None = None
+        self._on_refused: Callable[[int], None] = lambda jobs: None
         desk.when_finished(self.wake)
 
     # What others say
@@ -107,6 +114,10 @@ class Exchange(Loop):
     def when_scheduled(self, hear: Callable[[float | None], None]) -> None:
         """Whom to tell, with every poll, in how many seconds the next schedule is due."""
         self._intake.on_schedule = hear
+
+    def when_refused(self, hear: Callable[[int], None]) -> None:
+        """Whom to tell how many outcomes were refused, when some were."""
+        self._on_refused = hear
 
     def stop_claiming(self) -> None:
         self._intake.close()
@@ -203,17 +214,23 @@ class Exchange(Loop):
         batch, claim = trade.batch, trade.claim
         segments = record.transactions(self._worker, batch)
         recorded = len(segments)
+        # Before what they are read by is released.
+        noted = [[links.write(batch.traced)]] if batch.traced else []
         if concerned := record.concerned(batch):
             segments.append([waiters.tell(concerned)])
         if claim is not None:
             segments.append(self._intake.transaction(claim))
 
         began = time.perf_counter()
-        answers = await hand.send(segments)
+        answers = (await hand.send([*noted, *segments]))[len(noted) :]
         took = time.perf_counter() - began
 
         answer = self._accept(batch, answers[:recorded])
+        self._meters.exchanges.add(took)
+        self._meters.ended(batch, set(answer.refused))
         record.announce(self._worker, batch, set(answer.refused), self._announcer)
+        if answer.refused:
+            self._on_refused(len(answer.refused))
         trade.batch = Batch()
         if late := set(answer.runs).difference(concerned):
             # Runs that ended because a run in them did. Nothing is lost with it: who waits also looks.
@@ -227,10 +244,13 @@ class Exchange(Loop):
         if woken := self._intake.woken(claim, answers):
             self._news(woken)
         found = self._intake.read(claim, answers, took)
+        self._meters.claimed(found)
         if not found:
             return
         await fill(found, self._definitions, hand)
         await recall(found, hand, self._clock)
+        if self._tracing.look() is not None:
+            await trace_back(found, hand)
         nonces: list[UUID] = []
         try:
             if self._some_hold:
@@ -316,7 +336,9 @@ class Exchange(Loop):
                 query = jobs.recorded(refused, sorted(batch.claims))
                 known = set((await hand.send([[query]]))[0][0])
             self._unsure.pop(0)
+            self._meters.ended(batch, set(refused) - known)
             record.announce(self._worker, batch, set(refused) - known, self._announcer)
+            self._on_refused(len(set(refused) - known))
             # Of no consequence if it is lost: who waits also looks.
             await hand.send([[waiters.tell(record.concerned(batch))]])
         except BaseException:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
+from contextvars import Context as Surroundings
 from enum import Enum
 from typing import Any, Protocol
 
@@ -59,8 +60,14 @@ class Executor(Protocol):
     """Runs jobs of one kind."""
 
     def start(
-        self, job: Claimed, task: Definition, retry: Retry, timeout: float | None
-    ) -> None: ...
+        self,
+        job: Claimed,
+        task: Definition,
+        retry: Retry,
+        timeout: float | None,
+        context: Surroundings | None = None,
+    ) -> None:
+        """Begin an attempt, with variables of its own."""
 
     def stop(self, job: Claimed, why: Stop) -> None:
         """Ask a job to stop; it may take its time, and it may not listen."""

@@ -28,6 +28,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from rota.engine.misfits import Misfits, Where
+from rota.engine.spans import FLOW, TASK
+from rota.engine.tracing import Around, Tracing
 from rota.errors import RotaError
 from rota.model.schedule import Decision, decide
 from rota.store import failures, flows, jobs, runs, ticks
@@ -61,6 +63,8 @@ class Made:
 
     start: Start | StartRun
     queues: Sequence[str]
+    trace: str | None = None
+    """Where who starts it by hand is in a trace."""
 
 
 Make = Callable[[Due, datetime, bool], Made]
@@ -95,6 +99,8 @@ class Fired:
     """… and those to be seen to each by itself."""
     started: dict[Place, int] = field(default_factory=dict)
     queues: set[str] = field(default_factory=set)
+    lateness: list[float] = field(default_factory=list)
+    """Of each that was started, how many seconds after its tick."""
 
 
 @dataclass(slots=True)
@@ -112,18 +118,25 @@ async def fire(
     who: tuple[str, int],
     misfits: Misfits,
     name: str | None = None,
+    tracing: Tracing | None = None,
 ) -> Fired:
     """See to what is due of these targets, or to one schedule if it is."""
     cancelled: set[int] = set()
     while True:
         try:
             async with database.transaction() as connection:
-                firing = _Firing(connection, database.schema, targets, who, misfits)
-                return await firing.run(name, cancelled)
+                firing = _Firing(
+                    connection, database.schema, targets, who, misfits, tracing or Tracing()
+                )
+                fired = await firing.run(name, cancelled)
+            break
         except _Several as several:
             for each in several.runs[:-1]:
                 await database.run(runs.cancel(each))
                 cancelled.add(each)
+    for span in firing.traced:
+        span.end()
+    return fired
 
 
 class _Firing:
@@ -134,12 +147,16 @@ class _Firing:
         targets: Mapping[str, Make],
         who: tuple[str, int],
         misfits: Misfits,
+        tracing: Tracing,
     ) -> None:
         self._connection = connection
         self._schema = schema
         self._targets = targets
         self._who = who
         self._misfits = misfits
+        self._tracing = tracing
+        self.traced: list[Around] = []
+        """Spans of what was started, each the first of a trace; told of once that has committed."""
 
     async def run(self, name: str | None, cancelled: Collection[int] = ()) -> Fired:
         """`cancelled`: runs that are on their way out."""
@@ -285,15 +302,30 @@ class _Firing:
                 else:
                     whole.append((place, made.start))
         if alone:
-            ids = await self._ask(jobs.start_many([each for _, each in alone]))
+            traces = self._trace([(place, each.task, TASK) for place, each in alone])
+            ids = await self._ask(jobs.start_many([each for _, each in alone], traces))
             fired.started |= dict(zip([place for place, _ in alone], ids, strict=True))
         if whole:
-            answers = await self._ask(flows.start([each for _, each in whole], notify=False))
+            traces = self._trace([(place, each.flow or "", FLOW) for place, each in whole])
+            answers = await self._ask(
+                flows.start([each for _, each in whole], notify=False, traces=traces)
+            )
             ids = [each.run for each in answers]
             fired.started |= dict(zip([place for place, _ in whole], ids, strict=True))
+        fired.lateness = [(self._now - tick).total_seconds() for _, tick in fired.started]
         if fired.started:
             ran = [(name, tick, id) for (name, tick), id in fired.started.items()]
             await self._ask(ticks.started(ran, self._who, self._now))
+
+    def _trace(self, started: list[tuple[Place, str, str]]) -> list[str | None] | None:
+        """A trace for each, where there are any."""
+        made = [
+            self._tracing.start(name, what=what, schedule=schedule)
+            for (schedule, _), name, what in started
+        ]
+        self.traced += made
+        traces = [each.trace for each in made]
+        return traces if any(traces) else None
 
     async def _advance(self, plans: list[_Plan], started: dict[Place, int]) -> None:
         if not plans:

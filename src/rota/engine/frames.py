@@ -12,6 +12,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
+from rota import logs
 from rota.model.outcome import Again, Done, Ended, Outcome, Unstarted
 from rota.store.jobs import Claimed
 
@@ -36,10 +37,11 @@ class Address(msgspec.Struct, frozen=True):
 
 
 class Setup(msgspec.Struct, frozen=True, tag=True):
-    """Said once: how to find modules as the worker does."""
+    """Said once: how to find modules as the worker does, and how to log."""
 
     path: list[str]
     arguments: list[str]
+    logs: logs.Setup | None = None
 
 
 class Begin(msgspec.Struct, frozen=True, tag=True):
@@ -51,6 +53,7 @@ class Begin(msgspec.Struct, frozen=True, tag=True):
     never: list[str]
     limit: int
     draining: bool
+    worker: int | None = None
 
 
 class Tell(msgspec.Struct, frozen=True, tag=True):

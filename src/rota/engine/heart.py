@@ -96,6 +96,11 @@ class Heart(Loop):
         """There is news about the others: look at once."""
         self._call(self._look_now)
 
+    @property
+    def lag(self) -> float:
+        """How many seconds the worker's event loop is late."""
+        return self._lag.now()
+
     def end(self) -> None:
         """Beat no more."""
         self._call(self.stop)

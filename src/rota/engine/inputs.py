@@ -14,7 +14,7 @@ from rota.engine.clock import Clock
 from rota.engine.hand import Hand
 from rota.model.flow import is_optional
 from rota.model.task import Definition
-from rota.store import flows, steps, views
+from rota.store import flows, links, steps, views
 from rota.store.jobs import Claimed
 
 _ids = msgspec.json.Decoder(dict[str, int])
@@ -53,6 +53,16 @@ async def recall(jobs: Sequence[Claimed], hand: Hand, clock: Clock) -> None:
         kept = begun[each.job].kept
         assert kept is not None
         kept.append(each.kept)
+
+
+async def trace_back(jobs: Sequence[Claimed], hand: Hand) -> None:
+    """Give jobs that are traced where those were that they have waited for."""
+    traced = {job.job: job for job in jobs if job.trace is not None and job.run is not None}
+    if not traced:
+        return
+    [[found]] = await hand.send([[links.of(list(traced))]])
+    for job, trace in found:
+        traced[job].links = [*(traced[job].links or ()), trace]
 
 
 def _is_left_out(task: Definition, word: str) -> bool:

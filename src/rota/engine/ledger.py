@@ -110,7 +110,7 @@ class JobLedger:
         raise asyncio.CancelledError
 
     def step(self, entry: Entry) -> AbstractAsyncContextManager[Step]:
-        return Step(entry, self.in_thread)
+        return Step(entry, self.in_thread, self._life.tracing.step(self._job, entry.name))
 
     async def in_thread(self, fn: Callable[[], Any]) -> Any:
         """Run plain code: in the job's own thread, if it has one and waits there."""

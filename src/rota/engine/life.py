@@ -8,7 +8,8 @@ ready ──▶ exchange ──▶ desk: backlog ──▶ executors ──▶ f
 
 `Exchange` trades finished jobs for new ones; `Scribe` writes down what their code comes to meanwhile.
 `Heart` says the worker lives, in a thread of its own, and hears what is asked of it; `Presence` does that,
-`Reaper` takes back what dead workers held, `Prune` removes what is old. The desk holds what is in between.
+`Reaper` takes back what dead workers held, `Prune` and `Tidy` remove what is old, `Watchman` looks for what
+somebody should know and `Courier` tells it. The desk holds what is in between.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import os
 import socket
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from datetime import datetime
 from importlib.metadata import version
@@ -27,10 +29,12 @@ from typing import Any
 from rota.engine.announce import Announcer
 from rota.engine.calls import Calls
 from rota.engine.clock import Clock
+from rota.engine.courier import Courier
 from rota.engine.desk import Desk
 from rota.engine.exchange import Exchange
 from rota.engine.firing import Make
 from rota.engine.heart import Heart, Pulse
+from rota.engine.meters import Counted
 from rota.engine.news import News
 from rota.engine.port import JobPort
 from rota.engine.presence import Presence
@@ -38,10 +42,15 @@ from rota.engine.prune import Prune
 from rota.engine.reaper import Reaper
 from rota.engine.scheduler import Scheduler
 from rota.engine.scribe import Scribe
+from rota.engine.tally import Tally
 from rota.engine.threads import MOST_THREADS
+from rota.engine.tidy import Tidy
+from rota.engine.tracing import Tracing
 from rota.engine.waiting import Waiting
 from rota.engine.wakeups import Wakeups
+from rota.engine.watchman import Refusals, Watchman
 from rota.loop import Loop
+from rota.model import at_work
 from rota.model.context import Port
 from rota.model.task import Definition
 from rota.store import claims, views, waiters, workers
@@ -69,6 +78,9 @@ class Outfit:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     schedules: Mapping[str, Make] = field(default_factory=dict)
     """What schedules may start, and how it is made."""
+    refusals: Refusals = field(default_factory=Refusals)
+    tracing: Tracing = field(default_factory=Tracing)
+    counted: Counted = field(default_factory=Counted)
 
 
 class Life:
@@ -83,8 +95,10 @@ class Life:
         self.news = news
         self.plain = outfit.plain
         self.tasks = outfit.tasks
+        self.tracing = outfit.tracing
         self._outfit = outfit
         self._on_pulse = hear
+        self.meters = outfit.counted.begin()
         self.desk = Desk(
             outfit.tasks,
             outfit.concurrency,
@@ -92,9 +106,12 @@ class Life:
             self._port,
             database.settings.children,
             self._mark,
+            id,
+            outfit.tracing,
         )
+        self.meters.started = self.desk.started
         self.scribe = Scribe(database, id)
-        self.calls = Calls(database, outfit.waiting, news, id, self.desk)
+        self.calls = Calls(database, outfit.waiting, news, id, self.desk, outfit.tracing)
         self.exchange = Exchange(
             database,
             id,
@@ -104,12 +121,22 @@ class Life:
             news.tell,
             outfit.announcer,
             self.clock,
+            outfit.tracing,
+            self.meters,
         )
         self.presence = Presence(database, id, self.desk, self.exchange, news)
-        self.reaper = Reaper(database, id, news, outfit.announcer)
+        self.reaper = Reaper(database, id, news, outfit.announcer, self.meters)
         self.prune = Prune(database, id)
-        self.scheduler = Scheduler(database, news, outfit.announcer, id, outfit.schedules)
+        self.scheduler = Scheduler(
+            database, news, outfit.announcer, id, outfit.schedules, outfit.tracing
+        )
+        self.scheduler.meters = self.meters
+        self.tally = Tally(database, id, self.clock, self.meters)
         self.exchange.when_scheduled(self.scheduler.hear)
+        self.tidy = Tidy(database, id)
+        self.courier = Courier(database)
+        self.watchman = Watchman(database, outfit.announcer, outfit.refusals, self.courier.wake)
+        self.exchange.when_refused(outfit.refusals.add)
         self.heart = Heart(database, id, lambda: self.desk.running, self._hear)
         self.presence.listen_to(self.heart)
         self.threads = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="rota step")
@@ -120,6 +147,10 @@ class Life:
             self.reaper,
             self.prune,
             self.scheduler,
+            self.tally,
+            self.watchman,
+            self.courier,
+            self.tidy,
         ]
         self._loops: list[asyncio.Task[None]] = []
         self._unsubscribe: Callable[[], None] = lambda: None
@@ -147,8 +178,12 @@ class Life:
             channel = in_schema(waiters.NEWS, outfit.database.schema)
             life._unsubscribe = outfit.wakeups.subscribe(channel, life._hear_word)
         life.heart.start()
+        around = copy_context()
+        around.run(at_work.worker.set, id)  # so that log lines say whose they are
         life._loops = [
-            asyncio.create_task(each.run(), name=f"rota {type(each).__name__.lower()}")
+            asyncio.create_task(
+                each.run(), name=f"rota {type(each).__name__.lower()}", context=around
+            )
             for each in life._services
         ]
         return life
@@ -186,6 +221,7 @@ class Life:
         """Stop claiming, and let what runs know."""
         self.draining = True
         self.prune.stop()
+        self.tidy.stop()
         self.scheduler.stop()
         self.exchange.stop_claiming()
         self.desk.drain()
@@ -213,6 +249,7 @@ class Life:
         self._loops = []
         await soon(self.exchange.close(), within)
         await soon(self.scribe.close(), within)
+        await soon(self.tally.close(), within)
         await soon(self.desk.close(), within)
         self.threads.shutdown(wait=False, cancel_futures=True)
 
@@ -227,6 +264,7 @@ class Life:
         log.warning("worker %s could not sign off: %s", self.id, error)
 
     async def end_heart(self) -> None:
+        self._outfit.counted.end(self.meters)
         self.heart.end()
         await self.heart.ended()
 

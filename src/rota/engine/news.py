@@ -34,6 +34,8 @@ class News:
         self._words: set[str] = set()
         self._sender: asyncio.Task[None] | None = None
         self._last = 0.0
+        self.sent = 0
+        """How often news went out by itself."""
 
     def ride(self) -> bool:
         """Whether news may ride in a transaction that starts now."""
@@ -58,6 +60,7 @@ class News:
                 self._last = time.monotonic()
                 try:
                     await self._database.run(waiters.notify(self._channel, words))
+                    self.sent += 1
                 except Exception as error:
                     log.debug("news could not be sent, polling will find the work: %s", error)
                 await asyncio.sleep(TOGETHER)

@@ -16,6 +16,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable
 from contextlib import suppress
+from contextvars import Context as Surroundings
 from dataclasses import dataclass
 from itertools import count
 
@@ -91,11 +92,13 @@ class ProcessExecutor:
         payload_limit: int,
         ports: Ports | None = None,
         children: int = 0,
+        worker: int | None = None,
     ) -> None:
         self._finished = finished
         self._limit = payload_limit
         self._ports = ports
         self._most = children or _cores()
+        self._worker = worker
         self._loop = asyncio.get_running_loop()
         self._numbers = count()
         self._attempts: dict[Claimed, Attempt] = {}
@@ -114,7 +117,15 @@ class ProcessExecutor:
 
     # In, through
 
-    def start(self, job: Claimed, task: Definition, retry: Retry, timeout: float | None) -> None:
+    def start(
+        self,
+        job: Claimed,
+        task: Definition,
+        retry: Retry,
+        timeout: float | None,
+        context: Surroundings | None = None,
+    ) -> None:
+        # What its code sees of the surroundings goes with the job: where it is in a trace.
         attempt = Attempt(
             next(self._numbers), job, task, self.check(task), retry, timeout, time.perf_counter()
         )
@@ -151,6 +162,7 @@ class ProcessExecutor:
                     [name_of(kind) for kind in attempt.retry.never],
                     self._limit,
                     self._is_draining,
+                    self._worker,
                 )
             )
 

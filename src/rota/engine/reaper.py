@@ -15,6 +15,7 @@ from collections import Counter
 
 from rota.engine.announce import Announcer
 from rota.engine.heart import Pulse
+from rota.engine.meters import Meters
 from rota.engine.news import News
 from rota.loop import Loop
 from rota.model import events
@@ -36,12 +37,20 @@ FORGET_EVERY = 600.0
 class Reaper(Loop):
     longest_rest_after_error = 2.0
 
-    def __init__(self, database: Database, worker: int, news: News, announcer: Announcer) -> None:
+    def __init__(
+        self,
+        database: Database,
+        worker: int,
+        news: News,
+        announcer: Announcer,
+        meters: Meters | None = None,
+    ) -> None:
         super().__init__()
         self._database = database
         self._worker = worker
         self._news = news
         self._announcer = announcer
+        self._meters = meters or Meters()
         self._dead: dict[int, Seen] = {}
         self._orphans = False
         self._forget_at = time.monotonic() + FORGET_EVERY
@@ -75,6 +84,7 @@ class Reaper(Loop):
             )
             self._announcer.announce(events.WorkerDied(self._worker, each.worker))
         self._orphans |= bool(declared)
+        self._meters.declared_dead += len(declared)
 
     async def _reap(self) -> None:
         after = 0
@@ -116,6 +126,7 @@ class Reaper(Loop):
         if not moved.jobs:
             return 0
         await self._tell(moved)
+        self._meters.reaped += len(moved.jobs)
         if self._announcer:
             jobs = tuple(moved.jobs)
             self._announcer.announce(events.JobsReaped(self._worker, orphan.worker, jobs))

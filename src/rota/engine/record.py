@@ -13,6 +13,7 @@ from typing import Any
 
 from rota.engine.announce import Announcer
 from rota.engine.desk import Batch
+from rota.logs import about
 from rota.model import codec, events
 from rota.model.outcome import Asleep, Judged
 from rota.store import claims, jobs, signals, steps
@@ -172,6 +173,7 @@ def announce(worker: int, batch: Batch, lost: set[int], announcer: Announcer) ->
                 job.task,
                 job.attempt,
                 codec.error_type(end.error),
+                extra=about(job),
             )
     for job, again, _ in batch.again:
         if job.job not in lost:
@@ -182,6 +184,7 @@ def announce(worker: int, batch: Batch, lost: set[int], announcer: Announcer) ->
                 job.attempt,
                 codec.error_type(again.error),
                 again.delay,
+                extra=about(job),
             )
     for job, judged in batch.judged:
         if judged.state == "quarantined" and job.job not in lost:
@@ -191,6 +194,7 @@ def announce(worker: int, batch: Batch, lost: set[int], announcer: Announcer) ->
                 job.task,
                 codec.read_error(judged.error.encode()).message,
                 job.job,
+                extra=about(job),
             )
     if not announcer:
         return

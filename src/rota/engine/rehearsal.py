@@ -216,7 +216,8 @@ class Rehearsal:
                     self.task.policy.queue,
                     self.args,
                 ),
-                *(None, None, None, None, self.script.checkpoint, True, self.script.kept()),
+                *(None, None, None, None, self.script.checkpoint, True),
+                kept=self.script.kept(),
             )
             stage = _InMemory(self, job)
             outcome = await stage.perform()

@@ -23,8 +23,10 @@ from typing import TypeVar
 from rota.engine import firing
 from rota.engine.announce import Announcer
 from rota.engine.firing import Fired, Make, Overtaken, told
+from rota.engine.meters import Meters
 from rota.engine.misfits import Misfits
 from rota.engine.news import News
+from rota.engine.tracing import Tracing
 from rota.loop import Loop
 from rota.model import events
 from rota.store import failures, schedules, ticks
@@ -62,6 +64,7 @@ class Scheduler(Loop):
         announcer: Announcer,
         worker: int,
         targets: Mapping[str, Make],
+        tracing: Tracing | None = None,
     ) -> None:
         super().__init__()
         self._database = database
@@ -69,6 +72,8 @@ class Scheduler(Loop):
         self._announcer = announcer
         self._worker = worker
         self._targets = targets
+        self.meters = Meters()
+        self._tracing = tracing
         self._who = (socket.gethostname(), os.getpid())
         self._untold = max(UNTOLD, 3 * database.settings.poll)
         self._changed = True
@@ -174,11 +179,15 @@ class Scheduler(Loop):
 
     async def _fire(self, name: str | None = None) -> Fired:
         try:
-            fired = await firing.fire(self._database, self._targets, self._who, self._misfits, name)
+            fired = await firing.fire(
+                self._database, self._targets, self._who, self._misfits, name, self._tracing
+            )
         except Overtaken as error:
             log.debug("%s", error)
             return Fired()
         self._news.tell(fired.queues)
+        for late in fired.lateness:
+            self.meters.lateness.add(late)
         if self._announcer:
             for (schedule, tick), id in fired.started.items():
                 self._announcer.announce(

@@ -6,21 +6,21 @@ fired that is about to be moved. Several are locked in the order of their names.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import random
 import socket
-import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from rota.errors import ArgumentError, DatabaseUnavailable, ScheduleNotFound
+from rota.engine.deeds import transact
+from rota.errors import ArgumentError, ScheduleNotFound
 from rota.model.schedule import Position, first, is_astray
 from rota.store import failures, schedules, ticks, views
+from rota.store.audit import Deed
 from rota.store.database import Database, run
 from rota.store.schedules import Definition, Locked
 from rota.store.ticks import Mark
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from rota.store.session import Session
 
 log = logging.getLogger("rota")
-
-T = TypeVar("T")
 
 
 # By code
@@ -140,7 +138,7 @@ def _due(definition: Definition, next: datetime | None) -> datetime | None:
 # By people
 
 
-async def create(database: Database, definition: Definition) -> bool:
+async def create(database: Database, definition: Definition, deed: Deed | None = None) -> bool:
     """Answers whether it was made; no: there is one of that name."""
 
     async def creating(connection: Session) -> bool:
@@ -152,7 +150,7 @@ async def create(database: Database, definition: Definition) -> bool:
             raise ArgumentError(f"schedule {definition.name!r} would never come: {why}")
         return await _put(connection, database.schema, definition, now)
 
-    return await transact(database, creating)
+    return await transact(database, creating, deed=deed, did=bool)
 
 
 async def update(
@@ -160,6 +158,7 @@ async def update(
     name: str,
     changes: Mapping[str, Any],
     check: Callable[[Definition], object],
+    deed: Deed | None = None,
 ) -> None:
     async def updating(connection: Session) -> None:
         locked = await lock(connection, database.schema, name)
@@ -172,10 +171,10 @@ async def update(
         check(definition)
         await _redefine(connection, database.schema, locked, definition)
 
-    await transact(database, updating, again=failures.is_passing)
+    await transact(database, updating, again=failures.is_passing, deed=deed)
 
 
-async def pause(database: Database, name: str, why: str) -> None:
+async def pause(database: Database, name: str, why: str, deed: Deed | None = None) -> None:
     async def pausing(connection: Session) -> None:
         locked = await lock(connection, database.schema, name)
         if locked.state in ("ended", "disabled"):
@@ -184,7 +183,7 @@ async def pause(database: Database, name: str, why: str) -> None:
         await run(connection, query, database.schema)
         await _give_up_waiting(connection, database.schema, locked, "paused")
 
-    await transact(database, pausing, again=failures.is_passing)
+    await transact(database, pausing, again=failures.is_passing, deed=deed)
 
 
 async def _give_up_waiting(connection: Session, schema: str, locked: Locked, what: str) -> None:
@@ -196,18 +195,18 @@ async def _give_up_waiting(connection: Session, schema: str, locked: Locked, wha
         await run(connection, ticks.restate([mark], who, locked.now), schema)
 
 
-async def resume(database: Database, name: str) -> None:
+async def resume(database: Database, name: str, deed: Deed | None = None) -> None:
     """Go on from the next tick after now: what it missed while it was paused it has missed. One that was
     moved on by a clock that has gone back since comes again from now on, too."""
 
-    async def resuming(connection: Session) -> None:
+    async def resuming(connection: Session) -> bool:
         locked = await lock(connection, database.schema, name)
         definition = locked.definition
         here = Position(locked.next, locked.anchor)
         if locked.state == "active" and not is_astray(
             definition.timetable, definition.policy, here, locked.now
         ):
-            return
+            return False
         if locked.state == "disabled":
             raise ArgumentError(
                 f"schedule {name!r} {_no_more(locked)}; declare it again, or make one at run time under "
@@ -221,26 +220,28 @@ async def resume(database: Database, name: str) -> None:
             )
         query = schedules.change(name, "active", None, next, _due(definition, next))
         await run(connection, query, database.schema)
+        return True
 
-    await transact(database, resuming, again=failures.is_passing)
+    await transact(database, resuming, again=failures.is_passing, deed=deed, did=bool)
 
 
 def _no_more(locked: Locked) -> str:
     return "has ended" if locked.state == "ended" else f"is disabled ({locked.why})"
 
 
-async def delete(database: Database, name: str) -> None:
+async def delete(database: Database, name: str, deed: Deed | None = None) -> None:
     tried = False
 
-    async def deleting(connection: Session) -> None:
+    async def deleting(connection: Session) -> bool:
         nonlocal tried
         found = await run(connection, schedules.lock([name]), database.schema)
         if not found and not tried:
             raise missing(name)
         tried = True  # it may be done, whatever is heard of it: then it is gone the next time
-        await run(connection, schedules.delete(name), database.schema)
+        [gone] = await run(connection, schedules.delete(name), database.schema)
+        return gone
 
-    await transact(database, deleting, again=failures.is_passing)
+    await transact(database, deleting, again=failures.is_passing, deed=deed, did=bool)
 
 
 async def lock(connection: Session, schema: str, name: str) -> Locked:
@@ -254,26 +255,3 @@ def missing(name: str) -> ScheduleNotFound:
     return ScheduleNotFound(
         f"there is no schedule called {name!r}; `rota schedules` lists those there are"
     )
-
-
-async def transact(
-    database: Database,
-    do: Callable[[Session], Awaitable[T]],
-    again: Callable[[BaseException], bool] = failures.is_contended,
-) -> T:
-    """Do it in a transaction, and anew where somebody was in the way. What may be done twice, `again` says
-    so, is also done anew where nobody knows whether it was done."""
-    patience = database.settings.patience
-    deadline = time.monotonic() + patience
-    while True:
-        try:
-            async with database.transaction(patience) as connection:
-                return await do(connection)
-        except Exception as error:
-            if not again(error):
-                raise
-            if time.monotonic() > deadline:
-                raise DatabaseUnavailable(
-                    f"this could not be done in time: {failures.first_line(error)}; try again later"
-                ) from error
-        await asyncio.sleep(random.uniform(0.02, 0.2))

@@ -30,6 +30,7 @@ from rota.engine.port import JobPort
 from rota.engine.stepping import Step, inside
 from rota.engine.suspended import Suspended
 from rota.engine.threads import ThreadExecutor
+from rota.engine.tracing import Tracing
 from rota.errors import ReplayMismatch, RotaError
 from rota.model.context import CallOf, Failure
 from rota.model.outcome import Outcome
@@ -109,6 +110,7 @@ class Stage:
 
     draining = False
     threads = None
+    tracing = Tracing()  # off
 
     def __init__(self, task: Definition, job: Claimed, cast: Cast, limit: int) -> None:
         self.job = job

@@ -15,6 +15,7 @@ from contextvars import ContextVar, Token
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
+from rota.engine.tracing import QUIET, Around
 from rota.errors import ClaimLost, RotaError, TaskTimeout
 from rota.model.replay import Entry
 from rota.store import failures, steps
@@ -27,6 +28,13 @@ if TYPE_CHECKING:
 
 inside: ContextVar[Step | None] = ContextVar("rota step", default=None)
 """The step whose code this is."""
+
+
+class Failed(Exception):
+    """A step's own code has raised this."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
 
 
 class Step:
@@ -42,16 +50,21 @@ class Step:
         "_is_over",
         "_open",
         "_open_blocking",
+        "_span",
         "_token",
     )
 
     def __init__(
-        self, entry: Entry, in_thread: Callable[[Callable[[], Any]], Awaitable[Any]]
+        self,
+        entry: Entry,
+        in_thread: Callable[[Callable[[], Any]], Awaitable[Any]],
+        span: Around = QUIET,
     ) -> None:
         self._entry = entry
         self._in_thread = in_thread
         self._at_work = threading.Lock()
         self._is_over = False
+        self._span = span
         self._token: Token[Step | None] | None = None
         self._fence: Fence | None = None
         self._connection: AsyncConnection[Any] | None = None
@@ -66,12 +79,17 @@ class Step:
 
     async def __aenter__(self) -> Step:
         self._token = inside.set(self)
+        self._span.__enter__()
         return self
 
     async def __aexit__(self, _: object, error: BaseException | None, __: object) -> None:
         self._is_over = True
-        if error is not None and (self._open or self._open_blocking):
-            await self._undo(error)
+        try:
+            if error is not None and (self._open or self._open_blocking):
+                await self._undo(error)
+        finally:
+            cause = error.error if isinstance(error, Failed) else error
+            self._span.__exit__(type(cause), cause, None)
         assert self._token is not None
         inside.reset(self._token)
 

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context as Surroundings
 from contextvars import copy_context
 
 from rota.engine.execute import (
@@ -29,6 +30,7 @@ from rota.engine.execute import (
     stopped,
     too_late,
 )
+from rota.model import at_work
 from rota.model.context import Context
 from rota.model.outcome import Outcome
 from rota.model.retry import Retry
@@ -54,19 +56,27 @@ class ThreadExecutor:
         self._deadlines: dict[Claimed, asyncio.TimerHandle] = {}
         self._late: set[Claimed] = set()
 
-    def start(self, job: Claimed, task: Definition, retry: Retry, timeout: float | None) -> None:
-        context = context_of(job, task, self._ports)
-        self._contexts[job] = context
+    def start(
+        self,
+        job: Claimed,
+        task: Definition,
+        retry: Retry,
+        timeout: float | None,
+        context: Surroundings | None = None,
+    ) -> None:
+        own = context_of(job, task, self._ports)
+        self._contexts[job] = own
         if timeout is not None:
             self._deadlines[job] = self._loop.call_later(
                 timeout, self._overdue, job, retry, timeout, time.perf_counter()
             )
-        # Each job sees the variables of the worker's start, and none that another job has set.
-        self._threads.submit(copy_context().run, self._attempt, context, job, task, retry, timeout)
+        around = copy_context() if context is None else context
+        self._threads.submit(around.run, self._attempt, own, job, task, retry, timeout)
 
     def _attempt(
         self, context: Context, job: Claimed, task: Definition, retry: Retry, timeout: float | None
     ) -> None:
+        at_work.work.set(job)
         began = time.perf_counter()
         outcome: Outcome
         try:

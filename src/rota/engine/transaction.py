@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
 from rota.engine.desk import RECORDED
+from rota.engine.otel import is_kept
 from rota.engine.stepping import inside
 from rota.errors import ClaimLost, RotaError
 from rota.model import codec
 from rota.model.replay import Entry
-from rota.store import claims, failures, jobs, steps, waiters
+from rota.store import claims, failures, jobs, links, steps, waiters
 from rota.store.jobs import Claimed, Moved
 from rota.store.on import run_on
 from rota.store.query import Query
@@ -58,6 +59,7 @@ class Fence:
         self._plain = life.plain
         self._news = life.news
         self._expected = life.desk.expected
+        self._tracing = life.tracing
         self._task = life.tasks[job.task]
         self._began = time.perf_counter()
         self._own = False  # whether the job has a claim of its own
@@ -118,6 +120,12 @@ class Fence:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncConnection[Any]]:
+        with self._tracing.transaction(self.job):
+            async with self._transaction() as connection:
+                yield connection
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[AsyncConnection[Any]]:
         step = inside.get()
         if step is not None:
             connection = await step.enter(self)
@@ -132,6 +140,10 @@ class Fence:
                 if self._result is not _UNSET:
                     connection.deadline = self._plain.deadline
                     await connection.execute(_PLANS)
+                    if (note := self._note()) is not None:
+                        noted = run_on(connection, note, self.schema)
+                        assert isinstance(noted, Awaitable)
+                        await noted
                     ended = run_on(connection, self._completion(), self.schema)
                     assert isinstance(ended, Awaitable)
                     moved = self._accepted(await ended)
@@ -166,6 +178,14 @@ class Fence:
 
     @contextmanager
     def blocking_transaction(self, wait: Any) -> Iterator[Connection[Any]]:
+        with (
+            self._tracing.transaction(self.job),
+            self._blocking_transaction(wait) as connection,
+        ):
+            yield connection
+
+    @contextmanager
+    def _blocking_transaction(self, wait: Any) -> Iterator[Connection[Any]]:
         step = inside.get()
         if step is not None:
             connection = step.enter_blocking(self, wait)
@@ -180,6 +200,8 @@ class Fence:
                 if self._result is not _UNSET:
                     connection.deadline = self._plain.deadline
                     connection.execute(_PLANS)
+                    if (note := self._note()) is not None:
+                        run_on(connection, note, self.schema)
                     ended = run_on(connection, self._completion(), self.schema)
                     assert not isinstance(ended, Awaitable)
                     moved = self._accepted(ended)
@@ -216,6 +238,13 @@ class Fence:
         return jobs.complete(
             self.worker, [job.claim], [job.job], [self._result], [took], [job.run is not None]
         )
+
+    def _note(self) -> Query[int] | None:
+        """What tells whoever waits for the job where it was in a trace."""
+        span = self.job.span
+        if span is None or self.job.run is None or not is_kept(span):
+            return None
+        return links.write([(self.job.job, span)])
 
     def _accepted(self, answer: list[Moved]) -> Moved:
         [moved] = answer

@@ -39,6 +39,7 @@ class Wakeups(Loop):
         self._deaf = False
         self._changed = False
         self._interrupt: asyncio.Future[None] | None = None
+        self.heard = 0
 
     def subscribe(self, channel: str, hear: Hear) -> Callable[[], None]:
         """Hear what is said on a channel, until the answer is called."""
@@ -56,6 +57,11 @@ class Wakeups(Loop):
     def hears(self, channel: str) -> bool:
         """Whether the server has been told that we listen."""
         return channel in self._listening
+
+    @property
+    def listens(self) -> bool:
+        """Whether there is a connection on which something may be heard."""
+        return bool(self._listening)
 
     @property
     def deaf(self) -> bool:
@@ -143,6 +149,7 @@ class Wakeups(Loop):
             loop.remove_reader(socket)
 
     def _pass_on(self, channel: str, word: str) -> None:
+        self.heard += 1
         for hear in list(self._subscribers.get(channel, ())):
             hear(word)
 

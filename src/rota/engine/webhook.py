@@ -87,15 +87,15 @@ async def send(
     hook: Hook,
     hosts: Hosts,
     *,
-    job: int,
+    key: int | str,
     now: datetime,
     secret: str = "",
     resolve: Resolve = resolve,
 ) -> int:
-    """Send it. Answers the status, which is 2xx. Raises WebhookRefused for what another try would not
-    change, else WebhookFailed or RetryLater."""
+    """Send it; `key` is the same if it is sent again. Answers the status, which is 2xx. Raises
+    WebhookRefused for what another try would not change, else WebhookFailed or RetryLater."""
     place = hosts.place(hook.url)
-    exchange = _Exchange(place, hook, _headers(place, hook, job, now, secret), resolve)
+    exchange = _Exchange(place, hook, _headers(place, hook, key, now, secret), resolve)
     thread = ThreadPoolExecutor(1, thread_name_prefix="rota webhook")
     try:
         async with asyncio.timeout(hook.timeout):
@@ -124,14 +124,16 @@ def _content(hook: Hook) -> bytes:
     return codec.encode(hook.body, "the webhook's body", codec.LARGEST).encode()
 
 
-def _headers(place: Place, hook: Hook, job: int, now: datetime, secret: str) -> dict[str, str]:
+def _headers(
+    place: Place, hook: Hook, key: int | str, now: datetime, secret: str
+) -> dict[str, str]:
     headers = {
         **({} if hook.body is None else {"Content-Type": "application/json"}),
         "User-Agent": f"rota/{version('rota')}",
         **hook.headers,
         "Host": place.authority,
         "Connection": "close",
-        "Idempotency-Key": str(job),
+        "Idempotency-Key": str(key),
     }
     if secret:
         headers["Rota-Signature"] = signature(secret, now, _content(hook))

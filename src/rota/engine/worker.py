@@ -43,6 +43,11 @@ class Worker:
         return self._life
 
     @property
+    def lives(self) -> bool:
+        """Whether it has been started, and has not left."""
+        return self._life is not None and not self._left.is_set()
+
+    @property
     def id(self) -> int:
         """Its number in the registry: a new one with each life."""
         return self.life.id
@@ -119,8 +124,9 @@ class Worker:
         if self._drain is not None:
             self._drain.hurry()
 
-    async def stop(self, grace: float | None = None) -> None:
-        """Leave without losing work: what cannot finish in time goes back, the attempt uncounted."""
+    async def stop(self, grace: float | None = None, stay: asyncio.Event | None = None) -> None:
+        """Leave without losing work: what cannot finish in time goes back, the attempt uncounted. `stay`:
+        sign off when this is set, within the grace, and not before."""
         if self._life is None:
             return
         if self._leaving:
@@ -132,7 +138,7 @@ class Worker:
             await asyncio.wait([self._changing], timeout=LAST_WORDS * 4)
         settings = self._outfit.database.settings
         grace = settings.drain_for if grace is None else grace
-        self._drain = Drain(self.life, grace, self._outfit.announcer)
+        self._drain = Drain(self.life, grace, self._outfit.announcer, stay)
         if self._hurried:
             self._drain.hurry()
         await self._drain.run()

@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -45,13 +46,25 @@ class Settings:
     prefetch: int = 2000  # at most so many held beyond what runs, while jobs are short
     batch: int = 1000  # at most so many in one claim
     drain_for: float = 30.0  # how long a worker that stops may take over it, all in all
+    lb_delay: float = (
+        10.0  # how long a web process that leaves goes on serving, unready, before that
+    )
+    web_worker: bool = True  # whether a web process works, too, or only starts runs
     beat: float = 5.0  # how often a worker says it is there
     dead_after: float = 20.0  # silent for so long, it is taken to be dead
     version: str = ""  # what you call the code that is deployed, shown with each worker
     payload_limit: int = 256 * 1024  # bytes of JSON, arguments and results alike
+    tracing: str = "auto"  # spans: where a tracer provider is set, on: also without, off: never
     keep: str = DEFAULT_KEEP  # how long finished runs are kept, by outcome and queue
     webhook_hosts: str = ""  # where webhooks may go; nowhere, unless it is said
     webhook_secret: str = field(default="", repr=False)  # what they are signed with
+    alerts: str = ""  # what is worth an alert, and from where on; what is not said is as usual
+    alert_webhook: str = field(default="", repr=False)  # URLs that are told of alerts
+    keep_alerts: float = 30 * 86400.0  # for how long after they are over
+    keep_audit: float = 365 * 86400.0
+    autoscale_target: float = 60.0  # in how many seconds a backlog is to be worked off
+    autoscale_min: int = 0  # workers wanted for a queue at least
+    autoscale_max: int = 100  # … and at most
 
     def __post_init__(self) -> None:
         for name in ("connections", "concurrency", "batch", "payload_limit"):
@@ -60,7 +73,7 @@ class Settings:
         for name in ("patience", "statement_timeout", "poll", "beat"):
             if not getattr(self, name) > 0:
                 raise SettingsError(f"{name} must be above 0 seconds, not {getattr(self, name)}")
-        for name in ("children", "prefetch", "drain_for"):
+        for name in ("children", "prefetch", "drain_for", "lb_delay"):
             if getattr(self, name) < 0:
                 raise SettingsError(f"{name} cannot be negative, it is {getattr(self, name)}")
         if self.payload_limit > 1024 * 1024:
@@ -75,11 +88,38 @@ class Settings:
             )
         if self.pooler not in ("auto", "yes", "no"):
             raise SettingsError(f"pooler must be auto, yes or no, not {self.pooler!r}")
+        if self.tracing not in ("auto", "on", "off"):
+            raise SettingsError(f"tracing must be auto, on or off, not {self.tracing!r}")
+        if self.tracing == "on" and find_spec("opentelemetry") is None:
+            raise SettingsError(
+                "tracing is on, and OpenTelemetry is not installed: pip install 'rota[otel]', or set "
+                "ROTA_TRACING=off"
+            )
+        if not self.autoscale_target > 0:
+            raise SettingsError(
+                f"autoscale_target must be above 0 seconds, not {self.autoscale_target}"
+            )
+        if not 0 <= self.autoscale_min <= self.autoscale_max:
+            raise SettingsError(
+                f"autoscale_min is {self.autoscale_min} and autoscale_max {self.autoscale_max}: the first "
+                "cannot be below 0, or above the second"
+            )
         Keep.parse(self.keep)
         if self.webhook_hosts:
             from rota.model.hosts import Hosts
 
             Hosts.parse(self.webhook_hosts)
+        if self.alerts:
+            from rota.model.rules import Rules
+
+            Rules.parse(self.alerts)
+        if self.alert_webhook:
+            _check_urls(self.alert_webhook, self.webhook_hosts)
+        for name in ("keep_alerts", "keep_audit"):
+            if not getattr(self, name) >= 3600:
+                raise SettingsError(
+                    f"{name} is {getattr(self, name):g} s, less than an hour; raise it"
+                )
 
     @classmethod
     def read(cls, environment: Mapping[str, str] | None = None, **given: Any) -> Settings:
@@ -100,6 +140,17 @@ class Settings:
                 f"there are: {', '.join(each.name for each in fields(cls))}"
             )
         return cls(**values)
+
+
+def _check_urls(urls: str, allowed: str) -> None:
+    from rota.errors import WebhookRefused
+    from rota.model.hosts import Hosts
+
+    for url in urls.split():
+        try:
+            Hosts.parse(allowed).place(url)
+        except WebhookRefused as error:
+            raise SettingsError(f"alert_webhook: {error}") from None
 
 
 def database_url(environment: Mapping[str, str] | None = None) -> str:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
 from rota.store.query import Query
+
+NEWEST = 2**63 - 1
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -16,6 +20,15 @@ class Entry(msgspec.Struct, frozen=True):
     action: str
     subject: str
     detail: bytes
+
+
+class Deed(msgspec.Struct, frozen=True):
+    """Who does what to whom. What goes into runs and comes out of them is no part of it."""
+
+    who: str
+    action: str
+    subject: str
+    detail: Mapping[str, str | int] = {}
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -51,5 +64,12 @@ def process() -> Query[int]:
     return Query("audit/process", {}, int)
 
 
-def entries(limit: int = 20) -> Query[Entry]:
-    return Query("view/audit", {"limit": limit}, Entry)
+def note(deed: Deed) -> Query[Any]:
+    """In the transaction that does it."""
+    detail = msgspec.json.encode(deed.detail).decode()
+    params = {"who": deed.who, "action": deed.action, "subject": deed.subject, "detail": detail}
+    return Query("audit/note", params, lambda: None)
+
+
+def entries(limit: int = 20, before: int = NEWEST) -> Query[Entry]:
+    return Query("view/audit", {"limit": limit, "before": before}, Entry)

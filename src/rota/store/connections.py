@@ -35,13 +35,23 @@ class Connections(Generic[C]):
         self._places = asyncio.Semaphore(limit)
         self._idle: list[tuple[C, float]] = []
         self._closed = False
+        self.limit = limit
+        self.busy = 0
+        self.waits = 0
+        """How often all of them were busy."""
+
+    @property
+    def idle(self) -> int:
+        return len(self._idle)
 
     async def take(self) -> C:
         """A connection, to be given back."""
         if self._places.locked():
+            self.waits += 1
             await self._wait_for_a_place()
         else:
             await self._places.acquire()
+        self.busy += 1
         try:
             while self._idle:
                 connection, _ = self._idle.pop()
@@ -50,11 +60,13 @@ class Connections(Generic[C]):
                 await connection.close()
             return await self._connect()
         except BaseException:
+            self.busy -= 1
             self._places.release()
             raise
 
     async def give_back(self, connection: C, error: BaseException | None = None) -> None:
         """Have it back. `error`: how its use ended, if not well."""
+        self.busy -= 1
         self._places.release()
         if error is not None and failures.is_eviction(error):
             await connection.close()

@@ -71,7 +71,7 @@ class Database:
         self.direct = direct
         self.schema = settings.schema
         self.settings = settings
-        self._connections = Connections(
+        self.connections = self._connections = Connections(
             self.connect, settings.connections, patience=settings.patience
         )
 

@@ -72,9 +72,13 @@ class Caller(msgspec.Struct, frozen=True):
 
 
 def start(
-    runs: Sequence[StartRun], *, notify: bool, caller: Caller | None = None
+    runs: Sequence[StartRun],
+    *,
+    notify: bool,
+    caller: Caller | None = None,
+    traces: Sequence[str | None] | None = None,
 ) -> Query[Started]:
-    """Start runs with all their jobs, in one statement."""
+    """Start runs with all their jobs, in one statement; each at its place in a trace, if there are any."""
     befores, total = [], 0
     for run in runs:
         befores.append(total)
@@ -114,6 +118,7 @@ def start(
             "children": _joined(each.children for each in jobs),
             "takes": _joined(each.takes for each in jobs),
             "notify": notify,
+            "traces": traces and list(traces),
         },
         Started,
     )

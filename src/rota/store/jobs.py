@@ -66,8 +66,16 @@ class Claimed(msgspec.Struct, gc=False, eq=False):
     checkpoint: str | None = None
     begun: bool | None = None
     """Whether there are steps of it."""
+    trace: str | None = None
+    """Where its start was in a trace."""
+    waited: float = -1.0
+    """Seconds since it was ready; below 0: nobody knows since when that is."""
     kept: list[Kept] | None = None
-    """What they came to."""
+    """What its steps came to."""
+    links: list[str] | None = None
+    """Where those it waited for were in a trace."""
+    span: str | None = None
+    """Where this attempt is."""
 
 
 class Moved(msgspec.Struct, frozen=True):
@@ -83,7 +91,7 @@ class Moved(msgspec.Struct, frozen=True):
     """Whether something is left to settle."""
 
 
-def start(job: Start, *, notify: bool) -> Query[Started]:
+def start(job: Start, *, notify: bool, trace: str | None = None) -> Query[Started]:
     """Start one job; on a connection of the user's it commits or rolls back with the rest."""
     params = {
         "task": job.task,
@@ -91,6 +99,7 @@ def start(job: Start, *, notify: bool) -> Query[Started]:
         "queue": job.queue,
         "priority": job.priority,
         "notify": notify,
+        "trace": trace,
     }
     if job.is_plain:
         return Query("job/start_plain", params, Started)
@@ -111,8 +120,8 @@ def start(job: Start, *, notify: bool) -> Query[Started]:
     )
 
 
-def start_many(jobs: Sequence[Start]) -> Query[int]:
-    """Start jobs that have no keys, in one statement."""
+def start_many(jobs: Sequence[Start], traces: Sequence[str | None] | None = None) -> Query[int]:
+    """Start jobs that have no keys, in one statement; each at its place in a trace, if there are any."""
     return Query(
         "job/start_many",
         {
@@ -125,6 +134,7 @@ def start_many(jobs: Sequence[Start]) -> Query[int]:
             "expires": [job.expires for job in jobs],
             "expires_in": [in_seconds(job.expires_in) for job in jobs],
             "options": [job.options for job in jobs],
+            "traces": traces and list(traces),
         },
         int,
     )
@@ -142,6 +152,11 @@ def rows_for_jobs(ids: Sequence[str], jobs: Sequence[Start]) -> bytes:
         for id, job in zip(ids, jobs, strict=True)
     ]
     return "".join(lines).replace("\\", "\\\\").encode()
+
+
+def rows_for_traced_jobs(ids: Sequence[str], jobs: Sequence[Start], trace: str) -> bytes:
+    """The same, each with where its start was in a trace."""
+    return rows_for_jobs(ids, jobs).replace(b"\n", f"\t{trace}\n".encode())
 
 
 def rows_for_ready(ids: Sequence[str], jobs: Sequence[Start]) -> bytes:

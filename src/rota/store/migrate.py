@@ -94,17 +94,27 @@ async def check(database: Database) -> None:
         if failures.is_unsent(error) or not failures.is_passing(error):
             raise
         found = await database.insist(query)
-    applied = dict(found)
+    _refuse_unfit(dict(found), database.schema)
+
+
+async def check_on(connection: AsyncConnection[Any], schema: str) -> None:
+    """The same, on a connection one has."""
+    with failures.in_our_words(schema):
+        applied = await _applied(connection, schema)
+    _refuse_unfit(applied, schema)
+
+
+def _refuse_unfit(applied: dict[int, str], schema: str) -> None:
     if not applied:
         raise SchemaMissing(
-            f"schema {database.schema!r} has not got Rota's tables; run `rota db migrate`, "
+            f"schema {schema!r} has not got Rota's tables; run `rota db migrate`, "
             "or await app.migrate()"
         )
-    _refuse_newer(applied, database.schema)
+    _refuse_newer(applied, schema)
     behind = [each for each in migrations() if each.version not in applied]
     if behind:
         raise SchemaTooOld(
-            f"schema {database.schema!r} is {len(behind)} migration(s) behind this Rota "
+            f"schema {schema!r} is {len(behind)} migration(s) behind this Rota "
             f"(the next is {behind[0].version:04d} {behind[0].name}); run `rota db migrate`"
         )
 

@@ -64,8 +64,10 @@ class _Known:
         return load(self.query.statement, self.schema), dict(self.query.params)
 
     def numbered(self) -> tuple[str, Sequence[Any]]:
-        text, names = positional(self.query.statement, self.schema)
-        return text, [self.query.params[name] for name in names]
+        params = self.query.params
+        literals = frozenset(name for name, value in params.items() if isinstance(value, str))
+        text, names = positional(self.query.statement, self.schema, literals)
+        return text, [params[name] for name in names]
 
 
 async def _read_later(answer: Awaitable[Rows], query: Query[Row], schema: str) -> list[Row]:

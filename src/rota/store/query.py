@@ -22,7 +22,7 @@ Row = TypeVar("Row")
 
 _SCHEMA = re.compile(r"\brota\.")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
-_PARAMETER = re.compile(r"%\((\w+)\)[bs]")
+_PARAMETER = re.compile(r"%\((\w+)\)[bs](::\w+\[\])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +65,18 @@ def encoded(statement: str, schema: str) -> bytes:
 
 
 @cache
-def positional(statement: str, schema: str) -> tuple[str, tuple[str, ...]]:
-    """A statement with $1, $2, … and the names of its parameters in that order."""
+def positional(
+    statement: str, schema: str, literals: frozenset[str] = frozenset()
+) -> tuple[str, tuple[str, ...]]:
+    """A statement with $1, $2, … and the names of its parameters in that order. `literals`: those that are
+    text; where an array is wanted, it is one written out, and who knows only the type would want a list."""
     names: list[str] = []
 
     def number(match: re.Match[str]) -> str:
-        if match[1] not in names:
-            names.append(match[1])
-        return f"${names.index(match[1]) + 1}"
+        name, array = match[1], match[2] or ""
+        if name not in names:
+            names.append(name)
+        written = "::text" if array and name in literals else ""
+        return f"${names.index(name) + 1}{written}{array}"
 
     return _PARAMETER.sub(number, load(statement, schema)), tuple(names)

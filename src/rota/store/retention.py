@@ -3,6 +3,7 @@
     turn     whose it is to do so; nothing else may be done without it
     find     what may go, going up from an id
     remove   what was found, as far as it still is as it was and nobody has a hand on it
+    tidy     what is old beside runs
 
 The two are apart so that looking changes nothing, and so that what is removed is decided under locks.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import msgspec
 
-from rota.model.retention import FOREVER, Keep
+from rota.model.retention import FOREVER, LONGEST, Keep
 from rota.store.advisory import RETENTION, key_of
 from rota.store.query import Query
 
@@ -41,6 +42,30 @@ class Found(msgspec.Struct, frozen=True):
         return bool(self.lines)
 
 
+PAGE = 1000
+"""Rows of each kind that are looked at beside runs."""
+
+
+class Tidied(msgspec.Struct, frozen=True):
+    """How much went, and where to go on."""
+
+    alerts: int = 0
+    audit: int = 0
+    refusals: int = 0
+    rates: int = 0
+    locks: int = 0
+    rate: str = ""
+    lock: str = ""
+    slot: int = -1
+
+    @property
+    def gone(self) -> int:
+        return self.alerts + self.audit + self.refusals + self.rates + self.locks
+
+
+FROM_THE_FIRST = Tidied()
+
+
 def turn(schema: str, worker: int | None = None) -> Query[bool]:
     """Whether it is this worker's turn; None: somebody asks for once."""
     params = {"worker": worker, "space": RETENTION, "key": key_of(schema)}
@@ -66,6 +91,22 @@ def find(keep: Keep, after: int, most: int = MOST) -> Query[Found]:
 def remove(found: Found) -> Query[Line]:
     """Remove what was found, where nothing stands against it. Answers what went."""
     return Query("retention/remove", {"runs": found.runs, "ended": found.ended}, Line)
+
+
+def tidy(
+    alerts: float, audit: float, free: float, after: Tidied, most: int = PAGE
+) -> Query[Tidied]:
+    """Seconds for which alerts that are over, what was done by hand and free locks are kept."""
+    params = {
+        "alerts": min(alerts, LONGEST),
+        "audit": min(audit, LONGEST),
+        "free": min(free, LONGEST),
+        "rate": after.rate,
+        "lock": after.lock,
+        "slot": after.slot,
+        "most": most,
+    }
+    return Query("retention/tidy", params, Tidied)
 
 
 def _age(seconds: float) -> float | str:

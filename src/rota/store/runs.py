@@ -81,14 +81,17 @@ def retry(run: int, attempt: int | None = None) -> Query[list[str] | None]:
     return Query("run/retry", {"run": run, "attempt": attempt}, _same)
 
 
-def fork(run: int, task: str) -> Query[tuple[int | None, list[str]]]:
-    return Query("run/fork", {"run": run, "task": task}, lambda forked, queues: (forked, queues))
+def fork(run: int, task: str, trace: str | None = None) -> Query[tuple[int | None, list[str]]]:
+    params = {"run": run, "task": task, "trace": trace}
+    return Query("run/fork", params, lambda forked, queues: (forked, queues))
 
 
-def fork_job(run: int, step: str, args: str | None) -> Query[tuple[int | None, str]]:
+def fork_job(
+    run: int, step: str, args: str | None, trace: str | None = None
+) -> Query[tuple[int | None, str]]:
     """Run a task's job once more from a step on: the new run, None if there is no such step, and its
     queue."""
-    params = {"run": run, "step": step, "args": args}
+    params = {"run": run, "step": step, "args": args, "trace": trace}
     return Query("run/fork_job", params, lambda forked, queue: (forked, queue))
 
 

@@ -15,6 +15,22 @@ create type rota.step as enum ('step', 'sleep', 'wait', 'value', 'version');
 
 create type rota.watch as enum ('active', 'paused', 'disabled', 'ended');
 
+create table rota.access_tokens (
+    id text not null,
+    name text not null,
+    role text not null,
+    digest bytea not null,
+    maker text not null,
+    created timestamp with time zone not null default rota.clock(),
+    expires timestamp with time zone,
+    revoked timestamp with time zone,
+    used timestamp with time zone,
+    constraint access_tokens_pkey PRIMARY KEY (id),
+    constraint access_tokens_digest_check CHECK ((octet_length(digest) = 32)),
+    constraint access_tokens_name_check CHECK (((length(name) >= 1) AND (length(name) <= 200))),
+    constraint access_tokens_role_check CHECK ((role = ANY (ARRAY['viewer'::text, 'operator'::text, 'admin'::text])))
+);
+
 create table rota.alerts (
     id bigint not null generated always as identity,
     kind text collate "C" not null,
@@ -25,9 +41,20 @@ create table rota.alerts (
     cleared timestamp with time zone,
     host text not null,
     pid integer not null,
+    calm timestamp with time zone,
+    acknowledged timestamp with time zone,
+    until timestamp with time zone,
+    who text,
+    closed_by text,
+    told text[] not null default '{}'::text[],
+    tries integer not null default 0,
+    tell timestamp with time zone default rota.clock(),
     constraint alerts_pkey PRIMARY KEY (id)
 );
+CREATE INDEX alerts_by_hand ON rota.alerts USING btree (kind, subject, cleared) WHERE (closed_by IS NOT NULL);
+CREATE INDEX alerts_cleared ON rota.alerts USING btree (cleared) WHERE (cleared IS NOT NULL);
 CREATE UNIQUE INDEX alerts_open ON rota.alerts USING btree (kind, subject) WHERE (cleared IS NULL);
+CREATE INDEX alerts_tell ON rota.alerts USING btree (tell) WHERE (tell IS NOT NULL);
 
 create table rota.asleep (
     job bigint not null,
@@ -142,6 +169,7 @@ create table rota.jobs (
     children bigint[],
     inputs json,
     origin bigint,
+    trace text,
     constraint jobs_pkey PRIMARY KEY (id),
     constraint jobs_lane_check CHECK (((lane >= 0) AND (lane <= 9)))
 );
@@ -168,6 +196,12 @@ create table rota.leaders (
     elections timestamp with time zone[] not null default '{}'::timestamp with time zone[],
     constraint leaders_pkey PRIMARY KEY (name)
 ) with (fillfactor=50);
+
+create table rota.links (
+    job bigint not null,
+    trace text not null
+);
+CREATE INDEX links_job ON rota.links USING btree (job);
 
 create table rota.locks (
     name text collate "C" not null,
@@ -231,6 +265,7 @@ create table rota.outcomes (
     error json,
     constraint outcomes_pkey PRIMARY KEY (job)
 );
+CREATE INDEX outcomes_bad ON rota.outcomes USING btree (state, job) WHERE (state = ANY (ARRAY['failed'::rota.outcome, 'cancelled'::rota.outcome, 'expired'::rota.outcome]));
 
 create table rota.progress (
     job bigint not null,
@@ -274,6 +309,22 @@ create table rota.ready (
 CREATE INDEX ready_order ON rota.ready USING btree (queue, lane, seq);
 CREATE INDEX ready_suspects ON rota.ready USING btree (lane DESC, seq) WHERE (lost < 0);
 
+create table rota.refusals (
+    at timestamp with time zone not null default rota.clock(),
+    host text not null,
+    pid integer not null,
+    jobs integer not null
+);
+CREATE INDEX refusals_at ON rota.refusals USING btree (at);
+
+create table rota.rounds (
+    name text collate "C" not null,
+    number bigint not null,
+    at timestamp with time zone not null,
+    memory json,
+    constraint rounds_pkey PRIMARY KEY (name)
+);
+
 create table rota.runs (
     id bigint not null default nextval('rota.ids'::regclass),
     created timestamp with time zone not null default rota.clock(),
@@ -288,6 +339,16 @@ create table rota.runs (
     constraint runs_pkey PRIMARY KEY (id)
 );
 CREATE UNIQUE INDEX runs_parent ON rota.runs USING btree (parent, number) WHERE (parent IS NOT NULL);
+
+create table rota.samples (
+    minute timestamp with time zone not null,
+    queue text collate "C" not null,
+    ready bigint not null,
+    oldest double precision not null,
+    seq bigint not null,
+    constraint samples_pkey PRIMARY KEY (queue, minute)
+);
+CREATE INDEX samples_minute ON rota.samples USING btree (minute);
 
 create table rota.schedules (
     name text collate "C" not null,
@@ -329,6 +390,8 @@ create table rota.schedules (
     constraint schedules_pkey PRIMARY KEY (name)
 ) with (fillfactor=70);
 CREATE INDEX schedules_due ON rota.schedules USING btree (due) WHERE (state = 'active'::rota.watch);
+CREATE INDEX schedules_failing ON rota.schedules USING btree (failures) WHERE (failures > 0);
+CREATE INDEX schedules_stopped ON rota.schedules USING btree (name) WHERE ((state = 'paused'::rota.watch) AND (failures > 0));
 
 create table rota.services (
     name text collate "C" not null,
@@ -373,6 +436,31 @@ create table rota.steps (
     error json,
     constraint steps_pkey PRIMARY KEY (job, kind, name, number)
 );
+
+create table rota.tallies (
+    minute timestamp with time zone not null,
+    queue text collate "C" not null,
+    task text collate "C" not null,
+    worker bigint not null,
+    claimed integer not null,
+    given_back integer not null,
+    succeeded integer not null,
+    failed integer not null,
+    cancelled integer not null,
+    expired integer not null,
+    skipped integer not null,
+    quarantined integer not null,
+    retried integer not null,
+    slept integer not null,
+    attempts integer not null,
+    took double precision not null,
+    longest real not null,
+    waits integer not null,
+    waited double precision not null,
+    longest_wait real not null,
+    constraint tallies_pkey PRIMARY KEY (minute, queue, task, worker)
+) with (fillfactor=70);
+CREATE INDEX tallies_unfolded ON rota.tallies USING btree (minute) WHERE (worker <> 0);
 
 create table rota.ticks (
     schedule text collate "C" not null,
@@ -574,6 +662,103 @@ begin
 end
 $$;
 
+create function rota.autoscale(target double precision DEFAULT 60,
+    fewest integer DEFAULT 0,
+    most integer DEFAULT 100,
+    concurrency integer DEFAULT NULL::integer,
+    only_queue text DEFAULT NULL::text)
+language sql stable parallel unsafe
+set search_path=pg_catalog, pg_temp
+as $$
+    with span as materialized (
+        select rota.clock() as now, date_trunc('minute', rota.clock()) - interval '5 minutes' as since
+    ),
+    ready as materialized (
+        select depths.queue, depths.ready, depths.oldest from rota.depths(only_queue) as depths
+    ),
+    moved as materialized (
+        select tallies.queue, sum(tallies.claimed - tallies.given_back) as claimed, sum(tallies.attempts) as attempts,
+               sum(tallies.took) as took
+          from rota.tallies
+         where tallies.minute >= (select span.since from span)
+         group by tallies.queue
+    ),
+    there as materialized (
+        select workers.id, workers.queues, workers.capacity, workers.running
+          from rota.workers
+         where workers.state = 'active'
+    ),
+    held as materialized (
+        select member.worker, job.queue, count(*) as jobs
+          from (select claims.worker, member.job
+                  from rota.claims
+                 cross join lateral unnest(claims.jobs) as member (job)
+                 limit 20000) as member
+         cross join lateral (select jobs.queue from rota.jobs where jobs.id = member.job offset 0) as job
+         group by member.worker, job.queue
+    ),
+    -- What a worker holds beyond what it runs is held ahead, and runs soon.
+    runs as materialized (
+        select held.queue, sum(least(workers.running, whole.jobs) * held.jobs / whole.jobs)::double precision as jobs
+          from held
+          join (select held.worker, sum(held.jobs) as jobs from held group by held.worker) as whole
+            on whole.worker = held.worker
+          join rota.workers on workers.id = held.worker
+         group by held.queue
+    ),
+    known as (
+        select ready.queue from ready
+         union
+        select moved.queue from moved
+         union
+        select unnest(there.queues) from there
+         union
+        select only_queue
+    ),
+    figures as (
+        select known.queue, coalesce(ready.ready, 0) as backlog, coalesce(ready.oldest, 0) as oldest,
+               coalesce(runs.jobs, 0) as running,
+               greatest(
+                   coalesce(moved.claimed, 0) + coalesce(ready.ready, 0)
+                   - coalesce((select samples.ready
+                                 from rota.samples
+                                where samples.queue = known.queue and samples.minute = span.since), 0), 0)
+               / date_part('epoch', span.now - span.since) as arrivals,
+               case when moved.attempts > 0 then moved.took / moved.attempts
+                    else (select past.took / past.attempts
+                            from rota.tallies as past
+                           where past.minute >= span.since - interval '1 day'
+                             and past.queue = known.queue
+                             and past.attempts > 0
+                           order by past.minute desc
+                           limit 1) end as service,
+               (select count(*) from there where known.queue = any(there.queues))::integer as workers,
+               coalesce(
+                   autoscale.concurrency,
+                   (select avg(there.capacity) from there where known.queue = any(there.queues)),
+                   (select workers.capacity
+                      from rota.workers
+                     where known.queue = any(workers.queues)
+                     order by workers.id desc
+                     limit 1),
+                   100)::double precision as places
+          from known
+         cross join span
+          left join ready on ready.queue = known.queue
+          left join moved on moved.queue = known.queue
+          left join runs on runs.queue = known.queue
+         where known.queue is not null
+           and (only_queue is null or known.queue = only_queue)
+    )
+    select figures.queue,
+           rota.workers_for(figures.arrivals, figures.service, figures.backlog, figures.running, target, figures.places,
+                            fewest, most),
+           figures.workers, figures.backlog, figures.oldest, figures.running, figures.arrivals, figures.service,
+           figures.places
+      from figures
+     order by figures.queue
+$$;
+
 create function rota.cancel(run bigint) returns text
 language plpgsql volatile parallel unsafe
 set enable_bitmapscan=off
@@ -750,6 +935,83 @@ create function rota.clock() returns timestamp with time zone
 language sql stable parallel safe
 RETURN statement_timestamp();
 
+create function rota.depths(only_queue text DEFAULT NULL::text,
+    OUT queue text,
+    OUT ready bigint,
+    OUT exact boolean,
+    OUT oldest double precision)
+language plpgsql stable parallel unsafe
+set enable_bitmapscan=off
+set enable_seqscan=off
+set jit=off
+set search_path=pg_catalog, pg_temp
+as $$
+declare
+    most  constant integer := 20000;
+    share constant real := least(
+        100, 100.0 * 500 * current_setting('block_size')::int / greatest(pg_relation_size('rota.ready'), 1));
+    seen  json;                                         -- in a sample, by queue
+begin
+    for queue in
+        with recursive known (name) as (
+            select coalesce(only_queue, (select first.queue from rota.ready as first order by first.queue limit 1))
+             union all
+            select (select next.queue
+                      from rota.ready as next
+                     where next.queue > known.name
+                     order by next.queue
+                     limit 1)
+              from known
+             where known.name is not null and only_queue is null
+        )
+        select known.name from known where known.name is not null limit 200
+    loop
+        select count(*) into ready
+          from (select from rota.ready as waits where waits.queue = depths.queue limit most) as counted;
+        exact := ready < most;
+        if not exact then
+            if seen is null then
+                select coalesce(json_object_agg(counted.queue, counted.jobs), '{}') into seen
+                  from (select waits.queue, count(*) as jobs
+                          from rota.ready as waits tablesample system (share)
+                         group by waits.queue) as counted;
+            end if;
+            ready := greatest(most, (seen->>depths.queue)::bigint * 100.0 / share);
+        end if;
+        -- One that came back has a new number, and the time of that is kept nowhere: it is when the next job after
+        -- it was started, or when that number was first seen to have been given.
+        select max(greatest(date_part('epoch', rota.clock() - since.at), 0)) into oldest
+          from generate_series(0, 9) as lane (number)
+         cross join lateral (
+               select waits.seq, waits.job
+                 from rota.ready as waits
+                where waits.queue = depths.queue
+                  and waits.lane = lane.number::smallint
+                order by waits.seq
+                limit 1
+               ) as head
+         cross join lateral (
+               select case when head.seq = head.job
+                           then (select jobs.created from rota.jobs where jobs.id = head.job)
+                           else coalesce(
+                                least((select jobs.created
+                                         from rota.jobs
+                                        where jobs.id >= head.seq
+                                        order by jobs.id
+                                        limit 1),
+                                      (select min(samples.minute)
+                                         from rota.samples
+                                        where samples.queue = depths.queue
+                                          and samples.seq >= head.seq)),
+                                rota.clock()) end as at
+               ) as since;
+        if ready > 0 then
+            return next;
+        end if;
+    end loop;
+end
+$$;
+
 create function rota.drain(worker bigint) returns text
 language plpgsql volatile parallel unsafe
 set search_path=pg_catalog, pg_temp
@@ -771,6 +1033,7 @@ $$;
 
 create function rota.fork(run bigint,
     task text,
+    trace text DEFAULT NULL::text,
     OUT forked bigint,
     OUT queues text[])
 language plpgsql volatile parallel unsafe
@@ -815,14 +1078,15 @@ begin
         select forked, runs.flow, runs.id, runs.input, new from rota.runs where runs.id = fork.run
     ),
     copied as (
-        insert into rota.jobs (id, run, expires, lane, task, queue, args, options, rule, children, inputs)
+        insert into rota.jobs (id, run, expires, lane, task, queue, args, options, rule, children, inputs, trace)
         select pair.new, forked, null, job.lane, job.task, job.queue, job.args, job.options, job.rule,
                (select array_agg(coalesce(other.new, forked) order by child.number)
                   from unnest(job.children) with ordinality as child (job, number)
                   left join pair as other on other.old = child.job),
                (select json_object_agg(input.key, other.new)
                   from json_each_text(job.inputs) as input
-                  join pair as other on other.old = input.value::bigint)
+                  join pair as other on other.old = input.value::bigint),
+               fork.trace
           from pair
           join rota.jobs as job on job.id = pair.old
     ),
@@ -843,6 +1107,7 @@ $$;
 create function rota.fork_job(run bigint,
     step text,
     args json,
+    trace text DEFAULT NULL::text,
     OUT forked bigint,
     OUT queue text)
 language plpgsql volatile parallel unsafe
@@ -870,8 +1135,9 @@ begin
         return;
     end if;
     forked := nextval('rota.ids');
-    insert into rota.jobs (id, lane, task, queue, args, options, origin)
-    select forked, jobs.lane, jobs.task, jobs.queue, coalesce(fork_job.args, jobs.args), jobs.options, jobs.id
+    insert into rota.jobs (id, lane, task, queue, args, options, origin, trace)
+    select forked, jobs.lane, jobs.task, jobs.queue, coalesce(fork_job.args, jobs.args), jobs.options, jobs.id,
+           fork_job.trace
       from rota.jobs
      where jobs.id = fork_job.run
     returning jobs.queue into fork_job.queue;
@@ -1528,6 +1794,7 @@ create function rota.start(task text,
     expires_in interval DEFAULT NULL::interval,
     options json DEFAULT NULL::json,
     notify boolean DEFAULT true,
+    trace text DEFAULT NULL::text,
     OUT run bigint,
     OUT created boolean)
 language plpgsql volatile parallel unsafe
@@ -1544,6 +1811,11 @@ begin
         raise exception 'args must be a JSON object, the task''s arguments by name, not a %',
             json_typeof(start.args) using errcode = 'RT003';
     end if;
+    if start.trace !~ '^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$' then
+        raise exception 'trace must be a W3C traceparent such as '
+            '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01, not %', left(start.trace, 60)
+            using errcode = 'RT003';
+    end if;
 
     run := fresh;
     created := true;
@@ -1558,9 +1830,9 @@ begin
     end if;
 
     start.at := coalesce(start.at, rota.clock() + start.delay);
-    insert into rota.jobs (id, expires, lane, task, queue, key, args, options)
+    insert into rota.jobs (id, expires, lane, task, queue, key, args, options, trace)
     values (start.run, coalesce(start.expires, rota.clock() + start.expires_in),
-            start.priority, start.task, start.queue, start.key, start.args, start.options);
+            start.priority, start.task, start.queue, start.key, start.args, start.options, start.trace);
 
     if start.at > rota.clock() then
         insert into rota.asleep (job, wake, lane, queue, task)
@@ -1615,6 +1887,31 @@ begin
     end loop;
 end
 $$;
+
+create function rota.wanted_workers(queue text,
+    target double precision DEFAULT 60,
+    fewest integer DEFAULT 0,
+    most integer DEFAULT 100,
+    concurrency integer DEFAULT NULL::integer) returns integer
+language sql stable parallel unsafe
+set search_path=pg_catalog, pg_temp
+as $$
+    select scaled.wanted
+      from rota.autoscale(target, fewest, most, concurrency, wanted_workers.queue) as scaled
+$$;
+
+create function rota.workers_for(arrivals double precision,
+    service double precision,
+    backlog double precision,
+    running double precision,
+    target double precision,
+    concurrency double precision,
+    fewest integer,
+    most integer) returns integer
+language sql immutable parallel safe
+RETURN LEAST(GREATEST((ceil((LEAST(((GREATEST((GREATEST(arrivals, (0.0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000001)::double precision) * GREATEST(service, (0.0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000001)::double precision)), running) + (backlog * LEAST((1)::double precision, (GREATEST(service, (0.0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000001)::double precision) / GREATEST(target, (0.001)::double precision))))) / GREATEST(concurrency, (1)::double precision)), ('1000000000'::numeric)::double precision) - (0.000000001)::double precision)))::integer, CASE WHEN ((backlog > (0)::double precision) OR (running > (0)::double precision)) THEN 1 ELSE 0 END, fewest), most);
+
+comment on function rota.wanted_workers(pg_catalog.text,double precision,integer,integer,integer) is 'How many workers a queue wants: one number, for KEDA and the like. Public and stable.';
 
 comment on view rota.job_state is 'Where each job is: waiting, ready, asleep, running, quarantined, succeeded, failed, cancelled, expired or skipped. Public and stable.';
 

@@ -102,6 +102,11 @@ class AlertLine(msgspec.Struct, frozen=True):
     cleared: datetime | None
     host: str
     pid: int
+    acknowledged: datetime | None
+    """Until then somebody sees to it."""
+    who: str | None
+    closed_by: str | None
+    """None: it was over by itself, or is not."""
 
 
 def locks(name: str | None = None, *, free: bool = False, limit: int = 200) -> Query[LockLine]:

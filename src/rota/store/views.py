@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
@@ -9,6 +10,7 @@ import msgspec
 from rota.store.query import Query
 
 NEWEST = 2**63 - 1
+EVERY = 2**31 - 1
 
 
 class QueueLine(msgspec.Struct, frozen=True):
@@ -210,13 +212,15 @@ def flow(run: int) -> Query[FlowDetail]:
     return Query("view/flow", {"run": run}, FlowDetail)
 
 
-def jobs(run: int, *, whole: bool = False) -> Query[JobLine]:
-    """The jobs of a flow's run; `whole`: with what went in and came out."""
-    return Query("view/jobs", {"run": run, "whole": whole}, JobLine)
+def jobs(run: int, *, whole: bool = False, after: int = 0, limit: int = EVERY) -> Query[JobLine]:
+    """The jobs of a flow's run, those after the first so many; `whole`: with what went in and came out."""
+    params = {"run": run, "whole": whole, "after": after, "limit": limit}
+    return Query("view/jobs", params, JobLine)
 
 
-def tries(run: int) -> Query[TryLine]:
-    return Query("view/tries", {"run": run}, TryLine)
+def tries(run: int, jobs: Sequence[int] | None = None) -> Query[TryLine]:
+    """Of each job of a run, or of some of them."""
+    return Query("view/tries", {"run": run, "jobs": jobs and list(jobs)}, TryLine)
 
 
 def called(run: int) -> Query[CalledLine]:
@@ -258,6 +262,11 @@ def quarantine(
 
 def takers(queue: str, task: str) -> Query[int]:
     return Query("view/takers", {"queue": queue, "task": task}, int)
+
+
+def within(seconds: float) -> Query[str]:
+    """For the rest of the transaction: how long a statement may take."""
+    return Query("view/within", {"milliseconds": int(seconds * 1000)}, str)
 
 
 def clock() -> Query[datetime]:

@@ -80,7 +80,8 @@ create table rota.jobs (
     rule     rota.rule,
     children bigint[],                                  -- who waits for it: jobs of its run, or the run itself
     inputs   json,                                      -- argument → the job whose result it is
-    origin   bigint                                     -- the run this one was forked from
+    origin   bigint,                                    -- the run this one was forked from
+    trace    text                                       -- where its start was in a trace, as a W3C traceparent
 );
 
 -- Runs of more than one job: of a flow, or of the calls a job has made. A job started alone has none.
@@ -359,6 +360,7 @@ create function rota.start(
     expires_in   interval default null,
     options      json default null,
     notify       boolean default true,
+    trace        text default null,
     out run      bigint,
     out created  boolean
 )
@@ -376,6 +378,11 @@ begin
         raise exception 'args must be a JSON object, the task''s arguments by name, not a %',
             json_typeof(start.args) using errcode = 'RT003';
     end if;
+    if start.trace !~ '^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$' then
+        raise exception 'trace must be a W3C traceparent such as '
+            '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01, not %', left(start.trace, 60)
+            using errcode = 'RT003';
+    end if;
 
     run := fresh;
     created := true;
@@ -390,9 +397,9 @@ begin
     end if;
 
     start.at := coalesce(start.at, rota.clock() + start.delay);
-    insert into rota.jobs (id, expires, lane, task, queue, key, args, options)
+    insert into rota.jobs (id, expires, lane, task, queue, key, args, options, trace)
     values (start.run, coalesce(start.expires, rota.clock() + start.expires_in),
-            start.priority, start.task, start.queue, start.key, start.args, start.options);
+            start.priority, start.task, start.queue, start.key, start.args, start.options, start.trace);
 
     if start.at > rota.clock() then
         insert into rota.asleep (job, wake, lane, queue, task)

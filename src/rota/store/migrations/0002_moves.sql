@@ -403,7 +403,7 @@ $$;
 --
 -- That task and all that waits for it run anew, and so does what has not succeeded; what the rest came to
 -- is copied.
-create function rota.fork(run bigint, task text, out forked bigint, out queues text[])
+create function rota.fork(run bigint, task text, trace text default null, out forked bigint, out queues text[])
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
@@ -446,14 +446,15 @@ begin
         select forked, runs.flow, runs.id, runs.input, new from rota.runs where runs.id = fork.run
     ),
     copied as (
-        insert into rota.jobs (id, run, expires, lane, task, queue, args, options, rule, children, inputs)
+        insert into rota.jobs (id, run, expires, lane, task, queue, args, options, rule, children, inputs, trace)
         select pair.new, forked, null, job.lane, job.task, job.queue, job.args, job.options, job.rule,
                (select array_agg(coalesce(other.new, forked) order by child.number)
                   from unnest(job.children) with ordinality as child (job, number)
                   left join pair as other on other.old = child.job),
                (select json_object_agg(input.key, other.new)
                   from json_each_text(job.inputs) as input
-                  join pair as other on other.old = input.value::bigint)
+                  join pair as other on other.old = input.value::bigint),
+               fork.trace
           from pair
           join rota.jobs as job on job.id = pair.old
     ),

@@ -120,7 +120,8 @@ $$;
 -- Run a task's job once more from one of its steps on, in a run of its own: what it came to before that is copied.
 -- With `args`, as if it had been started with these. Answers the new run and its queue; null: there is no such run, or
 -- no such step in it.
-create function rota.fork_job(run bigint, step text, args json, out forked bigint, out queue text)
+create function rota.fork_job(
+    run bigint, step text, args json, trace text default null, out forked bigint, out queue text)
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
@@ -146,8 +147,9 @@ begin
         return;
     end if;
     forked := nextval('rota.ids');
-    insert into rota.jobs (id, lane, task, queue, args, options, origin)
-    select forked, jobs.lane, jobs.task, jobs.queue, coalesce(fork_job.args, jobs.args), jobs.options, jobs.id
+    insert into rota.jobs (id, lane, task, queue, args, options, origin, trace)
+    select forked, jobs.lane, jobs.task, jobs.queue, coalesce(fork_job.args, jobs.args), jobs.options, jobs.id,
+           fork_job.trace
       from rota.jobs
      where jobs.id = fork_job.run
     returning jobs.queue into fork_job.queue;

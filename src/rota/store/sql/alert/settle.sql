@@ -30,7 +30,7 @@ with over as materialized (
 ),
 closed as (
     update rota.alerts
-       set cleared = rota.clock()
+       set cleared = rota.clock(), tell = rota.clock(), tries = 0
       from over
      where alerts.id = over.id
     returning alerts.kind, alerts.subject

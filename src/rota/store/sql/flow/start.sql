@@ -24,10 +24,11 @@ fresh as materialized (
       from unnest(%(flows)b::text[], %(inputs)b::text[], %(opens)s::int[], %(befores)s::int[],
                   %(sizes)s::int[], %(parts)s::int[], %(keys)b::text[], %(unique_fors)b::float8[],
                   %(unique_opens)s::boolean[], %(ats)b::timestamptz[], %(delays)b::float8[],
-                  %(expires)b::timestamptz[], %(expires_ins)b::float8[])
+                  %(expires)b::timestamptz[], %(expires_ins)b::float8[],
+                  %(traces)b::text[])
            with ordinality
            as given (flow, input, open, before, size, part, key, unique_for, unique_open, at, delay, expires,
-                     expires_in, number)
+                     expires_in, trace, number)
      where exists (select from fence)
 ),
 run as materialized (
@@ -56,10 +57,12 @@ known as materialized (
            array(select run.wake from run order by run.number) as wakes,
            array(select run.ends from run order by run.number) as ends,
            array(select run.holder = run.id from run order by run.number) as created,
+           array(select run.trace from run order by run.number) as traces,
            array(select node.id from node order by node.number) as jobs
 ),
 job as materialized (
     select node.*, known.runs[node.owner] as run, known.wakes[node.owner] as wake,
+           known.traces[node.owner] as trace,
            -- A run expires by not having begun; what comes after its beginning does not.
            case when node.parents = 0 then known.ends[node.owner] end as expires,
            (select array_agg(case child.number when 0 then known.runs[node.owner]
@@ -82,9 +85,9 @@ written as (
      where run.holder = run.id
 ),
 listed as (
-    insert into rota.jobs (id, run, expires, lane, task, queue, args, options, rule, children, inputs)
+    insert into rota.jobs (id, run, expires, lane, task, queue, args, options, rule, children, inputs, trace)
     select job.id, job.run, job.expires, job.lane, job.task, job.queue, job.args::json, job.options::json,
-           job.rule::rota.rule, job.ids, job.inputs
+           job.rule::rota.rule, job.ids, job.inputs, job.trace
       from job
 ),
 laid as (

@@ -46,12 +46,14 @@ select claimed.id, pick.job, pick.attempt, pick.lost, pick.place::int, pick.seq,
        case when (select exists (select from rota.checkpoints)) then
             (select checkpoints.state::text from rota.checkpoints where checkpoints.job = pick.job) end,
        case when (select exists (select from rota.steps)) then
-            (select true from rota.steps where steps.job = pick.job limit 1) end
+            (select true from rota.steps where steps.job = pick.job limit 1) end,
+       job.trace, case when pick.seq = pick.job then date_part('epoch', rota.clock() - job.created) else -1 end
   from claimed
  cross join pick
  -- One look-up a job, whatever the statistics say: `offset 0` leaves the planner no other way.
  cross join lateral (
-       select jobs.task, jobs.queue, jobs.args, jobs.options, jobs.expires, jobs.run, jobs.inputs
+       select jobs.task, jobs.queue, jobs.args, jobs.options, jobs.expires, jobs.run, jobs.inputs, jobs.trace,
+              jobs.created
          from rota.jobs
         where jobs.id = pick.job
        offset 0

@@ -57,11 +57,12 @@ select claimed.id, pick.job, pick.attempt, pick.lost, 0, pick.seq,
        job.task, job.queue, job.args::text, job.options::text, job.expires <= rota.clock(),
        job.run, job.inputs::text,
        (select checkpoints.state::text from rota.checkpoints where checkpoints.job = pick.job),
-       (select true from rota.steps where steps.job = pick.job limit 1)
+       (select true from rota.steps where steps.job = pick.job limit 1),
+       job.trace, -1::float8
   from claimed
   join pick on pick.job = claimed.job
  cross join lateral (
-       select jobs.task, jobs.queue, jobs.args, jobs.options, jobs.expires, jobs.run, jobs.inputs
+       select jobs.task, jobs.queue, jobs.args, jobs.options, jobs.expires, jobs.run, jobs.inputs, jobs.trace
          from rota.jobs
         where jobs.id = pick.job
        offset 0

@@ -6,5 +6,5 @@ select started.run, started.created
        unique_for => %(unique_for)s::interval, unique_open => %(unique_open)s::boolean,
        at => %(at)s::timestamptz, delay => %(delay)s::interval,
        expires => %(expires)s::timestamptz, expires_in => %(expires_in)s::interval,
-       options => %(options)s::text::json, notify => %(notify)s::boolean
+       options => %(options)s::text::json, notify => %(notify)s::boolean, trace => %(trace)s::text
        ) as started

@@ -3,14 +3,14 @@ with given as materialized (
     select nextval('rota.ids') as id, given.*
       from unnest(%(tasks)b::text[], %(args)b::text[], %(queues)b::text[], %(lanes)b::smallint[],
                   %(ats)b::timestamptz[], %(delays)b::float8[], %(expires)b::timestamptz[],
-                  %(expires_in)b::float8[], %(options)b::text[])
-           as given (task, args, queue, lane, at, delay, expires, expires_in, options)
+                  %(expires_in)b::float8[], %(options)b::text[], %(traces)b::text[])
+           as given (task, args, queue, lane, at, delay, expires, expires_in, options, trace)
 ),
 written as (
-    insert into rota.jobs (id, expires, lane, task, queue, args, options)
+    insert into rota.jobs (id, expires, lane, task, queue, args, options, trace)
     select given.id,
            coalesce(given.expires, rota.clock() + make_interval(secs => given.expires_in)),
-           given.lane, given.task, given.queue, given.args::json, given.options::json
+           given.lane, given.task, given.queue, given.args::json, given.options::json, given.trace
       from given
 ),
 timed as materialized (

@@ -2,8 +2,8 @@
 --
 -- Two inserts without a function around them: this is the statement that a bare INSERT is compared with.
 with written as (
-    insert into rota.jobs (lane, task, queue, args)
-    values (%(priority)s::smallint, %(task)s::text, %(queue)s::text, %(args)s::text::json)
+    insert into rota.jobs (lane, task, queue, args, trace)
+    values (%(priority)s::smallint, %(task)s::text, %(queue)s::text, %(args)s::text::json, %(trace)s::text)
     returning id, lane, queue, task
 )
 insert into rota.ready (seq, job, lane, queue, task)

@@ -126,6 +126,11 @@ gone_logs as (
      where exists (select from rota.logs)
        and logs.job = any(array(select gone.id from gone))
 ),
+gone_links as (
+    delete from rota.links
+     where exists (select from rota.links)
+       and links.job = any(array(select gone.id from gone))
+),
 gone_keys as (
     delete from rota.keys where keys.ctid = any(array(select held.spot from held))
 ),

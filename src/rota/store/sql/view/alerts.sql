@@ -1,6 +1,19 @@
--- Alerts: those that are open, the newest first; or also those that are over, after them.
-select alerts.id, alerts.kind, alerts.subject, alerts.message, alerts.raised, alerts.cleared, alerts.host, alerts.pid
-  from rota.alerts
- where %(over)s::boolean or alerts.cleared is null
- order by alerts.cleared is not null, alerts.id desc
+-- Alerts: those that are open, the newest first; or also those that are over, after them. Each with until when somebody
+-- has said that he sees to it, and who; and who has closed it, if it was closed by hand.
+select listed.id, listed.kind, listed.subject, listed.message, listed.raised, listed.cleared, listed.host, listed.pid,
+       case when listed.until > rota.clock() then listed.until end, case when listed.until > rota.clock() then listed.who end,
+       listed.closed_by
+  from ((select alerts.*
+           from rota.alerts
+          where alerts.cleared is null
+          order by alerts.id desc
+          limit %(limit)s::int)
+         union all
+        (select alerts.*
+           from rota.alerts
+          where %(over)s::boolean
+            and alerts.cleared is not null
+          order by alerts.id desc
+          limit %(limit)s::int)) as listed
+ order by listed.cleared is not null, listed.id desc
  limit %(limit)s::int

@@ -1,7 +1,7 @@
--- Attempts at the jobs of a run that were not the last one, by job, the first first.
+-- Attempts at the jobs of a run, or at some of them, that were not the last one, by job, the first first.
 select attempts.job, attempts.attempt, attempts.state::text, attempts.worker, attempts.at, attempts.took,
        attempts.error
   from rota.runs as run
-  join rota.attempts on attempts.job = any(run.jobs)
+  join rota.attempts on attempts.job = any(coalesce(%(jobs)s::bigint[], run.jobs))
  where run.id = %(run)s::bigint
  order by attempts.job, attempts.attempt, attempts.at

@@ -1,0 +1,50 @@
+"""An API that starts jobs, with a worker in the same process, and a drain that load balancers see.
+
+pip install 'rota[web]' fastapi
+cd examples && rota serve greetings:api                     then, in another terminal:
+curl -X POST localhost:8000/greetings/Ada                   starts a run, and says which
+curl localhost:8000/greetings/1                             what became of it
+curl -i localhost:8000/health/ready                         ask it again once you have pressed Ctrl-C there:
+                                                            ten seconds long it says no, and serves on
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from fastapi import FastAPI, HTTPException
+
+from rota import Rota, RunFailed
+from rota.errors import RunNotFound
+from rota.web.health import health
+
+app = Rota("local")  # the embedded PostgreSQL; Rota() takes the one that ROTA_DATABASE_URL names
+
+
+@app.task
+async def greet(name: str) -> str:
+    await asyncio.sleep(1)  # something that takes its time
+    return f"hello, {name}"
+
+
+api = FastAPI(lifespan=app.lifespan)
+
+
+@api.post("/greetings/{name}", status_code=202)
+async def start(name: str) -> dict[str, int]:
+    run = await greet.start(name)
+    return {"run": run.id}
+
+
+@api.get("/greetings/{id}")
+async def show(id: int) -> dict[str, Any]:
+    try:
+        return {"greeting": await app.run(id).result(timeout=5)}
+    except RunNotFound:
+        raise HTTPException(404, "there is no such run") from None
+    except (RunFailed, TimeoutError) as error:
+        raise HTTPException(503, str(error)) from None
+
+
+api.mount("/", health(app))  # last: it answers whatever nobody else does

@@ -1,0 +1,55 @@
+"""`--health-port` of a worker: what is answered beside the work, at a port of its own."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rota.cli.endings import FAILED, MISTAKE, Told
+
+if TYPE_CHECKING:
+    from rota import Rota
+    from rota.web.site import Auth
+
+log = logging.getLogger("rota")
+
+
+@dataclass(frozen=True, slots=True)
+class HealthPort:
+    host: str
+    port: int
+    auth: Auth
+
+
+@asynccontextmanager
+async def serving(app: Rota, at: HealthPort | None) -> AsyncIterator[None]:
+    """Before the work begins, and until it has ended: who watches sees it come and go."""
+    if at is None:
+        yield
+        return
+    try:
+        from rota.web import port
+        from rota.web.serve import address, bind
+        from rota.web.site import site
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("rota"):
+            raise
+        raise Told(
+            f"--health-port needs {error.name}, which is not installed: pip install 'rota[web]'",
+            MISTAKE,
+        ) from None
+    answering = site(app, auth=at.auth, bind=at.host, parts=("health",))
+    try:
+        bound = bind(at.host, at.port)
+    except OSError as error:
+        raise Told(
+            f"cannot listen at {at.host} port {at.port}: {error.strerror or error}; say another with "
+            "--health-host or --health-port",
+            FAILED,
+        ) from None
+    async with port.serving(answering, bound):
+        log.info("health at %s", address(bound))
+        yield

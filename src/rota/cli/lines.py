@@ -1,0 +1,32 @@
+"""How a command that stays says what it does: the level and the form of its log lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import rich_click as click
+
+from rota.logs import FORMATS, LEVELS
+
+
+def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds --log-level and --log-format; for `rota.logs.to_stderr`."""
+    as_text = click.option(
+        "--log-format",
+        type=click.Choice(FORMATS, case_sensitive=False),
+        default="text",
+        envvar="ROTA_LOG_FORMAT",
+        metavar="FORMAT",
+        show_default=True,
+        help="text, or json: an object a line, with the job it was written for.",
+    )
+    level = click.option(
+        "--log-level",
+        type=click.Choice(LEVELS, case_sensitive=False),
+        default="info",
+        metavar="LEVEL",
+        show_default=True,
+        help="debug, info, warning or error, on stderr.",
+    )
+    return level(as_text(command))

@@ -1,0 +1,95 @@
+"""Runs started in the session of a request: they begin when it commits, and never if it does not.
+
+    SessionDep = Annotated[AsyncSession, Depends(get_session)]
+    RunsDep = Annotated[Runs, Depends(runs_in(SessionDep))]
+
+    @api.post("/orders")
+    async def order(new: NewOrder, session: SessionDep, runs: RunsDep) -> None:
+        session.add(Order(number=new.number))
+        await runs.start(confirm, new.number)
+        await session.commit()
+
+FastAPI makes a dependency once for a request, so that it is the same session, whoever asks for it. Any
+connection that `using(on=…)` takes will do: SQLAlchemy's, sync and async, psycopg's, asyncpg's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar, get_origin, overload
+
+from rota.app.flow import Flow
+from rota.app.task import Task
+from rota.errors import DefinitionError
+
+try:
+    from fastapi import Depends
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "rota.contrib.fastapi needs FastAPI: pip install fastapi", name=error.name
+    ) from None
+
+if TYPE_CHECKING:
+    from rota.app.blocking import BlockingRun
+    from rota.app.flow import FlowRun
+    from rota.app.run import Run
+
+__all__ = ["BlockingRuns", "Runs", "runs_in"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Runs:
+    """Starts runs on one connection or session, in its transaction."""
+
+    def __init__(self, session: Any) -> None:
+        self.session = session
+
+    @overload
+    async def start(self, what: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> Run[R]: ...
+    @overload
+    async def start(self, what: Flow, **input: Any) -> FlowRun: ...
+    async def start(self, what: Any, *args: Any, **kwargs: Any) -> Any:
+        """Start a task or a flow, also one with `using(…)`: `await runs.start(task.using(delay=60), 42)`.
+        It begins when the session commits."""
+        return await what.within(self.session).start(*args, **kwargs)
+
+    @property
+    def blocking(self) -> BlockingRuns:
+        """For endpoints that do not await: `runs.blocking.start(task, 42)`."""
+        return BlockingRuns(self.session)
+
+
+class BlockingRuns:
+    def __init__(self, session: Any) -> None:
+        self.session = session
+
+    @overload
+    def start(self, what: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> BlockingRun[R]: ...
+    @overload
+    def start(self, what: Flow, **input: Any) -> BlockingRun[dict[str, Any]]: ...
+    def start(self, what: Any, *args: Any, **kwargs: Any) -> Any:
+        return what.within(self.session).blocking.start(*args, **kwargs)
+
+
+def runs_in(session: Any) -> Callable[..., Awaitable[Runs]]:
+    """A dependency: `Runs` in the session that another one gives. That is named as your endpoints name it,
+    `Annotated[AsyncSession, Depends(get_session)]`, or by its function, if they say `Depends(get_session)`
+    and nothing else."""
+    if get_origin(session) is Annotated:
+        wanted = session
+    elif callable(session) and not isinstance(session, type):
+        wanted = Annotated[Any, Depends(session)]
+    else:
+        raise DefinitionError(
+            "runs_in takes what your endpoints take for the session: "
+            f"Annotated[…, Depends(get_session)], or get_session itself; not {session!r}"
+        )
+
+    # Async, though it awaits nothing: FastAPI calls any other in a thread.
+    async def runs(session: Any) -> Runs:
+        return Runs(session)
+
+    runs.__annotations__ = {"session": wanted, "return": Runs}
+    return runs

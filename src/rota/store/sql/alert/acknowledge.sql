@@ -1,0 +1,16 @@
+-- Say of open alerts, of this kind and about this if they are named, that somebody sees to them, for so many seconds; and
+-- write down who. Answers those.
+with seen as (
+    update rota.alerts
+       set acknowledged = rota.clock(), until = rota.clock() + make_interval(secs => %(seconds)s::float8), who = %(who)s
+     where alerts.cleared is null
+       and alerts.kind = %(kind)s::text
+       and (%(subject)s::text is null or alerts.subject = %(subject)s::text)
+    returning alerts.kind, alerts.subject, alerts.until
+),
+written as (
+    insert into rota.audit (who, action, subject, detail)
+    select %(who)s, 'acknowledge alert', seen.kind || ': ' || seen.subject, json_build_object('until', seen.until)
+      from seen
+)
+select seen.kind, seen.subject from seen order by seen.subject

@@ -1,0 +1,7 @@
+-- How many jobs of each queue are in quarantine, with one of them. A thousand are counted.
+select aside.queue, count(*)::int, min(aside.job), (array_agg(aside.task order by aside.job))[1]
+  from (select quarantine.queue, quarantine.task, quarantine.job
+          from rota.quarantine
+         order by quarantine.job
+         limit 1000) as aside
+ group by aside.queue

@@ -1,0 +1,1 @@
+"""What others reach over HTTP: health, metrics, the API. Needs `rota[web]`."""

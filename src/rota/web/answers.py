@@ -1,0 +1,71 @@
+"""What is sent back: JSON, and for what was refused or went wrong `{"error": {"code", "message"}}`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from starlette.responses import Response
+
+from rota import errors
+from rota.errors import RotaError
+
+_ENCODER = msgspec.json.Encoder()
+
+
+class Refused(Exception):
+    """A request that gets an error for an answer: a status, a word for programs, a sentence for people."""
+
+    def __init__(
+        self, status: int, code: str, message: str, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.headers = dict(headers or {})
+
+
+class Fault(msgspec.Struct, frozen=True):
+    code: str
+    message: str
+
+
+class ErrorDocument(msgspec.Struct, frozen=True):
+    error: Fault
+
+
+def answer(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(
+        _ENCODER.encode(content), status, dict(headers or {}), media_type="application/json"
+    )
+
+
+def refusal(error: Refused) -> Response:
+    document = ErrorDocument(Fault(error.code, error.message))
+    return answer(document, error.status, error.headers)
+
+
+def refused_by(error: RotaError) -> Refused:
+    """What an error of Rota's is over HTTP: whose mistake it is, and whether to try again."""
+    for kind, status, code in _STATUSES:
+        if isinstance(error, kind):
+            again = {"Retry-After": "1"} if status == 503 else {}
+            # How the database is reached is nobody's business who only asks.
+            away = isinstance(error, errors.DatabaseUnavailable)
+            message = "the database did not answer in time; try again" if away else str(error)
+            return Refused(status, code, message, again)
+    return Refused(409, "conflict", str(error))
+
+
+_STATUSES: tuple[tuple[type[RotaError], int, str], ...] = (
+    (errors.PayloadTooLarge, 413, "too_large"),
+    (errors.ArgumentError, 422, "invalid"),
+    (errors.DefinitionError, 422, "invalid"),
+    (errors.RunNotFound, 404, "not_found"),
+    (errors.WorkerNotFound, 404, "not_found"),
+    (errors.ScheduleNotFound, 404, "not_found"),
+    (errors.TokenNotFound, 404, "not_found"),
+    (errors.DatabaseError, 503, "database"),
+)

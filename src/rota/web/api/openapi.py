@@ -1,0 +1,129 @@
+"""The OpenAPI document, made of the route table: it cannot say what is not so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from rota.web.answers import ErrorDocument
+from rota.web.api.operations import PREFIX, Operation
+
+ALWAYS = {
+    "400": "Malformed.",
+    "401": "Nobody knows who asks: no token, or not a good one.",
+    "403": "It is known who asks, and he may not; or a page of another origin asks.",
+    "408": "The body did not come in time.",
+    "413": "Too large.",
+    "415": "The body is not application/json.",
+    "422": "What was said cannot be so.",
+    "429": "Too many tokens from this address were not good.",
+    "503": "The database is away, or did not answer in time.",
+}
+FAILS = {
+    "404": "There is none.",
+    "409": "It is not in a state for that, or somebody else is in the way.",
+}
+REFS = "#/components/schemas/{name}"
+
+
+def document(operations: Sequence[Operation], version: str) -> dict[str, Any]:
+    types: list[Any] = [ErrorDocument]
+    for each in operations:
+        types += [kind for kind in (each.body, each.answers) if _is_struct(kind)]
+    _, components = msgspec.json.schema_components(types, ref_template=REFS)
+    paths: dict[str, Any] = {}
+    for each in operations:
+        path = PREFIX + each.path.replace(":path", "")
+        paths.setdefault(path, {})[each.method.lower()] = _operation(each)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Rota",
+            "version": version,
+            "description": (
+                "Durable jobs, flows and schedules. Ids are 64-bit integers, written as strings of "
+                "digits; times are ISO 8601, durations seconds."
+            ),
+        },
+        "servers": [{"url": "/"}],
+        "security": [{"token": []}],
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {
+                "token": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "`rota tokens create NAME --role viewer|operator|admin`",
+                }
+            },
+        },
+    }
+
+
+def _is_struct(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def _operation(operation: Operation) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "operationId": operation.name,
+        "tags": [operation.tag],
+        "summary": operation.summary,
+        "description": f"For {operation.role.word}s.",
+        "x-rota-role": operation.role.word,
+        "parameters": [*_path_parameters(operation), *_query_parameters(operation)],
+        "responses": _responses(operation),
+    }
+    if operation.body is not None:
+        fields = msgspec.structs.fields(operation.body)
+        described["requestBody"] = {
+            "required": any(each.required for each in fields),
+            "content": {"application/json": {"schema": _ref(operation.body)}},
+        }
+    return described
+
+
+def _path_parameters(operation: Operation) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "path", "required": True, "schema": msgspec.json.schema(kind)}
+        for name, kind in operation.params.items()
+    ]
+
+
+def _query_parameters(operation: Operation) -> list[dict[str, Any]]:
+    if operation.query is None:
+        return []
+    schema = msgspec.json.schema(operation.query)
+    [properties] = [each["properties"] for each in schema["$defs"].values()]
+    return [
+        {"name": name, "in": "query", "required": False, "schema": _without_null(kind)}
+        for name, kind in properties.items()
+    ]
+
+
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """A parameter of the query is there or not: it is never null."""
+    kept = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
+    found = kept[0] if len(kept) == 1 else schema
+    if None in found.get("enum", ()):
+        found = {**found, "enum": [each for each in found["enum"] if each is not None]}
+    return {key: value for key, value in found.items() if key != "default" or value is not None}
+
+
+def _responses(operation: Operation) -> dict[str, Any]:
+    done: dict[str, Any] = {"description": "Done."}
+    if _is_struct(operation.answers):
+        done["content"] = {"application/json": {"schema": _ref(operation.answers)}}
+    refused = {"application/json": {"schema": _ref(ErrorDocument)}}
+    fails = {**ALWAYS, **{str(code): FAILS[str(code)] for code in operation.fails}}
+    responses = {str(each): done for each in operation.statuses}
+    for code, words in sorted(fails.items()):
+        responses[code] = {"description": words, "content": refused}
+    return responses
+
+
+def _ref(kind: type) -> dict[str, str]:
+    return {"$ref": REFS.format(name=kind.__name__)}

@@ -1,0 +1,206 @@
+"""What is said about runs, and by whoever starts or changes one."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from rota.web.api.shapes import Cursor, Failure, Id, Limit, Name, Next, Stored
+
+State = Literal[
+    "ready", "asleep", "running", "quarantined", "succeeded", "failed", "cancelled", "expired"
+]
+
+
+class Start(msgspec.Struct, forbid_unknown_fields=True):
+    name: Annotated[Name, Meta(description="A task, or a flow, of this app.")]
+    input: Annotated[dict[str, Any], Meta(description="Arguments by name.")] = {}
+    key: Annotated[str, Meta(min_length=1, max_length=500)] | None = None
+    delay: Annotated[float, Meta(ge=0, le=3.2e9, description="Seconds.")] | None = None
+    priority: Annotated[int, Meta(ge=0, le=9)] | None = None
+    queue: Annotated[Name, Meta(description="Of a task, instead of its own.")] | None = None
+
+
+class Started(msgspec.Struct, frozen=True):
+    run: Id
+    created: Annotated[bool, Meta(description="False: there was one with this key.")]
+
+
+class RunsQuery(msgspec.Struct, forbid_unknown_fields=True):
+    name: Annotated[Name, Meta(description="Of a task or a flow.")] | None = None
+    queue: Name | None = None
+    state: State | None = None
+    limit: Limit = 50
+    cursor: Cursor | None = None
+
+
+class RunItem(msgspec.Struct, frozen=True):
+    run: Id
+    name: str
+    is_flow: bool
+    queue: str | None
+    state: str
+    attempt: int
+    worker: Id | None
+    since: datetime
+    created: datetime
+    key: str | None
+    wakes: datetime | None
+    awaits: list[str] | None
+    done: float | None
+    total: float | None
+
+
+class RunPage(msgspec.Struct, frozen=True):
+    runs: list[RunItem]
+    next: Next | None
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    attempt: int
+    state: str
+    worker: Id | None
+    at: datetime
+    took: float | None
+    error: Failure | None
+
+
+class Job(msgspec.Struct, frozen=True):
+    job: Id
+    task: str
+    queue: str
+    state: str
+    attempt: int
+    worker: Id | None
+    since: datetime
+    children: Annotated[list[Id], Meta(description="Jobs that wait for it.")]
+    finished: datetime | None
+    took: float | None
+    error: Failure | None
+    wakes: datetime | None
+    awaits: list[str] | None
+    done: float | None
+    total: float | None
+    attempts: Annotated[list[Attempt], Meta(description="Those before the last one.")]
+    input: Stored = UNSET
+    result: Stored = UNSET
+
+
+class JobPage(msgspec.Struct, frozen=True):
+    jobs: list[Job]
+    next: Next | None
+
+
+class Step(msgspec.Struct, frozen=True):
+    kind: str
+    name: str
+    number: int
+    open: Annotated[bool, Meta(description="It has come to nothing yet.")]
+    tries: int
+    at: datetime
+    took: float | None
+    until: datetime | None
+    error: Failure | None
+    result: Stored = UNSET
+
+
+class Signal(msgspec.Struct, frozen=True):
+    name: str
+    at: Annotated[datetime, Meta(description="When it was sent; null: it is waited for.")] | None
+    payload: Stored = UNSET
+
+
+class Line(msgspec.Struct, frozen=True):
+    at: datetime
+    attempt: int
+    message: str
+
+
+class Called(msgspec.Struct, frozen=True):
+    run: Id
+    parent: Annotated[Id, Meta(description="The job that has started it.")]
+    flow: str
+    state: str
+    jobs: int
+
+
+class RunDocument(msgspec.Struct, frozen=True):
+    """A run of a task, or of a flow, or a job of one."""
+
+    run: Id
+    job: Annotated[Id, Meta(description="Of a task's run, or of a job of a flow's.")] | None
+    name: Annotated[str, Meta(description="Of its task or its flow; a job's calls have none.")]
+    is_flow: bool
+    queue: str | None
+    state: str
+    attempt: int
+    worker: Id | None
+    created: datetime
+    since: datetime
+    finished: datetime | None
+    took: float | None
+    expires: datetime | None
+    wakes: datetime | None
+    awaits: list[str] | None
+    priority: int | None
+    key: str | None
+    parent: Annotated[Id, Meta(description="The job that has started it.")] | None
+    origin: Annotated[Id, Meta(description="The run it was forked from.")] | None
+    error: Failure | None
+    attempts: list[Attempt]
+    steps: Annotated[list[Step], Meta(description="The last ones, the last first.")]
+    signals: list[Signal]
+    called: list[Called]
+    jobs: Annotated[list[Job], Meta(description="Of a flow: the first ones.")]
+    job_count: Annotated[int, Meta(description="Of a flow: how many there are.")]
+    next_jobs: Annotated[Next, Meta(description="For /runs/{run}/jobs.")] | None
+    input: Stored = UNSET
+    result: Stored = UNSET
+    logs: (
+        Annotated[list[Line], Meta(description="The last first. Absent for viewers.")] | UnsetType
+    ) = UNSET
+
+
+class Cancelled(msgspec.Struct, frozen=True):
+    run: Id
+    answer: Annotated[
+        Literal["cancelled", "requested"],
+        Meta(description="requested: it is running, and its worker was asked to stop it."),
+    ]
+
+
+class Tried(msgspec.Struct, frozen=True):
+    run: Id
+
+
+class Told(msgspec.Struct, forbid_unknown_fields=True):
+    name: Name
+    payload: Annotated[Any, Meta(description="Any JSON.")] = None
+
+
+class Sent(msgspec.Struct, frozen=True):
+    run: Id
+    sent: Annotated[
+        bool, Meta(description="False: there was one, which stands, or the run is over.")
+    ]
+
+
+class Released(msgspec.Struct, frozen=True):
+    run: Id
+    released: Annotated[int, Meta(description="Jobs that were in quarantine, and are not now.")]
+
+
+class Fork(msgspec.Struct, forbid_unknown_fields=True):
+    task: Annotated[Name, Meta(description="Of a flow: the first that runs anew.")] | None = None
+    step: Annotated[Name, Meta(description="Of a task: the first step done anew.")] | None = None
+    input: Annotated[dict[str, Any], Meta(description="Of a task: instead of its own.")] | None = (
+        None
+    )
+
+
+class JobsQuery(msgspec.Struct, forbid_unknown_fields=True):
+    limit: Limit = 200
+    cursor: Cursor | None = None

@@ -1,0 +1,146 @@
+"""Who may ask for what over HTTP. Deny by default: an endpoint says whom it is for, with `@needs(…)` or
+`@open_to_all`; one that says nothing is refused when the program starts, and one that is reached past the
+guard answers nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import wraps
+from typing import Any, Protocol
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from rota.errors import DefinitionError, RotaError
+from rota.model.access import Caller, Role
+from rota.web.answers import Refused, refusal, refused_by
+from rota.web.origins import check_content, check_origin
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+OPEN = "open to all"
+_RULE = "__rota_rule__"
+_GUARD = "rota.guard"
+_CALLER = "rota.caller"
+
+
+class Doorman(Protocol):
+    """Tells who somebody is."""
+
+    async def know(self, request: Request) -> Caller:
+        """Who asks. Raises Refused if that cannot be told, or he may not come in this way."""
+
+
+class Guard:
+    """Stands before routes, each of which says whom it is for.
+
+    Whoever asks is looked at when an endpoint needs to know: one that is open to all needs nothing, also
+    no database.
+    """
+
+    def __init__(self, app: ASGIApp, doorman: Doorman, routes: Sequence[BaseRoute]) -> None:
+        for _ in rules(routes):  # a route without a rule raises
+            pass
+        self._app = app
+        self._doorman = doorman
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http":
+            try:
+                check_origin(Request(scope))
+            except Refused as error:
+                await refusal(error)(scope, receive, send)
+            else:
+                await self._app({**scope, _GUARD: self}, receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1008})
+
+    async def admit(self, request: Request, role: Role) -> Caller:
+        """Who asks, if he may. Raises Refused."""
+        caller = await self._doorman.know(request)
+        if not caller.may(role):
+            raise Refused(
+                403,
+                "forbidden",
+                f"this is for {role.word}s, and {caller.name} is a {caller.role.word}",
+            )
+        request.scope[_CALLER] = caller
+        return caller
+
+
+def needs(role: Role) -> Callable[[Endpoint], Endpoint]:
+    """An endpoint for whoever has at least this role; `caller(request)` says who it is."""
+
+    def decorate(endpoint: Endpoint) -> Endpoint:
+        @wraps(endpoint)
+        async def guarded(request: Request) -> Response:
+            guard = request.scope.get(_GUARD)
+            if not isinstance(guard, Guard):
+                return refusal(Refused(403, "forbidden", "this is served without a guard"))
+            try:
+                await guard.admit(request, role)
+                check_content(request)
+                return await endpoint(request)
+            except Refused as error:
+                return refusal(error)
+            except RotaError as error:
+                return refusal(refused_by(error))
+
+        setattr(guarded, _RULE, role)
+        return guarded
+
+    return decorate
+
+
+def open_to_all(endpoint: Endpoint) -> Endpoint:
+    """An endpoint for everybody, known or not."""
+
+    @wraps(endpoint)
+    async def opened(request: Request) -> Response:
+        try:
+            check_content(request)
+            return await endpoint(request)
+        except Refused as error:
+            return refusal(error)
+
+    setattr(opened, _RULE, OPEN)
+    return opened
+
+
+def caller(request: Request) -> Caller:
+    """Who asks; in an endpoint that needs a role."""
+    found: Caller = request.scope[_CALLER]
+    return found
+
+
+def rule_of(endpoint: Any) -> Role | None:
+    """The least role an endpoint is for; None: it is open to all. Raises DefinitionError if it says
+    nothing."""
+    rule = getattr(endpoint, _RULE, None)
+    if rule is None:
+        name = getattr(endpoint, "__qualname__", repr(endpoint))
+        raise DefinitionError(
+            f"the endpoint {name} does not say whom it is for: decorate it with @needs(Role.VIEWER), or "
+            "another role, or with @open_to_all"
+        )
+    return None if rule == OPEN else rule
+
+
+def rules(routes: Sequence[BaseRoute], prefix: str = "") -> Iterator[tuple[str, str, Role | None]]:
+    """Method, path and least role of each route. Raises DefinitionError if there is one without a rule."""
+    for route in routes:
+        if isinstance(route, Mount) and route.routes:
+            yield from rules(route.routes, prefix + route.path)
+        elif isinstance(route, Route):
+            rule = rule_of(route.endpoint)
+            for method in sorted((route.methods or set()) - {"HEAD"}):
+                yield method, prefix + route.path, rule
+        else:
+            raise DefinitionError(
+                f"{route!r} is neither a route nor a mount of routes: nothing says whom it is for"
+            )

@@ -1,0 +1,189 @@
+"""Who somebody is: by the token he shows, or by coming from this very machine where that is enough.
+
+A token is looked up each time, so one that was revoked opens nothing from then on, on any instance. While
+the database is away a token that was good when it last answered is good for looking, for what a process
+can say without it; nothing else can be done then anyway.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import logging
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from starlette.requests import Request
+
+from rota.errors import DatabaseError, RotaError
+from rota.model.access import Caller, Role, Token
+from rota.store import tokens
+from rota.web.answers import Refused
+from rota.web.origins import check_host, is_loopback
+
+if TYPE_CHECKING:
+    from rota.app import Rota
+    from rota.store.tokens import Kept
+
+log = logging.getLogger("rota")
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+ATTEMPTS = 20
+"""Tokens that were not good, from one address within a minute; then the next ones are not looked at."""
+
+REMEMBERED = 1000
+"""Tokens, and addresses, that are remembered."""
+
+FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+
+
+@dataclass(frozen=True, slots=True)
+class _Good:
+    """A token that was good when it was last looked up."""
+
+    caller: Caller
+    until: float | None
+    """By this process's clock; None: for good."""
+
+
+class Tokens:
+    """Knows people by their tokens: `Authorization: Bearer rota_…`."""
+
+    def __init__(self, app: Rota) -> None:
+        self._app = app
+        self._good: OrderedDict[bytes, _Good] = OrderedDict()
+        self._failed: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    async def know(self, request: Request) -> Caller:
+        scheme, _, text = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not text.strip():
+            raise _unknown("say who you are: Authorization: Bearer and a token")
+        token = Token.parse(text.strip())
+        if token is None or token.digest not in self._good:
+            self._check_attempts(request)
+        caller = None if token is None else await self._look(token)
+        if caller is None:
+            self._count(request)
+            raise _unknown("there is no such token")
+        return caller
+
+    async def _look(self, token: Token) -> Caller | None:
+        try:
+            database = (await self._app.open()).database
+            kept = await database.one(tokens.look(token.id))
+        except DatabaseError:
+            return self._remember(token)
+        # Also where there is none: how long it takes tells nothing.
+        digest = b"\0" * 32 if kept is None else kept.digest
+        if not hmac.compare_digest(digest, token.digest) or kept is None:
+            self._good.pop(token.digest, None)
+            return None
+        if kept.state != "good":
+            self._good.pop(token.digest, None)
+            # Only who has the whole of it is told.
+            raise _unknown(f"this token {_over(kept)}; `rota tokens create` makes another")
+        caller = Caller(f"{kept.name} (token {token.id})", Role.named(kept.role))
+        until = None if kept.left is None else time.monotonic() + kept.left
+        _keep(self._good, token.digest, _Good(caller, until))
+        if kept.stale:
+            await self._touch(token)
+        return caller
+
+    def _remember(self, token: Token) -> Caller:
+        good = self._good.get(token.digest)
+        if good is None or (good.until is not None and good.until <= time.monotonic()):
+            raise Refused(
+                503,
+                "database",
+                "who you are cannot be looked up: the database is away, or not as it should be",
+                {"Retry-After": "1"},
+            )
+        return Caller(good.caller.name, min(good.caller.role, Role.VIEWER))
+
+    async def _touch(self, token: Token) -> None:
+        try:
+            await (await self._app.open()).database.run(tokens.touch(token.id))
+        except RotaError as error:
+            log.warning("that token %s is in use could not be noted: %s", token.id, error)
+
+    # Whoever tries one after the other
+
+    def _check_attempts(self, request: Request) -> None:
+        left = self._left(_address(request))
+        if left < 1:
+            wait = str(max(1, round((1 - left) * 60 / ATTEMPTS)))
+            raise Refused(
+                429,
+                "too_many_attempts",
+                f"too many tokens from this address were not good; try again in {wait} s",
+                {"Retry-After": wait},
+            )
+
+    def _count(self, request: Request) -> None:
+        address = _address(request)
+        left = self._left(address) - 1
+        if left < 1:
+            log.warning("%s has shown too many tokens that were not good", address or "somebody")
+        _keep(self._failed, address, (left, time.monotonic()))
+
+    def _left(self, address: str) -> float:
+        left, at = self._failed.get(address, (float(ATTEMPTS), time.monotonic()))
+        return min(float(ATTEMPTS), left + (time.monotonic() - at) * ATTEMPTS / 60)
+
+
+class Nobody:
+    """Knows nobody: whoever comes from this machine, to this machine, may do everything."""
+
+    def __init__(self, hosts: frozenset[str] = frozenset()) -> None:
+        self._hosts = hosts
+
+    async def know(self, request: Request) -> Caller:
+        check_host(request, self._hosts)
+        server, client = request.scope.get("server"), request.client
+        here = server is not None and is_loopback(server[0]) and client is not None
+        if not here or client is None or not is_loopback(client.host):
+            raise Refused(
+                403,
+                "not_local",
+                "without authentication this is for this machine alone; to reach it from elsewhere serve "
+                'it with auth="tokens" and make one with `rota tokens create NAME`',
+            )
+        if any(each in request.headers for each in FORWARDED):
+            raise Refused(
+                403,
+                "not_local",
+                "this came through a proxy, so who sent it is not known; to serve behind one use "
+                'auth="tokens"',
+            )
+        return Caller("local", Role.ADMIN)
+
+
+def _over(kept: Kept) -> str:
+    return "was revoked" if kept.state == "revoked" else "has expired"
+
+
+def _unknown(message: str) -> Refused:
+    return Refused(401, "unauthenticated", message, {"WWW-Authenticate": 'Bearer realm="rota"'})
+
+
+def _address(request: Request) -> str:
+    """Whom attempts are counted against: an address; of IPv6 what one customer has of them."""
+    host = request.client.host if request.client else ""
+    try:
+        found = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    if found.version == 4:
+        return host
+    return str(ipaddress.ip_network((found, 64), strict=False))
+
+
+def _keep(kept: OrderedDict[K, V], key: K, value: V) -> None:
+    kept[key] = value
+    kept.move_to_end(key)
+    if len(kept) > REMEMBERED:
+        kept.popitem(last=False)

@@ -1,0 +1,64 @@
+"""Worker processes, real ones, and what they tell."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from .looking import Sql
+
+APP = Path(__file__).with_name("worker_app.py")
+
+
+class Fleet:
+    def __init__(self, dsn: str, directory: Path) -> None:
+        self._dsn = dsn
+        self.notes = directory / "notes"
+        self.notes.touch()
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def start(self, count: int, **environment: str) -> None:
+        for _ in range(count):
+            command = [sys.executable, str(APP), self._dsn, str(self.notes)]
+            process = subprocess.Popen(command, env=os.environ | environment)
+            self.processes.append(process)
+
+    async def told(self, db: Sql, count: int) -> list[str]:
+        """What was announced, by whomever, once it was so much and some rounds have passed."""
+        async with asyncio.timeout(20):
+            while len(self.notes.read_text().splitlines()) < count:
+                await asyncio.sleep(0.02)
+        await judge_of(db, await judge_of(db) + 3)
+        return [line.split(" ", 1)[1] for line in self.notes.read_text().splitlines()]
+
+    def end(self) -> None:
+        for each in self.processes:
+            if each.poll() is None:
+                each.kill()
+            each.wait()
+
+
+async def there(db: Sql, count: int) -> None:
+    """So many workers, each of which has been heard of since the last has come."""
+    async with asyncio.timeout(20):
+        while True:
+            cursor = await db.execute(
+                "select count(*), min(beat) > max(started) from rota.workers where state = 'active'"
+            )
+            if await cursor.fetchone() == (count, True):
+                return
+            await asyncio.sleep(0.02)
+
+
+async def judge_of(db: Sql, beyond: int = 0) -> int:
+    """The number of rounds that were made."""
+    async with asyncio.timeout(20):
+        while True:
+            cursor = await db.execute("select number from rota.rounds where name = 'alerts'")
+            found = await cursor.fetchone()
+            if found is not None and found[0] > beyond:
+                return int(found[0])
+            await asyncio.sleep(0.02)

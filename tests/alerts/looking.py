@@ -1,0 +1,70 @@
+"""What these tests have in common: rounds that come quickly, and what the rows say."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from typing import Any
+
+import psycopg
+import pytest
+
+from rota.engine import watchman
+from rota.engine.watchman import Round
+from rota.model import judging
+from rota.model.settings import Settings
+from rota.store.alerts import Changed
+from rota.store.database import Database
+
+QUICK: dict[str, Any] = {"poll": 0.1}
+HOST = socket.gethostname()
+ME = (HOST, os.getpid())
+
+Sql = psycopg.AsyncConnection[Any]
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounds come ten times a second, and what is over is so after a moment."""
+    monkeypatch.setattr(watchman, "EVERY", 0.1)
+    monkeypatch.setattr(watchman, "FIRST_LOOK", 0.0)
+    monkeypatch.setattr(judging, "CALM", 0.3)
+
+
+async def rows(sql: Sql) -> list[tuple[str, str, bool]]:
+    """Every alert there ever was: its kind, what it is about, and whether it is open."""
+    cursor = await sql.execute("select kind, subject, cleared is null from rota.alerts order by id")
+    return await cursor.fetchall()
+
+
+async def until(sql: Sql, expected: list[tuple[str, str, bool]], within: float = 20.0) -> None:
+    deadline = time.monotonic() + within
+    while (found := await rows(sql)) != expected:
+        assert time.monotonic() < deadline, found
+        await asyncio.sleep(0.01)
+
+
+async def message(sql: Sql, kind: str) -> str:
+    cursor = await sql.execute(
+        "select message from rota.alerts where kind = %s order by id desc limit 1", (kind,)
+    )
+    [(found,)] = await cursor.fetchall()
+    return str(found)
+
+
+class Looker:
+    """Somebody who makes rounds by hand."""
+
+    def __init__(self, dsn: str, **settings: Any) -> None:
+        self.database = Database(dsn, Settings(**settings))
+        self.round = Round(self.database, ME)
+
+    async def look(self) -> list[Changed]:
+        """Make a round, whenever the last one was."""
+        changed, _ = await self.round.make(0.0)
+        return changed
+
+    async def close(self) -> None:
+        await self.database.close()

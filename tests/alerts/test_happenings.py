@@ -1,0 +1,255 @@
+"""Every rule, raised and cleared by the real thing happening."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from rota import Retry, Rota
+from rota.engine import scheduler
+from rota.model import rules
+from rota.model.events import AlertCleared, AlertRaised, JobClaimed, OutcomeRefused
+from rota.store import workers
+from rota.testing import Harness, Witness
+
+from .looking import HOST, QUICK, Looker, Sql, message, rows, until
+
+pytestmark = pytest.mark.usefixtures("quick")
+
+
+def watcher(dsn: str, alerts: str = "", **more: Any) -> Rota:
+    """An instance that looks, and takes nothing of what is tested."""
+    app = Rota(dsn, alerts=alerts, **QUICK, **more)
+
+    @app.task(queue="elsewhere")
+    async def idle() -> None: ...
+
+    return app
+
+
+@pytest.fixture
+async def app(rota_dsn: str) -> AsyncIterator[Rota]:
+    async with Rota(rota_dsn, **QUICK) as app:
+        yield app
+
+
+# Queues
+
+
+async def test_a_queue_without_a_worker_grows_old_and_is_well_when_one_has_come(
+    rota_dsn: str, db: Sql, app: Rota, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.task(queue="images")
+    async def resize() -> None: ...
+
+    caplog.set_level("INFO", "rota")
+    async with Harness(watcher(rota_dsn, "queue-age=1s")) as watching:
+        async with watching.app.worker():
+            run = await resize.start()
+            raised = await watching.saw(AlertRaised, kind=rules.QUEUE_OLD, subject="images")
+            async with app.worker():
+                await run.result(timeout=10)
+                await until(db, [(rules.QUEUE_OLD, "images", False)])
+
+    assert f"in queue 'images' job {run.id} (resize) has been ready for 1 s" in raised.message
+    assert (
+        "no worker that is there serves it: start one, `rota worker … -q images`" in raised.message
+    )
+    told = [(each.levelname, each.message) for each in caplog.records if "alert" in each.message]
+    assert [level for level, _ in told] == ["WARNING", "INFO"]
+    assert told[1][1] == "alert is over: queue too old: images"
+
+
+async def test_what_is_said_of_it_goes_with_what_is_so(db: Sql, looker: Looker) -> None:
+    await db.execute("select rota.start('draw', '{}', queue => 'art')")
+    await db.execute("update rota.jobs set created = created - interval '10 min'")
+    await looker.database.run(workers.register("host", 1, "0", ["art"], ["paint"], 7))
+    await looker.look()
+    assert "of 1 worker there none knows the task" in await message(db, rules.QUEUE_OLD)
+    await db.execute("update rota.workers set tasks = '{draw}', running = 3")
+    await looker.look()
+    said = await message(db, rules.QUEUE_OLD)
+    assert "it can go to 1 worker, at work on 3 of at most 7 jobs" in said
+    assert "has been ready for 60" in said
+
+
+async def test_a_job_that_slept_is_as_old_as_its_waking(rota_dsn: str, db: Sql) -> None:
+    """It was made long ago, and has just become ready: nobody is late. Then it waits."""
+    looker = Looker(rota_dsn, alerts="queue-age=1s")
+    await db.execute("select rota.start('work', '{}', delay => '1 h')")
+    await db.execute("update rota.jobs set created = created - interval '1 day'")
+    await db.execute(
+        "with woken as (delete from rota.asleep returning *) insert into rota.ready"
+        " (seq, job, lane, queue, task) select nextval('rota.ids'), job, lane, queue, task from woken"
+    )
+    assert await looker.look() == []
+    await asyncio.sleep(1.1)
+    assert [each.kind for each in await looker.look()] == [rules.QUEUE_OLD]
+    await looker.close()
+
+
+async def test_a_queue_may_have_its_own_limit(rota_dsn: str, db: Sql) -> None:
+    looker = Looker(rota_dsn, alerts="queue-age=1m; fast: queue-age=5s; slow: queue-age=off")
+    for queue in ("fast", "slow", "usual"):
+        await db.execute("select rota.start('work', '{}', queue => %s)", (queue,))
+    await db.execute("update rota.jobs set created = created - interval '30 s'")
+    await looker.look()
+    assert await rows(db) == [(rules.QUEUE_OLD, "fast", True)]
+    await db.execute("update rota.jobs set created = created - interval '1 h'")
+    await looker.look()
+    assert await rows(db) == [(rules.QUEUE_OLD, "fast", True), (rules.QUEUE_OLD, "usual", True)]
+    await looker.close()
+
+
+# Schedules
+
+
+async def test_a_schedule_that_nobody_can_start_is_late_until_somebody_can(
+    rota_dsn: str, db: Sql
+) -> None:
+    async with Rota(rota_dsn, **QUICK) as app:
+
+        @app.task
+        async def report() -> None: ...
+
+        await app.schedules.create("nightly", report, every=0.5)
+        async with Harness(watcher(rota_dsn, "schedule-late=1s")) as watching:
+            async with watching.app.worker():
+                raised = await watching.saw(AlertRaised, kind=rules.SCHEDULE_LATE)
+                async with app.worker():
+                    await until(db, [(rules.SCHEDULE_LATE, "nightly", False)])
+
+    assert "no worker that is there knows 'report'" in raised.message
+
+
+async def test_a_schedule_that_fails_is_told_when_it_is_paused_and_over_when_it_goes_on(
+    rota_dsn: str, db: Sql, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler, "SWEEP", 0.2)
+    app = Rota(rota_dsn, **QUICK)
+
+    @app.task(retry=Retry(attempts=1))
+    async def report() -> None:
+        raise ValueError("no paper")
+
+    async with Harness(app) as harness:
+        await app.schedules.create("nightly", report, every=0.2, pause_after=2)
+        async with app.worker():
+            raised = await harness.saw(AlertRaised, kind=rules.SCHEDULE_FAILS, timeout=20)
+            await app.schedules.pause("nightly")
+            assert await rows(db) == [(rules.SCHEDULE_FAILS, "nightly", True)]
+            await db.execute("update rota.schedules set due = now() + interval '1 h'")
+            await app.schedules.resume("nightly")
+            await db.execute("update rota.schedules set due = now() + interval '1 h'")
+            await harness.saw(AlertCleared, kind=rules.SCHEDULE_FAILS, subject="nightly")
+
+    assert "has failed 2 times in a row" in raised.message
+    assert "is paused for it: put right what is wrong, then `rota schedules resume nightly`" in (
+        raised.message
+    )
+
+
+# Jobs that nobody wants, and outcomes
+
+
+async def test_a_job_in_quarantine_is_told_until_it_is_released(
+    rota_dsn: str, db: Sql, looker: Looker
+) -> None:
+    await db.execute("select rota.start('work', '{}')")
+    await db.execute(
+        "with gone as (delete from rota.ready returning *) insert into rota.quarantine"
+        " (job, lane, attempt, lost, queue, task) select job, lane, 1, 3, queue, task from gone"
+    )
+    await looker.look()
+    assert await rows(db) == [(rules.QUARANTINE, "default", True)]
+    said = await message(db, rules.QUARANTINE)
+    assert "queue 'default' has 1 job in quarantine, such as 1 (work)" in said
+    assert "`rota release 1`" in said
+
+    await db.execute("select rota.release(1)")
+    await looker.look()
+    assert await rows(db) == [(rules.QUARANTINE, "default", True)], "it may come back"
+    await asyncio.sleep(0.3)
+    await looker.look()
+    assert await rows(db) == [(rules.QUARANTINE, "default", False)]
+
+
+async def test_what_a_zombie_finishes_is_told(rota_dsn: str, db: Sql) -> None:
+    go = asyncio.Event()
+    app = Rota(rota_dsn, alerts="refused=1 worker-dead=off", **QUICK)
+
+    @app.task
+    async def slow() -> None:
+        await go.wait()
+
+    async with app:
+        witness = Witness(app)
+        run = await slow.start()
+        async with app.worker() as worker:
+            await witness.saw(JobClaimed, job=run.id)
+            worker.life.heart._hear = lambda pulse: None  # deaf: it goes on as if it lived
+            await db.execute("update rota.workers set state = 'dead', ended = now()")
+            await db.execute("select rota.reap(id) from rota.claims")
+            go.set()
+            await witness.saw(OutcomeRefused, job=run.id)
+            raised = await witness.saw(AlertRaised, kind=rules.REFUSED, subject=HOST)
+            del worker.life.heart._hear
+            await db.execute("update rota.refusals set at = at - interval '5 min'")
+            await witness.saw(AlertCleared, kind=rules.REFUSED, subject=HOST)
+
+    assert f"the database refused 1 completion from {HOST}" in raised.message
+
+
+# The database
+
+
+async def test_a_transaction_that_stays_open_is_told_with_whose_it_is(
+    rota_dsn: str, direct_dsn: str, db: Sql
+) -> None:
+    looker = Looker(rota_dsn, alerts="snapshot=1s")
+    async with await type(db).connect(direct_dsn, application_name="a report") as other:
+        await other.execute("select txid_current()")
+        assert await looker.look() == []
+        await asyncio.sleep(1.1)
+        await looker.look()
+        assert await rows(db) == [(rules.SNAPSHOT_OLD, "database", True)]
+        pid = other.info.backend_pid
+        said = await message(db, rules.SNAPSHOT_OLD)
+        assert f"process {pid} of the server (a report, idle in transaction)" in said
+    await looker.look()
+    await asyncio.sleep(0.3)
+    await looker.look()
+    assert await rows(db) == [(rules.SNAPSHOT_OLD, "database", False)]
+    await looker.close()
+
+
+# What nobody wants to be told
+
+
+async def test_what_is_switched_off_is_not_told_and_what_was_is_closed(
+    rota_dsn: str, db: Sql, looker: Looker
+) -> None:
+    silent = Looker(rota_dsn, alerts="off")
+    await db.execute("select rota.start('work', '{}')")
+    await db.execute("update rota.jobs set created = created - interval '1 day'")
+    assert await silent.look() == []
+    assert len(await looker.look()) == 1
+    assert [each.raised for each in await silent.look()] == [False]
+    assert await rows(db) == [(rules.QUEUE_OLD, "default", False)]
+    await silent.close()
+
+
+async def test_locks_and_leaders_can_be_switched_off(rota_dsn: str, db: Sql) -> None:
+    async with Harness(Rota(rota_dsn, alerts="off")) as harness:
+        alarms = (await harness.app.open()).company.alarms
+        async with harness.app.lock("invoices", ttl=0.6, max_held=0.05) as lock:
+            await asyncio.sleep(0.3)
+            assert alarms.ends() == float("inf"), "nobody waits to tell it"
+            alarms.doubled(lock._known())
+        alarms.flapping("mayor", 50)
+        await asyncio.sleep(0.3)
+    assert await rows(db) == []
+    assert not [each for each in harness.events if isinstance(each, AlertRaised)]

@@ -1,0 +1,168 @@
+"""What is old beside runs goes: alerts, what people did, idle rates and locks. What may matter stays."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from rota import Rota
+from rota.engine import tidy as tidying
+from rota.engine.tidy import Tidy, tidy
+from rota.model.settings import Settings
+from rota.store import rates, workers
+from rota.store.database import Database
+from rota.store.retention import FROM_THE_FIRST, Tidied
+
+from .looking import Sql
+
+
+@pytest.fixture
+async def database(rota_dsn: str) -> AsyncIterator[Database]:
+    database = Database(rota_dsn, Settings(keep_alerts=7 * 86400.0, keep_audit=float("inf")))
+    yield database
+    await database.close()
+
+
+async def left(db: Sql, table: str, column: str) -> list[Any]:
+    cursor = await db.execute(f"select {column} from rota.{table} order by 1".encode())
+    return [row[0] for row in await cursor.fetchall()]
+
+
+async def test_alerts_go_some_time_after_they_are_over(db: Sql, database: Database) -> None:
+    for subject, cleared in (
+        ("open", "null"),
+        ("young", "now() - interval '6 d'"),
+        ("old", "now() - interval '8 d'"),
+    ):
+        await db.execute(
+            "insert into rota.alerts (kind, subject, message, host, pid, raised, cleared)"
+            f" values ('k', '{subject}', 'm', 'h', 1, now() - interval '9 d', {cleared})".encode()
+        )
+    tidied = await tidy(database, FROM_THE_FIRST)
+    assert tidied is not None
+    assert (tidied.alerts, tidied.gone) == (1, 1)
+    assert await left(db, "alerts", "subject") == ["open", "young"]
+
+
+async def test_what_people_did_goes_after_its_own_time(rota_dsn: str, db: Sql) -> None:
+    await db.execute(
+        "insert into rota.audit (at, who, action, subject)"
+        " select now() - n * interval '1 d', 'me', 'did', 'it' from generate_series(400, 1, -100) as n"
+    )
+    for keep, many in ((float("inf"), 4), (365 * 86400.0, 3)):
+        database = Database(rota_dsn, Settings(keep_audit=keep))
+        await tidy(database, FROM_THE_FIRST)
+        assert len(await left(db, "audit", "id")) == many
+        await database.close()
+
+
+async def test_a_rate_goes_when_it_is_as_if_never_used(db: Sql, database: Database) -> None:
+    await db.execute(
+        "insert into rota.rates (name, due, apart, seen) values"
+        " ('idle', now() - interval '2 d', 1, now() - interval '2 d'),"
+        " ('used', now() - interval '2 d', 1, now() - interval '1 h'),"
+        " ('owing', now() + interval '1 h', 3600, now() - interval '2 d')"
+    )
+    await tidy(database, FROM_THE_FIRST)
+    assert await left(db, "rates", "name") == ["owing", "used"]
+    [turn] = await database.run(rates.take("idle", 1, 10.0, 1, 0.0))
+    assert (turn.delay, turn.reserved) == (0.0, True)
+
+
+async def test_a_lock_goes_when_nobody_has_held_it_for_a_month(db: Sql, database: Database) -> None:
+    await db.execute(
+        "insert into rota.locks (name, slot, token, instance, acquired, expires) values"
+        " ('free', 0, 1, null, now() - interval '40 d', now() - interval '39 d'),"
+        " ('permits', 2, 2, null, now() - interval '40 d', now() - interval '40 d'),"
+        " ('lost', 0, 3, gen_random_uuid(), now() - interval '40 d', now() - interval '39 d'),"
+        " ('held', 0, 4, gen_random_uuid(), now() - interval '40 d', now() + interval '1 m'),"
+        " ('lately', 0, 5, null, now() - interval '40 d', now() - interval '2 d')"
+    )
+    tidied = await tidy(database, FROM_THE_FIRST)
+    assert tidied is not None
+    assert tidied.locks == 3
+    assert await left(db, "locks", "name") == ["held", "lately"]
+
+
+async def test_a_locks_next_token_is_larger_though_nobody_remembers_it(
+    rota_app: Rota, db: Sql
+) -> None:
+    async with rota_app.lock("invoices") as lock:
+        first = lock.token
+        await db.execute(
+            "update rota.locks set acquired = now(), expires = now() - interval '60 d'"
+        )
+        await db.execute("update rota.locks set acquired = expires")
+        tidied = await tidy((await rota_app.open()).database, FROM_THE_FIRST)
+        assert tidied is not None
+        assert tidied.locks == 1
+        with pytest.raises(Exception, match="no longer held under token"):
+            await db.execute("select rota.assert_lock('invoices', %s)", (first,))
+        async with rota_app.lock("invoices") as next:
+            assert next.token > first
+            await next.release()
+        await _forget(lock)
+
+
+async def _forget(lock: Any) -> None:
+    """It was lost, which is no news here."""
+    try:
+        await lock.release()
+    except Exception:
+        return
+
+
+async def test_who_relies_on_a_lock_keeps_its_row(
+    direct_dsn: str, db: Sql, database: Database
+) -> None:
+    await db.execute(
+        "insert into rota.locks (name, slot, token, acquired, expires)"
+        " values ('free', 0, 1, now() - interval '40 d', now() - interval '39 d')"
+    )
+    async with await type(db).connect(direct_dsn) as other:
+        await other.execute("select from rota.locks for key share")
+        async with asyncio.timeout(1):
+            await tidy(database, FROM_THE_FIRST)
+    assert await left(db, "locks", "name") == ["free"]
+
+
+async def test_it_goes_on_where_it_was_and_begins_again_after_the_last(
+    db: Sql, database: Database
+) -> None:
+    for n in range(5):
+        await db.execute("insert into rota.rates values (%s, now(), 1, now())", (f"r{n}",))
+        await db.execute(
+            "insert into rota.locks (name, slot, token, acquired, expires)"
+            " values ('l', %s, %s, now(), now())",
+            (n, n),
+        )
+    places = []
+    after: Tidied | None = FROM_THE_FIRST
+    for _ in range(4):
+        assert after is not None
+        after = await tidy(database, after, most=2)
+        assert after is not None
+        places.append((after.rate, after.lock, after.slot))
+    assert places == [("r1", "l", 1), ("r3", "l", 3), ("", "", -1), ("r1", "l", 1)]
+
+
+async def test_one_worker_does_it_the_one_that_came_first(
+    db: Sql, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tidying, "FIRST_LOOK", 0.0)
+    ids = []
+    for _ in range(2):
+        ids += await database.run(workers.register("host", 1, "0", ["default"], ["work"], 1))
+    await db.execute(
+        "insert into rota.refusals (at, host, pid, jobs) values (now() - interval '2 d', 'h', 1, 1)"
+    )
+    first, second = (Tidy(database, id) for id in ids)
+    rest = await second.tick()
+    assert len(await left(db, "refusals", "host")) == 1
+    await first.tick()
+    assert await left(db, "refusals", "host") == []
+    assert rest is not None
+    assert 200 < rest < 400

@@ -1,0 +1,72 @@
+"""`rota autoscale`: how many workers are wanted, as a table, as JSON and as an exit code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from rota.cli.endings import FAILED, MISTAKE, NOT_THERE, OK
+
+from .conftest import Rota
+
+JOBS = """
+with given as (
+    insert into rota.jobs (task, queue, args)
+    select 'work', 'default', '{}' from generate_series(1, 3)
+    returning id)
+insert into rota.ready (seq, job, lane, queue, task)
+select given.id, given.id, 0, 'default', 'work' from given
+"""
+WORKER = """
+insert into rota.workers (host, pid, version, queues, tasks, capacity)
+values ('one', 1, '', '{default,idle}', '{work}', 10)
+"""
+
+
+@pytest.fixture
+def load(empty_dsn: str) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(empty_dsn, autocommit=True) as connection:
+        yield connection
+
+
+def test_where_nothing_is_known_it_says_so(alone: Rota) -> None:
+    done = alone("autoscale")
+
+    assert (done.code, done.out) == (
+        OK,
+        "no queue is known: nothing waits, and no worker is there\n",
+    )
+
+
+def test_each_queue_has_a_line(alone: Rota, load: psycopg.Connection[Any]) -> None:
+    load.execute(JOBS)
+    load.execute(WORKER)
+    heading, default, idle = alone("autoscale").out.splitlines()
+
+    assert heading.split()[:3] == ["queue", "wanted", "workers"]
+    assert default.split()[:3] == ["default", "1", "1"]
+    assert idle.split()[:3] == ["idle", "0", "1"]
+    told = json.loads(alone("autoscale", "--json", "-q", "default").out)
+    assert [(each["queue"], each["wanted"], each["backlog"]) for each in told] == [
+        ("default", 1, 3)
+    ]
+    [least] = json.loads(alone("autoscale", "--json", "-q", "idle", "--min", "2").out)
+    assert least["wanted"] == 2
+
+
+def test_scripts_can_tell_whether_there_are_enough(
+    alone: Rota, load: psycopg.Connection[Any]
+) -> None:
+    load.execute(JOBS)
+    assert alone("autoscale").code == OK
+    assert alone("autoscale", "--check").code == FAILED
+    load.execute(WORKER)
+    assert alone("autoscale", "--check").code == OK
+    assert alone("autoscale", "-q", "nowhere").code == NOT_THERE
+    done = alone("autoscale", "--min", "5", "--max", "2")
+    assert done.code == MISTAKE
+    assert "--min is 5" in done.err

@@ -1,0 +1,168 @@
+"""Rolling restarts behind a load balancer, under load: no request fails, no job is lost or done twice."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from web.instance import Instance, free_port
+
+from .balancer import Balancer, Clients, balancing
+from .fleet import until
+
+LONG = os.environ.get("ROTA_TEST_LONG") == "1"
+RESTARTS = 100 if LONG else 5
+
+SERVE = ["rota", "serve", "orders:api", "--port", "{port}"]
+DRAIN = ["uvicorn", "orders:drained", "--port", "{port}"]
+PLAIN = ["uvicorn", "orders:api", "--port", "{port}"]
+"""The same API as people run it who know nothing of drains."""
+
+# As the guide says: two probes, 100 ms apart, and a second on top.
+SETTINGS = {"ROTA_LB_DELAY": "1.2", "ROTA_DRAIN_FOR": "10"}
+
+
+@dataclass
+class Rollout:
+    """Two instances, their load balancer, and clients that do not know of any of it."""
+
+    command: list[str]
+    dsn: str
+    directory: Path
+    ports: list[int]
+    instances: list[Instance]
+    seen: list[list[str]]
+    """What each instance that was stopped answered to a probe, in order, from the signal on."""
+    told: list[float]
+    """When each of them was told to stop."""
+
+    def start(self, place: int) -> Instance:
+        log = self.directory / "log"
+        port = str(self.ports[place])
+        return Instance(self.command, self.dsn, log, port, **SETTINGS, **self.notes)
+
+    @property
+    def notes(self) -> dict[str, str]:
+        return {"NOTES": str(self.directory / "notes")}
+
+    @property
+    def said(self) -> str:
+        return (self.directory / "log").read_text()
+
+    @property
+    def runs_of_each(self) -> list[int]:
+        """The numbers, once for each time the job's code ran."""
+        return [int(line) for line in (self.directory / "notes").read_text().split()]
+
+    def restart(self, place: int, balancer: Balancer) -> int:
+        """One after the other: the next waits until this one has its place again. Answers its code."""
+        old = self.instances[place]
+        self.told.append(time.monotonic())
+        old.tell(signal.SIGTERM)
+        self.seen.append(probe(old))
+        code = old.ended()
+        self.instances[place] = self.start(place).up()
+        balancer.until_up(["one", "two"])
+        return code
+
+
+def since(told: list[float], failures: list[float]) -> list[float]:
+    """Of each request that failed, how long after a signal that was."""
+    return [round(min(at - each for each in told if each <= at), 2) for at in failures]
+
+
+def probe(instance: Instance) -> list[str]:
+    """What it says of its readiness, until nobody answers; each word once."""
+    said: list[str] = []
+    while instance.process.poll() is None:
+        try:
+            word = str(instance.ask("/health/ready").status)
+        except OSError:
+            if not instance.accepts():
+                break
+            continue
+        if word not in said[-1:]:
+            said.append(word)
+        time.sleep(0.03)
+    return [*said, "closed"]
+
+
+@pytest.fixture
+def dsn(rota_dsn: str) -> str:
+    with psycopg.connect(rota_dsn, autocommit=True) as connection:
+        connection.execute("create table orders (number integer)")
+    return rota_dsn
+
+
+@pytest.fixture
+def rollout(dsn: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Rollout]:
+    (tmp_path / "notes").touch()
+    rollout = Rollout(request.param, dsn, tmp_path, [free_port(), free_port()], [], [], [])
+    try:
+        rollout.instances += [rollout.start(0), rollout.start(1)]
+        yield rollout
+    finally:
+        for each in rollout.instances:
+            each.close()
+
+
+async def roll(rollout: Rollout, restarts: int) -> tuple[Clients, list[int]]:
+    for each in rollout.instances:
+        await asyncio.to_thread(each.up)
+    port = free_port()
+    with balancing(rollout.directory, port, *rollout.ports) as balancer:
+        await asyncio.to_thread(balancer.until_up, ["one", "two"])
+        clients = Clients(port)
+        asking = asyncio.create_task(clients.ask())
+        codes = [
+            await asyncio.to_thread(rollout.restart, turn % 2, balancer) for turn in range(restarts)
+        ]
+        clients.stop()
+        await asking
+    return clients, codes
+
+
+@pytest.mark.timeout(1800 if LONG else 180)
+@pytest.mark.parametrize(
+    "rollout", [SERVE, *([DRAIN] if LONG else [])], ids=lambda command: command[0], indirect=True
+)
+async def test_no_request_fails_and_no_job_is_lost_or_doubled(rollout: Rollout) -> None:
+    clients, codes = await roll(rollout, RESTARTS)
+
+    accepted = len(clients.accepted)
+    print(
+        f"\n{rollout.command[0]}: {RESTARTS} restarts in {clients.took:.0f} s, {accepted} requests "
+        f"({accepted / clients.took:.0f}/s), slowest {clients.slowest * 1000:.0f} ms, "
+        f"failed {clients.failed}"
+    )
+    assert clients.failed == 0, (clients.answers, since(rollout.told, clients.failures))
+    assert accepted > RESTARTS * 50
+    # Before the socket closed, each time.
+    assert {tuple(each[-2:]) for each in rollout.seen} == {("503", "closed")}
+    if rollout.command is SERVE:
+        assert set(codes) == {0}
+    await until(rollout.dsn, "select count(*) from orders", (accepted,), within=30)
+    with psycopg.connect(rollout.dsn) as connection:
+        written = [row[0] for row in connection.execute("select number from orders")]
+    assert sorted(written) == sorted(clients.accepted)
+    assert sorted(rollout.runs_of_each) == sorted(clients.accepted)
+    for word in ("pool closed", "pool is closed", "Traceback", "declared dead"):
+        assert word not in rollout.said
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("rollout", [PLAIN], ids=["contrast"], indirect=True)
+async def test_without_the_wrapper_requests_fail(rollout: Rollout) -> None:
+    """The contrast: the same restarts of the same API, by a server that hears the signal itself."""
+    clients, _ = await roll(rollout, 1)
+
+    assert clients.failed > 0
+    assert all("503" not in each for each in rollout.seen)

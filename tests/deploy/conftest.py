@@ -1,0 +1,9 @@
+"""What takes long, or wants what is dear to install, is left to `make proofs`."""
+
+from __future__ import annotations
+
+import os
+
+LONG = ["test_image_made.py", "test_promtool.py"]
+
+collect_ignore = [] if os.environ.get("ROTA_TEST_LONG") == "1" else LONG

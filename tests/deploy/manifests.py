@@ -1,0 +1,143 @@
+"""What `deploy/` says, read as what runs it would read it.
+
+A base is plain files, which need nothing; what is put together from it is built by the real kubectl.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml  # type: ignore[import-untyped]
+
+from rota.cli.main import cli
+from rota.model.settings import Settings
+
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+KUBERNETES = DEPLOY / "kubernetes"
+AFTER = 5.0
+"""Seconds that whoever ends a process allows it beyond what it allows itself."""
+
+Document = dict[str, Any]
+
+
+@cache
+def base() -> list[Document]:
+    """The base, as it is written: its files, and the settings it generates."""
+    said = read(KUBERNETES / "base/kustomization.yaml")[0]
+    documents = [each for name in said["resources"] for each in read(KUBERNETES / "base" / name)]
+    for each in said["configMapGenerator"]:
+        data = dict(line.split("=", 1) for line in each["literals"])
+        documents.append({"kind": "ConfigMap", "metadata": {"name": each["name"]}, "data": data})
+    return documents
+
+
+@cache
+def built(directory: str) -> list[Document]:
+    return kustomized(KUBERNETES / directory)
+
+
+def kustomized(directory: Path) -> list[Document]:
+    """What `kubectl apply -k` would send."""
+    program = shutil.which("kubectl")
+    if program is None:
+        pytest.skip("there is no kubectl here, which puts overlays together")
+    done = subprocess.run([program, "kustomize", str(directory)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert not done.stderr, done.stderr
+    return list(yaml.safe_load_all(done.stdout))
+
+
+def read(path: Path) -> list[Document]:
+    return list(yaml.safe_load_all(path.read_text()))
+
+
+def one(documents: Sequence[Document], kind: str, name: str) -> Document:
+    [found] = [
+        each for each in documents if each["kind"] == kind and each["metadata"]["name"] == name
+    ]
+    return found
+
+
+def of_kind(documents: Sequence[Document], kind: str) -> list[Document]:
+    return [each for each in documents if each["kind"] == kind]
+
+
+def pods(documents: Sequence[Document]) -> Iterator[tuple[str, Document]]:
+    """Whatever makes pods, by name, and what they are made from."""
+    for each in documents:
+        if each["kind"] in ("Deployment", "Job"):
+            yield each["metadata"]["name"], each["spec"]["template"]
+
+
+def container(pod: Document) -> Document:
+    [only] = pod["spec"]["containers"]
+    return dict(only)
+
+
+def environment(documents: Sequence[Document], pod: Document) -> dict[str, str]:
+    """What the processes of a pod find in theirs."""
+    found: dict[str, str] = {}
+    for source in container(pod).get("envFrom", []):
+        found |= one(documents, "ConfigMap", source["configMapRef"]["name"])["data"]
+    return found | {each["name"]: each["value"] for each in container(pod)["env"]}
+
+
+@cache
+def known_variables() -> frozenset[str]:
+    """Every variable Rota reads: settings, where the database is, and what commands say of themselves."""
+    names = {f"ROTA_{each.name.upper()}" for each in fields(Settings)}
+    for url in ("ROTA_DATABASE_URL", "ROTA_DIRECT_URL"):
+        names |= {url, f"{url}_FILE"}
+    for command in commands(cli):
+        for parameter in command.params:
+            said = parameter.envvar or ()
+            names |= {said} if isinstance(said, str) else set(said)
+    return frozenset(names)
+
+
+def commands(command: click.Command) -> Iterator[click.Command]:
+    yield command
+    if isinstance(command, click.Group):
+        with click.Context(command) as context:
+            for name in command.list_commands(context):
+                found = command.get_command(context, name)
+                assert found is not None, name
+                yield from commands(found)
+
+
+def parsed(words: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    """A command line as `rota` takes it apart, without doing it: the command's name, and its options."""
+    command: click.Command = cli
+    context = command.make_context("rota", list(words))
+    name: str | None = "rota"
+    while isinstance(command, click.Group):
+        rest = [*context._protected_args, *context.args]
+        if not rest and command.invoke_without_command:
+            break
+        name, found, rest = command.resolve_command(context, rest)
+        assert found is not None, words
+        command = found
+        context = command.make_context(name, rest, parent=context)
+    return context.command_path.removeprefix("rota "), context.params
+
+
+def needed(environment: Mapping[str, str], *, balanced: bool) -> float:
+    """How long an instance may take to leave, by its own settings."""
+    settings = Settings.read(environment)
+    return (settings.lb_delay if balanced else 0.0) + settings.drain_for + AFTER
+
+
+def duration(text: str) -> float:
+    """Seconds, of `65s`, `1m5s` or `65`."""
+    found = re.fullmatch(r"(?:(\d+)m)?(?:(\d+)s?)?", text)
+    assert found, text
+    return 60.0 * int(found[1] or 0) + int(found[2] or 0)

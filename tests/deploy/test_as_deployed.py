@@ -1,0 +1,124 @@
+"""What the manifests start, started: with their own words and variables, only at other ports."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from cli.terminal import Terminal, eventually
+from web.instance import free_port
+
+from .dockerfile import told
+from .manifests import DEPLOY, base, container, environment, one, read
+from .test_image import last
+
+EXAMPLE = DEPLOY / "example"
+SOON = {"ROTA_LB_DELAY": "2"}  # nobody balances anything here
+
+
+@dataclass(frozen=True)
+class Pod:
+    process: subprocess.Popen[bytes]
+    ports: Mapping[str, int]
+    said: Path
+    environment: Mapping[str, str]
+
+    def ask(self, path: str, port: str = "health", token: str | None = None) -> tuple[int, str]:
+        """Answers the status, 0 if nobody answers, and the text."""
+        request = urllib.request.Request(f"http://127.0.0.1:{self.ports[port]}{path}")
+        if token is not None:
+            request.add_header("Authorization", f"Bearer {token}")
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+        except OSError:
+            return 0, ""
+
+    def is_ready(self) -> bool:
+        assert self.process.poll() is None, self.said.read_text()
+        return self.ask("/health/ready")[0] == 200
+
+
+@contextmanager
+def deployed(role: str, dsn: str, directory: Path) -> Iterator[Pod]:
+    template = one(base(), "Deployment", f"rota-{role}")["spec"]["template"]
+    ports = {each["name"]: free_port() for each in container(template)["ports"]}
+    moved = {
+        str(each["containerPort"]): str(ports[each["name"]])
+        for each in container(template)["ports"]
+    }
+    url = directory / "url"
+    url.write_text(f"{dsn}\n")
+    variables = environment(base(), template) | SOON | {"ROTA_DATABASE_URL_FILE": str(url)}
+    path = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    entry = told(last("app", "ENTRYPOINT"))
+    words = [moved.get(word, word) for word in container(template)["args"]]
+    said = directory / "said"
+    with said.open("wb") as out:
+        process = subprocess.Popen(
+            [*entry, *words], env=path | variables, cwd=EXAMPLE, stdout=out, stderr=out
+        )
+    try:
+        yield Pod(process, ports, said, path | variables)
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("role", ["worker", "web"])
+def test_it_answers_who_asks_and_leaves_when_it_is_told(
+    role: str, rota_dsn: str, tmp_path: Path
+) -> None:
+    asked = container(one(base(), "Deployment", f"rota-{role}")["spec"]["template"])
+    with deployed(role, rota_dsn, tmp_path) as pod:
+        eventually(pod.is_ready, within=30)
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+            assert pod.ask(asked[probe]["httpGet"]["path"])[0] == 200, probe
+        assert subprocess.run(_health_check(pod), env=pod.environment).returncode == 0
+        if role == "worker":
+            _is_measured(pod, rota_dsn)
+
+        pod.process.send_signal(signal.SIGTERM)
+        if role == "web":
+            # Unready, alive, and serving: until the load balancer has seen it.
+            eventually(lambda: pod.ask("/health/ready")[0] == 503)
+            assert pod.ask("/health/live")[0] == 200
+            assert pod.ask("/openapi.json", "http")[0] == 200
+
+        assert pod.process.wait(20) == 0, pod.said.read_text()
+    assert subprocess.run(
+        _health_check(pod), env=pod.environment, stderr=subprocess.DEVNULL
+    ).returncode
+
+
+def _is_measured(pod: Pod, dsn: str) -> None:
+    """As the monitor is told to, by a token that is made as it says."""
+    component = DEPLOY / "kubernetes/components/pod-monitor"
+    [endpoint] = read(component / "pod-monitor.yaml")[0]["spec"]["podMetricsEndpoints"]
+    [made] = re.findall(r"`rota (.+)`", (component / "kustomization.yaml").read_text())
+    token = Terminal(dsn).run(*made.split()).out.strip()
+
+    assert pod.ask(endpoint["path"])[0] == 401
+    status, text = pod.ask(endpoint["path"], endpoint["port"], token)
+    assert status == 200, text
+    assert "rota_build_info{" in text
+
+
+def _health_check(pod: Pod) -> list[str]:
+    """What the image asks itself, at the port that is this one's."""
+    words = told(last("app", "HEALTHCHECK").split("CMD ", 1)[1])
+    return [word.replace("8081", str(pod.ports["health"])) for word in words]

@@ -1,0 +1,103 @@
+"""`deploy/grafana/rota.json`: the board, panel by panel."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from rota.web.metrics import FAMILIES
+
+from .expressions import family, faults, metrics
+from .manifests import DEPLOY
+
+BOARD: dict[str, Any] = json.loads((DEPLOY / "grafana/rota.json").read_text())
+ROWS = [panel for panel in BOARD["panels"] if panel["type"] == "row"]
+PANELS = [panel for panel in BOARD["panels"] if panel["type"] != "row"]
+SOURCE = {"type": "prometheus", "uid": "${datasource}"}
+EXPRESSIONS = [target["expr"] for panel in PANELS for target in panel["targets"]]
+
+# What is told better elsewhere: which code it is, by the mark of a deploy; what one instance is about.
+NOT_ON_THE_BOARD = {
+    "rota_draining",
+    "rota_fleet_age_seconds",
+    "rota_jobs_asleep",
+    "rota_jobs_claimed_total",
+    "rota_jobs_held",
+    "rota_jobs_started_total",
+    "rota_leader_term",
+    "rota_listening",
+    "rota_worker_concurrency",
+    "rota_worker_running",
+}
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=[panel["title"] for panel in PANELS])
+def test_a_panel_says_what_it_shows_in_which_unit_and_from_where(panel: dict[str, Any]) -> None:
+    assert panel["title"]
+    assert panel["description"].endswith(".")
+    assert panel["fieldConfig"]["defaults"]["unit"]
+    assert panel["datasource"] == SOURCE
+    assert panel["targets"]
+    for target in panel["targets"]:
+        assert target["datasource"] == SOURCE
+        assert faults(target["expr"]) == []
+        # One board for many deployments: each asks about the one that was chosen.
+        assert target["expr"].count('job="$job"') == len(re.findall(r"rota_\w+\{", target["expr"]))
+        assert not re.search(r"\brota_\w+(?![\w{])", target["expr"]), "asks about all of them"
+    if len(panel["targets"]) > 1 or "by (" in panel["targets"][0]["expr"]:
+        assert panel["type"] == "stat" or all(target["legendFormat"] for target in panel["targets"])
+
+
+def test_panels_are_told_apart() -> None:
+    titles = [panel["title"] for panel in PANELS]
+    ids = [panel["id"] for panel in BOARD["panels"]]
+
+    assert len(set(titles)) == len(titles)
+    assert len(set(ids)) == len(ids)
+    for panel in PANELS:
+        letters = [target["refId"] for target in panel["targets"]]
+        assert len(set(letters)) == len(letters)
+
+
+def test_panels_cover_the_board_without_covering_each_other() -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in BOARD["panels"]:
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & taken, panel["title"]
+        assert place["x"] + place["w"] <= 24, panel["title"]
+        taken |= cells
+    assert len(ROWS) >= 5
+
+
+def test_what_is_measured_is_shown() -> None:
+    """A new metric is put on the board, or left off on purpose."""
+    text = " ".join(EXPRESSIONS)
+    text += " ".join(each["expr"] for each in BOARD["annotations"]["list"])
+
+    assert {family(name) for name in metrics(text)} | NOT_ON_THE_BOARD == set(FAMILIES)
+    assert not {family(name) for name in metrics(text)} & NOT_ON_THE_BOARD
+
+
+def test_what_can_be_chosen_is_asked_of_metrics_that_are_there() -> None:
+    chosen = {each["name"]: each for each in BOARD["templating"]["list"]}
+
+    assert chosen["datasource"]["query"] == "prometheus"
+    for name in ("job", "queue"):
+        asked = re.fullmatch(
+            r"label_values\((\w+)(?:\{.*\})?, (\w+)\)", chosen[name]["query"]["query"]
+        )
+        assert asked
+        assert asked[2] in (*FAMILIES[asked[1]].labels, "job")
+        assert chosen[name]["datasource"] == SOURCE
+    used = {name for text in EXPRESSIONS for name in re.findall(r"\$(\w+)", text)}
+    assert used == {"job", "queue", "__rate_interval"}
+    for each in BOARD["annotations"]["list"]:
+        assert faults(each["expr"]) == []

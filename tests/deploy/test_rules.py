@@ -1,0 +1,54 @@
+"""`deploy/prometheus`: when somebody is told."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from .expressions import asked, faults
+from .manifests import DEPLOY, parsed, read
+
+FILE = DEPLOY / "prometheus/rota.rules.yml"
+TESTS = DEPLOY / "prometheus/rota.rules.test.yml"
+RULES: list[dict[str, Any]] = [rule for group in read(FILE)[0]["groups"] for rule in group["rules"]]
+SEVERITIES = {"critical", "warning", "info"}
+
+
+@pytest.mark.parametrize("rule", RULES, ids=[rule["alert"] for rule in RULES])
+def test_a_rule_asks_for_what_is_there_and_says_what_it_means(rule: dict[str, Any]) -> None:
+    assert faults(rule["expr"]) == []
+    assert rule["alert"].startswith("Rota")
+    assert rule["labels"]["severity"] in SEVERITIES
+    assert set(rule["annotations"]) == {"summary", "description"}
+    # What it is told with has to be there when it is told.
+    told = set(re.findall(r"\$labels\.(\w+)", " ".join(rule["annotations"].values())))
+    assert told <= asked(rule["expr"]) | {"instance"}
+    if "instance" in told:
+        assert "by (job)" not in rule["expr"].split(" and ")[0]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=[rule["alert"] for rule in RULES])
+def test_what_it_says_to_do_can_be_done(rule: dict[str, Any]) -> None:
+    for command in re.findall(r"`(rota [^`]*)`", rule["annotations"]["description"]):
+        words = command.replace("{{ $labels.task }}", "task").split()[1:]
+        parsed([*words, "1"] if words == ["show"] else words)
+
+
+def test_names_are_told_apart() -> None:
+    names = [rule["alert"] for rule in RULES]
+
+    assert len(set(names)) == len(names)
+
+
+def test_none_goes_without_such_a_case() -> None:
+    [said] = read(TESTS)
+    quiet: set[str] = set()
+    loud: set[str] = set()
+    for case in said["tests"]:
+        for look in case.get("promql_expr_test", []):
+            [name] = re.findall(r'alertname="(\w+)"', look["expr"])
+            (loud if look["exp_samples"] else quiet).add(name)
+
+    assert quiet == loud == {rule["alert"] for rule in RULES}

@@ -1,0 +1,163 @@
+"""What a worker counts is written down: all of it, once, and nothing while there is nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from psycopg import AsyncConnection
+
+from rota import Rota
+from rota.engine import tally
+from rota.engine.clock import Clock
+from rota.engine.meters import Meters
+from rota.engine.tally import Tally
+from rota.store.database import Database
+from rota.store.jobs import Claimed
+from rota.store.query import Query
+
+SUMS = "select coalesce(sum(claimed), 0), coalesce(sum(succeeded), 0) from rota.tallies"
+
+
+@pytest.fixture
+async def database(rota_app: Rota) -> Database:
+    return (await rota_app.open()).database
+
+
+async def one(db: AsyncConnection[Any], text: str) -> Any:
+    return await (await db.execute(text.encode())).fetchone()
+
+
+def jobs(count: int, task: str = "work") -> list[Claimed]:
+    return [
+        Claimed(1, number, 1, 0, 0, number, task, "default", "{}", None, None, None, None)
+        for number in range(count)
+    ]
+
+
+async def now_of(db: AsyncConnection[Any]) -> datetime:
+    found: datetime = (await one(db, "select rota.clock()"))[0]
+    return found
+
+
+async def test_a_worker_that_leaves_has_written_everything(
+    rota_app: Rota, db: AsyncConnection[Any]
+) -> None:
+    @rota_app.task
+    async def work() -> None: ...
+
+    async with rota_app.worker():
+        runs = await rota_app.start_many([work.call() for _ in range(300)])
+        await asyncio.gather(*(run.result(timeout=20) for run in runs))
+
+    assert await one(db, SUMS) == (300, 300)
+    took = "select sum(attempts), sum(took) > 0, sum(waits), sum(waited) > 0 from rota.tallies"
+    assert await one(db, took) == (300, True, 300, True)
+
+
+async def test_what_was_counted_belongs_to_the_minute_it_was_seen_in(
+    database: Database, db: AsyncConnection[Any]
+) -> None:
+    meters, clock = Meters(), Clock(await now_of(db))
+    loop = Tally(database, 1, clock, meters)
+    meters.claimed(jobs(3))
+    await loop.tick()
+    clock.set(clock.now() + timedelta(minutes=1))
+    meters.claimed(jobs(4))
+    await loop.tick()
+    # A clock that is put back goes on with that minute.
+    clock.set(clock.now() - timedelta(minutes=1))
+    meters.claimed(jobs(5))
+    await loop.tick()
+
+    rows = await (await db.execute("select claimed from rota.tallies order by minute")).fetchall()
+    assert rows == [(8,), (4,)]
+
+
+async def test_an_answer_that_never_came_is_asked_for_again_and_counts_once(
+    database: Database, db: AsyncConnection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meters = Meters()
+    loop = Tally(database, 1, Clock(await now_of(db)), meters)
+    meters.claimed(jobs(5))
+    run = Database.run
+
+    async def cut_off(self: Database, query: Query[Any], patience: float = 0.0) -> list[Any]:
+        await run(self, query, patience)
+        raise ConnectionError("it was written, and nobody heard of it")
+
+    monkeypatch.setattr(Database, "run", cut_off)
+    with pytest.raises(ConnectionError):
+        await loop.tick()
+    monkeypatch.undo()
+    meters.claimed(jobs(2))
+    await loop.tick()
+
+    assert await one(db, "select sum(claimed), count(*) from rota.tallies") == (7, 1)
+
+
+async def test_what_is_written_is_not_written_again(
+    database: Database, db: AsyncConnection[Any]
+) -> None:
+    meters = Meters()
+    loop = Tally(database, 1, Clock(await now_of(db)), meters)
+    meters.claimed(jobs(5))
+    await loop.tick()
+    await db.execute("delete from rota.tallies")
+    await loop.tick()
+    await loop.close()
+
+    assert await one(db, "select count(*) from rota.tallies") == (0,)
+
+
+async def test_who_leaves_does_not_stay_for_what_cannot_be_written(
+    database: Database, db: AsyncConnection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meters = Meters()
+    loop = Tally(database, 1, Clock(await now_of(db)), meters)
+    meters.claimed(jobs(5))
+
+    async def away(*_: Any) -> list[Any]:
+        raise ConnectionError("the database is away")
+
+    monkeypatch.setattr(Database, "run", away)
+    await loop.close()
+
+
+async def test_who_has_nothing_to_write_writes_nothing(
+    database: Database, db: AsyncConnection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    run = Database.run
+
+    async def counting(self: Database, query: Query[Any], patience: float = 0.0) -> list[Any]:
+        asked.append(query.statement)
+        return await run(self, query, patience)
+
+    monkeypatch.setattr(Database, "run", counting)
+    meters, clock = Meters(), Clock(datetime(2026, 11, 15, 12, 0, 1, tzinfo=UTC))
+    loop = Tally(database, 1, clock, meters)
+    rests = [await loop.tick() for _ in range(20)]
+    assert asked == []
+    assert all(0 < rest <= tally.WRITE_EVERY for rest in rests)
+
+    # Once a minute somebody has to look how deep the queues are.
+    clock.set(clock.now() + timedelta(minutes=1))
+    await loop.tick()
+    await loop.tick()
+    assert asked == ["meter/sample"]
+
+
+async def test_now_and_then_it_tidies(
+    database: Database, db: AsyncConnection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tally, "TIDY_EVERY", 0.0)
+    await db.execute(
+        "insert into rota.samples values (rota.clock() - interval '8 days', 'default', 1, 0, 1)"
+    )
+    loop = Tally(database, 1, Clock(await now_of(db)), Meters())
+    await loop.tick()
+
+    assert await one(db, "select count(*) from rota.samples") == (0,)

@@ -1,0 +1,198 @@
+"""What was counted is kept once, however often it is told; how deep queues are, at a bounded price."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from rota.store import meters
+from rota.store.meters import Tally
+
+from .stage import Stage
+
+MANY = 1_000_000 if os.environ.get("ROTA_TEST_LONG") == "1" else 120_000
+PAGES = 900
+"""Pages that a look may touch: some hundred for samples, and an index as far as is counted."""
+
+FILL = """
+with given as (
+    insert into rota.jobs (id, lane, task, queue, args)
+    select nextval('rota.ids'), 0, 'work', %s, '{}' from generate_series(1, %s)
+    returning id, queue)
+insert into rota.ready (seq, job, lane, queue, task)
+select given.id, given.id, 0, given.queue, 'work' from given
+"""
+
+
+def told(minute: int, claimed: int = 1, **more: Any) -> Tally:
+    counts = dict.fromkeys(Tally.__struct_fields__, 0) | {"claimed": claimed, **more}
+    return Tally(**(counts | {"minute": minute, "queue": "default", "task": "work"}))
+
+
+async def this_minute(stage: Stage) -> int:
+    return int(await stage.one("select extract(epoch from rota.clock())::bigint / 60"))
+
+
+async def tallied(stage: Stage, what: str = "claimed") -> list[Any]:
+    return await stage.sql(f"select worker, {what} from rota.tallies order by minute, worker")
+
+
+async def test_what_is_told_again_counts_once(stage: Stage) -> None:
+    minute = await this_minute(stage)
+    for _ in range(3):
+        await stage.run(meters.flush(1, [told(minute, 5, took=1.5)]))
+
+    assert await tallied(stage) == [(1, 5)]
+    assert await tallied(stage, "took") == [(1, 1.5)]
+
+
+async def test_what_comes_late_takes_nothing_away(stage: Stage) -> None:
+    """A statement that was cut off may still be carried out, after those that were sent later."""
+    minute = await this_minute(stage)
+    await stage.run(meters.flush(1, [told(minute, 9, took=3.0, longest=0.5)]))
+    await stage.run(meters.flush(1, [told(minute, 5, took=1.0, longest=0.2)]))
+
+    assert await tallied(stage, "claimed, took, longest") == [(1, 9, 3.0, 0.5)]
+
+
+async def test_workers_count_each_for_itself(stage: Stage) -> None:
+    minute = await this_minute(stage)
+    await stage.run(meters.flush(1, [told(minute, 5)]))
+    await stage.run(meters.flush(2, [told(minute, 7), told(minute - 1, 3)]))
+
+    assert await tallied(stage) == [(2, 3), (1, 5), (2, 7)]
+
+
+async def test_what_may_have_been_folded_is_not_told_any_more(stage: Stage) -> None:
+    minute = await this_minute(stage)
+    await stage.run(meters.flush(1, [told(minute - 31, 5), told(minute - 29, 6)]))
+
+    assert await tallied(stage) == [(1, 6)]
+    assert meters.LATE < meters.FOLD_AFTER
+
+
+async def test_folding_keeps_every_count(stage: Stage) -> None:
+    minute = await this_minute(stage)
+    for worker in (1, 2, 3):
+        some = [told(minute - ago, worker, took=0.5, longest=worker / 10) for ago in range(5)]
+        await stage.run(meters.flush(worker, some))
+
+    # All but this minute; a few rows at a time, so that a minute is folded in parts.
+    while (await stage.run(meters.fold(age=60.0, most=2)))[0]:
+        pass
+
+    rows = "worker, claimed, took, longest"
+    found = await stage.sql(f"select minute, {rows} from rota.tallies order by minute, worker")
+    folded = [row for row in found if row[1] == 0]
+    assert len(folded) >= 3
+    assert {row[2:4] for row in folded} == {(6, 1.5)}
+    assert {round(row[4], 3) for row in folded} == {0.3}
+    assert sum(row[2] for row in found) == 5 * (1 + 2 + 3)
+
+
+async def test_what_is_too_old_is_removed(stage: Stage) -> None:
+    minute = await this_minute(stage)
+    await stage.run(meters.flush(1, [told(minute - 3), told(minute)]))
+    await stage.sql(
+        "insert into rota.samples values (rota.clock() - interval '1 h', 'default', 1, 0, 1)"
+    )
+    [gone] = await stage.run(meters.forget(age=120.0))
+
+    assert gone == 2
+    assert await tallied(stage) == [(1, 1)]
+
+
+# How deep it is
+
+
+async def depths(stage: Stage) -> dict[str, tuple[int, bool, float]]:
+    found = await stage.sql("select queue, ready, exact, oldest from rota.depths()")
+    return {queue: (ready, exact, oldest) for queue, ready, exact, oldest in found}
+
+
+async def test_each_queue_has_its_depth_and_age(stage: Stage) -> None:
+    await stage.start_several(3)
+    await stage.start(queue="aside", priority=9)
+    await stage.start(queue="zoo")
+    await stage.sql("update rota.jobs set created = created - interval '90 s' where lane = 9")
+
+    found = await depths(stage)
+    assert {queue: each[:2] for queue, each in found.items()} == {
+        "default": (3, True),
+        "aside": (1, True),
+        "zoo": (1, True),
+    }
+    assert 90 <= found["aside"][2] < 95
+    assert 0 <= found["zoo"][2] < 5
+    assert await stage.sql("select ready from rota.depths('aside')") == [1]
+    assert await stage.sql("select ready from rota.depths('nowhere')") == []
+
+
+async def test_a_job_that_came_back_is_as_old_as_its_place_in_the_queue(stage: Stage) -> None:
+    """Not as old as the job, which has slept; the time is that of the next job, or of a sample."""
+    back = await stage.start()
+    later = await stage.start(queue="other")
+    await stage.sql("update rota.jobs set created = created - interval '1 day' where id = %s", back)
+    await stage.sql("update rota.jobs set created = created - interval '1 h' where id = %s", later)
+    await stage.sql("update rota.ready set seq = %s where job = %s", later, back)
+
+    assert 3600 <= (await depths(stage))["default"][2] < 3610
+
+    # Nothing was started since: only what was seen says since when.
+    await stage.sql("update rota.ready set seq = nextval('rota.ids') where job = %s", back)
+    assert (await depths(stage))["default"][2] < 5
+    await stage.sql(
+        "insert into rota.samples select rota.clock() - interval '20 min', 'default', 1, 0, max(seq)"
+        " from rota.ready"
+    )
+    assert 1200 <= (await depths(stage))["default"][2] < 1210
+
+
+async def test_many_are_estimated_and_cost_no_more_than_some(own_stage: Stage) -> None:
+    await own_stage.sql("set statement_timeout = 0")
+    share = MANY // 4
+    for queue, count in (("few", 100), ("many", MANY - share), ("some", share), ("few", 50)):
+        await own_stage.sql(FILL, queue, count)
+    await own_stage.sql("vacuum rota.ready")
+
+    found = await depths(own_stage)
+    assert found["few"][:2] == (150, True)
+    ready, exact, _ = found["many"]
+    assert not exact
+    assert abs(ready - (MANY - share)) < 0.25 * MANY
+
+    [text] = await own_stage.sql(
+        "explain (analyze, buffers, format json) select * from rota.depths()"
+    )
+    [plan] = json.loads(text)
+    touched = plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"]
+    print(f"{touched} pages, {plan['Execution Time']:.0f} ms, {ready} of {MANY - share}")
+    assert touched < PAGES
+
+
+async def test_the_worker_that_was_there_first_samples_and_once_a_minute(stage: Stage) -> None:
+    await stage.start_several(3)
+    first, second = await stage.worker(), await stage.worker()
+    samples = "select queue, ready from rota.samples order by minute"
+
+    await stage.run(meters.sample(second))
+    assert await stage.sql(samples) == []
+    await stage.run(meters.sample(first))
+    await stage.start_several(2)
+    await stage.run(meters.sample(first))
+    assert await stage.sql(samples) == [("default", 3)]
+
+
+async def test_a_queue_that_has_become_empty_is_sampled_once_more(stage: Stage) -> None:
+    worker = await stage.worker()
+    await stage.sql(
+        "insert into rota.samples select date_trunc('minute', rota.clock()) - interval '1 min',"
+        " queue, ready, 0, 1 from (values ('default', 3), ('empty', 0)) as given (queue, ready)"
+    )
+    await stage.run(meters.sample(worker))
+
+    newest = (
+        "select queue, ready from rota.samples where minute = date_trunc('minute', rota.clock())"
+    )
+    assert await stage.sql(newest) == [("default", 0)]

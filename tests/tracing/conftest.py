@@ -1,0 +1,32 @@
+"""A program that collects its traces, for the time of one test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from rota.engine.ledger import JobLedger
+
+from .seen import Seen
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Seen]:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    # What set_tracer_provider does, and can do once in a program.
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
+    yield Seen(exporter)
+    provider.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs that sleep leave soon."""
+    monkeypatch.setattr(JobLedger, "linger", 0.05)

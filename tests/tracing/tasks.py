@@ -1,0 +1,43 @@
+"""Tasks that run in processes of their own, and say what they see there."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from opentelemetry import trace
+
+from rota import Context, Rota
+
+app = Rota("postgresql://nowhere/at-all")
+log = logging.getLogger("shop.orders")
+
+
+def place() -> list[int]:
+    here = trace.get_current_span().get_span_context()
+    return [here.trace_id, here.span_id]
+
+
+@app.task(isolation="process")
+async def awaited() -> list[str]:
+    return [f"{each:x}" for each in place()]
+
+
+@app.task(isolation="process")
+def plain(ctx: Context) -> list[str]:
+    return [f"{each:x}" for each in place()]
+
+
+@app.task(isolation="process")
+def nowhere() -> bool:
+    return trace.get_current_span().get_span_context().is_valid
+
+
+def in_a_thread(fn: Callable[[], Any]) -> None:
+    from contextvars import copy_context
+
+    thread = threading.Thread(target=copy_context().run, args=(fn,))
+    thread.start()
+    thread.join()

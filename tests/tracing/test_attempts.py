@@ -1,0 +1,231 @@
+"""What is told of attempts: each one, how it ended, and nothing of what it was about."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from opentelemetry.trace import SpanKind, StatusCode
+
+from engine.asking import fetch
+from rota import Context, Retry, Rota, RunCancelled, RunFailed
+from rota.engine import spans
+from rota.model.retention import Keep
+from rota.store import retention
+from rota.testing import Harness
+
+from .seen import Seen, id_of, said_of, trace_of
+
+AGAIN = Retry(attempts=2, wait=0)
+SECRET = "hunter2"
+
+
+async def test_each_attempt_is_a_span_of_the_same_trace(rota_app: Rota, seen: Seen) -> None:
+    @rota_app.task(queue="images", retry=AGAIN)
+    async def resize(ctx: Context) -> None:
+        if ctx.attempt == 1:
+            raise ValueError("no such thing")
+
+    async with rota_app.worker() as worker:
+        run = await resize.start()
+        await run.result(timeout=20)
+        number = worker.id
+
+    assert seen.tree() == "start resize\n  run resize\n  run resize"
+    start, first, second = seen.one("start resize"), *seen.named("run resize")
+    assert (start.kind, first.kind) == (SpanKind.PRODUCER, SpanKind.CONSUMER)
+    assert dict(first.attributes or {}) == {
+        spans.SYSTEM: "rota",
+        spans.OPERATION: "run",
+        spans.OPERATION_TYPE: "process",
+        spans.DESTINATION: "images",
+        spans.MESSAGE: str(run.id),
+        spans.JOB_ID: run.id,
+        spans.RUN_ID: run.id,
+        spans.ATTEMPT: 1,
+        spans.TASK: "resize",
+        spans.WORKER: number,
+        spans.OUTCOME: "failed",
+        spans.RETRY_IN: 0.0,
+        spans.ERROR: "ValueError",
+    }
+    assert (first.status.status_code, first.status.description) == (StatusCode.ERROR, "ValueError")
+    assert (said_of(second, spans.ATTEMPT), said_of(second, spans.OUTCOME)) == (2, "succeeded")
+    assert second.status.status_code is StatusCode.UNSET
+    assert said_of(start, spans.RUN_ID) == run.id
+    assert said_of(start, spans.DESTINATION) == "images"
+
+
+async def test_a_job_that_slept_goes_on_in_its_trace(rota_harness: Harness, seen: Seen) -> None:
+    app = rota_harness.app
+
+    @app.task
+    async def onboard(ctx: Context) -> str:
+        await ctx.step("welcome", str, 1)
+        await ctx.sleep(days=7)
+        return await ctx.step("ask", str, 2)
+
+    await onboard.start()
+    await rota_harness.run_until_idle()
+    await rota_harness.clock.advance(timedelta(days=7))
+    await rota_harness.run_until_idle()
+
+    # A step that was done before is not done again, and not told again.
+    assert (
+        seen.tree() == "start onboard\n  run onboard\n    step welcome\n  run onboard\n    step ask"
+    )
+    assert len(seen.traces()) == 1
+    before, after = seen.named("run onboard")
+    assert [said_of(each, spans.OUTCOME) for each in (before, after)] == ["asleep", "succeeded"]
+    assert [said_of(each, spans.RESUMED) for each in (before, after)] == [None, True]
+    assert [said_of(each, spans.ATTEMPT) for each in (before, after)] == [1, 1]
+
+
+async def test_a_step_that_fails_is_told_by_the_class_of_its_error(
+    rota_app: Rota, seen: Seen
+) -> None:
+    def charge(card: str) -> None:
+        raise PermissionError(f"card {card} was declined")
+
+    @rota_app.task
+    async def pay(ctx: Context, card: str) -> None:
+        await ctx.using(retry=Retry(attempts=2, wait=0)).step("charge", charge, card)
+
+    async with rota_app.worker():
+        run = await pay.using(retry=Retry(attempts=1)).start(SECRET)
+        with pytest.raises(RunFailed):
+            await run.result(timeout=20)
+
+    first, second = seen.named("step charge")
+    assert said_of(first, spans.ERROR) == said_of(second, spans.ERROR) == "PermissionError"
+    assert said_of(seen.one("run pay"), spans.ERROR) == "PermissionError"
+    assert SECRET not in "".join(each.to_json() for each in seen.spans)
+    assert not [event for each in seen.spans for event in each.events]
+
+
+async def test_nothing_of_arguments_results_and_errors_is_told(rota_app: Rota, seen: Seen) -> None:
+    @rota_app.task
+    async def echo(ctx: Context, word: str) -> str:
+        kept = await ctx.step("keep", str, word)
+        await ctx.map([other.call(kept)], failures="collect")
+        return kept
+
+    @rota_app.task
+    async def other(word: str) -> None:
+        raise RuntimeError(word)
+
+    async with rota_app.worker():
+        run = await echo.using(key=SECRET).start(SECRET)
+        assert await run.result(timeout=20) == SECRET
+
+    assert SECRET not in "".join(each.to_json() for each in seen.spans)
+
+
+async def test_what_ends_otherwise_says_how(rota_app: Rota, seen: Seen) -> None:
+    began = asyncio.Event()
+
+    @rota_app.task
+    async def hang() -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    async with rota_app.worker() as worker:
+        run = await hang.start()
+        await began.wait()
+        await run.cancel()
+        with pytest.raises(RunCancelled):
+            await run.result(timeout=20)
+        began.clear()
+        left = await hang.start()
+        await began.wait()
+        worker.hurry()
+
+    outcomes = [said_of(each, spans.OUTCOME) for each in seen.named("run hang")]
+    assert outcomes == ["cancelled", "given back"]
+    assert await left.status() == "ready"
+
+
+async def test_calls_that_an_earlier_attempt_has_made_are_marked(
+    rota_app: Rota, seen: Seen
+) -> None:
+    @rota_app.task
+    async def part(n: int) -> int:
+        return n
+
+    @rota_app.task(retry=AGAIN)
+    async def whole(ctx: Context) -> None:
+        await ctx.map([part.call(1), part.call(2)])
+        if ctx.attempt == 1:
+            raise ValueError
+
+    async with rota_app.worker():
+        await (await whole.start()).result(timeout=20)
+
+    first, second = seen.named("map part")
+    assert [said_of(each, spans.REPLAYED) for each in (first, second)] == [None, True]
+    assert {each.parent.span_id for each in seen.named("run part") if each.parent} == {id_of(first)}
+    assert {link.context.span_id for link in second.links} == {
+        id_of(each) for each in seen.named("run part")
+    }
+    assert said_of(first, spans.COUNT) == 2
+
+
+async def test_a_worker_that_was_lost_leaves_the_trace_whole(rota_app: Rota, seen: Seen) -> None:
+    """Another attempt, by another worker, is in the same trace."""
+    client = await rota_app.open()
+    began = asyncio.Event()
+
+    @rota_app.task
+    async def work(ctx: Context) -> None:
+        if not began.is_set():
+            began.set()
+            await asyncio.Event().wait()
+
+    async with rota_app.worker():
+        run = await work.start()
+        await began.wait()
+        async with client.database.connection() as connection:
+            await connection.execute("update rota.workers set state = 'dead'")
+            await connection.execute("select rota.reap(id) from rota.claims")
+        await run.result(timeout=30)
+
+    one, *more = seen.named("run work")
+    assert more
+    assert (
+        {trace_of(each) for each in more} == {trace_of(one)} == {trace_of(seen.one("start work"))}
+    )
+    assert "lost" in {said_of(each, spans.OUTCOME) for each in seen.named("run work")}
+
+
+async def test_links_go_with_the_run_they_belong_to(
+    rota_app: Rota, rota_dsn: str, seen: Seen
+) -> None:
+    flow = rota_app.flow("pair")
+
+    @flow.task
+    async def one() -> int:
+        return 1
+
+    @flow.task
+    async def two(one: int) -> int:
+        return one
+
+    async with rota_app.worker():
+        await (await flow.start()).result(timeout=20)
+    # Of those that wait, and not of the run, which nobody waits for.
+    assert len(await fetch(rota_dsn, "select job from rota.links")) == 1
+
+    client = await rota_app.open()
+    [found] = await client.database.insist(retention.find(Keep.parse("0s"), 0))
+    await client.database.insist(retention.remove(found))
+    assert await fetch(rota_dsn, "select job from rota.links") == []
+    assert await fetch(rota_dsn, "select id from rota.jobs") == []
+
+
+def test_the_page_tells_of_every_attribute() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "tracing.md").read_text("utf-8")
+    told = [name for word, name in vars(spans).items() if word.isupper() and "." in name]
+    assert len(told) > 15
+    assert [name for name in told if f"`{name}`" not in page] == []

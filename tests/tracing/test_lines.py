@@ -1,0 +1,305 @@
+"""Log lines: what a formatter and a filter of ours say of the job a line was written for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import logging.handlers
+import queue
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from rota import Context, Retry, Rota, RunFailed
+from rota.logs import FIELDS, JobFilter, JsonFormatter, TextFormatter
+from rota.testing import Harness
+
+from .seen import Seen, id_of, trace_of
+
+log = logging.getLogger("shop.orders")
+SECRET = "hunter2"
+
+
+class Lines(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFormatter(JsonFormatter())
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(self.format(record))
+
+    def of(self, logger: str) -> list[dict[str, Any]]:
+        found = [json.loads(line) for line in self.lines]
+        return [each for each in found if each["logger"] == logger]
+
+    def one(self, message: str) -> dict[str, Any]:
+        [found] = [each for each in map(json.loads, self.lines) if each["message"] == message]
+        assert isinstance(found, dict)
+        return found
+
+
+@pytest.fixture
+def lines() -> Iterator[Lines]:
+    handler = Lines()
+    root = logging.getLogger()
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    yield handler
+    root.removeHandler(handler)
+    root.setLevel(level)
+
+
+async def test_a_line_says_for_which_job_it_was_written(rota_app: Rota, lines: Lines) -> None:
+    def in_a_step() -> None:
+        log.info("in a step")
+
+    @rota_app.task(retry=Retry(attempts=2, wait=0))
+    async def work(ctx: Context) -> None:
+        log.info("in a coroutine")
+        await asyncio.to_thread(log.info, "in a thread of it")
+        await ctx.step("one", in_a_step)
+        if ctx.attempt == 1:
+            raise ValueError
+
+    @rota_app.task
+    def toil(ctx: Context) -> None:
+        log.warning("in a thread")
+
+    flow = rota_app.flow("pair")
+
+    @flow.task
+    async def one() -> None:
+        log.info("in a flow")
+
+    log.info("beside them")
+    async with rota_app.worker() as worker:
+        first = await work.start()
+        await first.result(timeout=20)
+        second = await toil.start()
+        await second.result(timeout=20)
+        whole = await flow.start()
+        await whole.result(timeout=20)
+        number = worker.id
+    log.info("after them")
+
+    tried = {"worker": number, "run": first.id, "job": first.id, "task": "work"}
+    said = lines.of("shop.orders")
+    assert [_about(each) for each in said if each["message"] == "in a coroutine"] == [
+        {**tried, "attempt": 1},
+        {**tried, "attempt": 2},
+    ]
+    for message in ("in a thread of it", "in a step"):
+        found = [_about(each) for each in said if each["message"] == message]
+        assert found[0] == {**tried, "attempt": 1}
+    of_thread = lines.one("in a thread")
+    assert _about(of_thread) == {
+        "worker": number,
+        "run": second.id,
+        "job": second.id,
+        "task": "toil",
+        "attempt": 1,
+    }
+    assert of_thread["level"] == "warning"
+    in_flow = lines.one("in a flow")
+    assert in_flow["run"] == whole.id
+    assert in_flow["job"] != whole.id
+    for message in ("beside them", "after them"):
+        assert _about(lines.one(message)) == {}
+
+
+async def test_rotas_own_lines_about_a_job_say_which(rota_app: Rota, lines: Lines) -> None:
+    @rota_app.task(retry=Retry(attempts=1))
+    async def fails() -> None:
+        raise ValueError
+
+    async with rota_app.worker():
+        run = await fails.start()
+        with pytest.raises(RunFailed):
+            await run.result(timeout=20)
+
+    [told] = [each for each in lines.of("rota") if "failed for good" in each["message"]]
+    assert (told["run"], told["job"], told["task"], told["attempt"]) == (run.id, run.id, "fails", 1)
+
+
+async def test_a_line_says_where_it_is_in_a_trace(rota_app: Rota, lines: Lines, seen: Seen) -> None:
+    def in_a_step() -> None:
+        log.info("in a step")
+
+    @rota_app.task
+    async def work(ctx: Context) -> None:
+        log.info("in a job")
+        await ctx.step("one", in_a_step)
+
+    async with rota_app.worker():
+        await (await work.start()).result(timeout=20)
+
+    for message, name in (("in a job", "run work"), ("in a step", "step one")):
+        line, span = lines.one(message), seen.one(name)
+        assert line["trace_id"] == f"{trace_of(span):032x}"
+        assert line["span_id"] == f"{id_of(span):016x}"
+
+
+async def test_no_line_has_anything_of_a_payload(
+    rota_harness: Harness, lines: Lines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arguments, results, errors, steps, signals, keys: nothing of them is logged, at any level."""
+    app = rota_harness.app
+    app.subscribe(lambda event: logging.getLogger("rota").debug("%s", event))
+
+    def charge(card: str) -> str:
+        raise PermissionError(card)
+
+    @app.task(retry=Retry(attempts=2, wait=0))
+    async def pay(ctx: Context, card: str) -> str:
+        await ctx.step("keep", str, card)
+        await ctx.wait("go", str)
+        await ctx.map([other.call(card)], failures="collect")
+        await ctx.step("charge", charge, card)
+        return card
+
+    @app.task(retry=Retry(attempts=1))
+    def other(card: str) -> str:
+        raise RuntimeError(card)
+
+    @app.task
+    async def echo(card: str) -> str:
+        return card
+
+    async with app.worker():
+        run = await pay.using(key=SECRET).start(SECRET)
+        await run.signal("go", SECRET)
+        with pytest.raises(RunFailed, match=SECRET):
+            await run.result(timeout=20)
+        assert await (await echo.start(SECRET)).result(timeout=20) == SECRET
+
+    assert len(lines.lines) > 10
+    assert SECRET not in "".join(lines.lines)
+
+
+async def test_no_job_sees_what_another_has_set(rota_app: Rota) -> None:
+    """Variables of one job are not those of the next, which is begun where it ends."""
+    from contextvars import ContextVar
+
+    user: ContextVar[str] = ContextVar("user", default="nobody")
+    found: list[str] = []
+
+    @rota_app.task
+    async def one(name: str) -> None:
+        found.append(user.get())
+        user.set(name)
+
+    @rota_app.task
+    def two(name: str) -> None:
+        found.append(user.get())
+        user.set(name)
+
+    async with rota_app.worker(concurrency=1):
+        runs = await rota_app.start_many(
+            [task.call(name) for task in (one, two, one) for name in "ab"]
+        )
+        for run in runs:
+            await run.result(timeout=20)
+
+    assert found == ["nobody"] * 6
+
+
+# Without a worker
+
+
+def record(message: object = "said", *args: object, **more: Any) -> logging.LogRecord:
+    made = logging.LogRecord("shop", logging.WARNING, __file__, 1, message, args, None)
+    vars(made).update(more)
+    return made
+
+
+def test_a_json_line_has_these_fields() -> None:
+    made = record("%s of %s", 1, 2, created=0.5, process=7)
+
+    assert json.loads(JsonFormatter().format(made)) == {
+        "time": "1970-01-01T00:00:00.500000Z",
+        "level": "warning",
+        "logger": "shop",
+        "message": "1 of 2",
+        "process": 7,
+    }
+
+
+def test_an_exception_and_a_stack_are_text() -> None:
+    try:
+        raise ValueError("no")
+    except ValueError:
+        made = record(exc_info=sys.exc_info(), stack_info="Stack (most recent call last):\n  here")
+
+    line = JsonFormatter().format(made)
+
+    assert "\n" not in line
+    assert json.loads(line)["exception"].endswith("ValueError: no")
+    assert json.loads(line)["stack"].endswith("here")
+
+
+def test_what_the_caller_adds_is_kept_apart_and_whatever_it_is_the_line_is_written() -> None:
+    class Odd:
+        def __repr__(self) -> str:
+            return "<odd>"
+
+    itself: list[Any] = []
+    itself.append(itself)
+
+    line = json.loads(JsonFormatter().format(record(order=7, odd=Odd())))
+    assert line["extra"] == {"order": 7, "odd": "<odd>"}
+    for more in ({"name_": "\ud800"}, {"itself": itself}, {"huge": {1: {2: object()}}}):
+        assert json.loads(JsonFormatter().format(record(**more)))["message"] == "said"
+    assert json.loads(JsonFormatter().format(record("half \ud800")))["message"] == "half \\ud800"
+
+
+def test_a_filter_gives_any_formatter_the_fields() -> None:
+    formatter = logging.Formatter("%(job)s %(attempt)s %(trace_id)s %(message)s")
+    made = record(job=9)
+
+    assert JobFilter().filter(made)
+    assert formatter.format(made) == "9 None None said"
+    assert all(hasattr(made, name) for name in FIELDS)
+
+
+async def test_in_front_of_a_queue_a_filter_looks_where_the_line_is_written(rota_app: Rota) -> None:
+    lines = Lines()
+    many: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    handler = logging.handlers.QueueHandler(many)
+    handler.addFilter(JobFilter())
+    log.addHandler(handler)
+    listener = logging.handlers.QueueListener(many, lines)
+    listener.start()
+
+    @rota_app.task
+    async def work() -> None:
+        log.warning("in a job")
+
+    try:
+        async with rota_app.worker():
+            run = await work.start()
+            await run.result(timeout=20)
+    finally:
+        log.removeHandler(handler)
+        listener.stop()
+    assert lines.one("in a job")["job"] == run.id
+
+
+def test_text_is_as_it_was_and_names_the_job_of_others_lines() -> None:
+    plain = TextFormatter()
+    made = record(created=0.5, process=7, msecs=500.0)
+    assert plain.format(made) == "1970-01-01 00:00:00.500Z warning [7] said"
+    made = record(created=0.5, process=7, msecs=500.0, job=9, attempt=2)
+    assert plain.format(made) == "1970-01-01 00:00:00.500Z warning [7] (job 9, attempt 2) said"
+    ours = record(created=0.5, process=7, msecs=500.0, job=9, attempt=2, name="rota")
+    assert plain.format(ours) == "1970-01-01 00:00:00.500Z warning [7] said"
+    coloured = TextFormatter(colour=True).format(record())
+    assert "\x1b[33mwarning\x1b[0m" in coloured
+
+
+def _about(line: dict[str, Any]) -> dict[str, Any]:
+    return {name: line[name] for name in FIELDS if name in line}

@@ -1,0 +1,150 @@
+"""Where nobody traces, nothing is made, kept or asked for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from opentelemetry import trace
+
+from engine.asking import fetch
+from rota import Context, Rota
+from rota.engine import otel
+from rota.errors import SettingsError
+from rota.model.settings import Settings
+
+from .seen import Seen, links_of
+
+
+async def run_all(app: Rota) -> None:
+    """One of everything that is traced, if something is."""
+    flow = app.flow("pair")
+
+    @flow.task
+    async def one(ctx: Context) -> int:
+        async with ctx.transaction():
+            return await ctx.step("one", int, 1)
+
+    @flow.task
+    async def two(ctx: Context, one: int) -> list[int]:
+        return await ctx.map([part.call(one)])
+
+    @app.task
+    async def part(n: int) -> int:
+        return n
+
+    async with app.worker():
+        run = await flow.start()
+        parts = await app.start_many([part.call(1)] * 600)
+        await run.result(timeout=20)
+        await parts[-1].result(timeout=20)
+
+
+def forbid(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever makes a span, or asks for links, is in the wrong."""
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("something is traced")
+
+    monkeypatch.setattr(otel.Spans, "__init__", never)
+    monkeypatch.setattr("rota.store.links.write", never)
+    monkeypatch.setattr("rota.store.links.of", never)
+    monkeypatch.setattr("rota.store.links.of_calls", never)
+
+
+async def test_without_a_provider_nothing_is_kept(
+    rota_app: Rota, rota_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forbid(monkeypatch)
+
+    await run_all(rota_app)
+
+    kept = (
+        "select count(*), count(trace) from rota.jobs union all select 0, count(*) from rota.links"
+    )
+    assert await fetch(rota_dsn, kept) == [(603, 0), (0, 0)]
+
+
+async def test_switched_off_a_provider_is_not_used(
+    rota_dsn: str, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forbid(monkeypatch)
+    async with Rota(rota_dsn, tracing="off") as app:
+        with trace.get_tracer("tests").start_as_current_span("request"):
+            await run_all(app)
+
+    assert [each.name for each in seen.spans] == ["request"]
+    assert await fetch(rota_dsn, "select count(trace) from rota.jobs") == [(0,)]
+
+
+async def test_without_a_provider_but_switched_on_what_comes_is_passed_on(rota_dsn: str) -> None:
+    """As a program does that traces nothing itself, between two that do."""
+    found: list[int] = []
+    async with Rota(rota_dsn, tracing="on") as app:
+
+        @app.task
+        async def work() -> None:
+            found.append(trace.get_current_span().get_span_context().trace_id)
+
+        comes = trace.SpanContext(7, 8, is_remote=True, trace_flags=trace.TraceFlags(1))
+        async with app.worker():
+            with trace.use_span(trace.NonRecordingSpan(comes)):
+                run = await work.start()
+            await run.result(timeout=20)
+            await (await work.start()).result(timeout=20)
+
+    assert found == [7, 0]
+
+
+async def test_a_provider_that_is_set_later_is_found(
+    rota_app: Rota, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    @rota_app.task
+    async def work() -> None: ...
+
+    async with rota_app.worker():
+        await (await work.start()).result(timeout=20)
+        seen: Seen = request.getfixturevalue("seen")
+        await (await work.start()).result(timeout=20)
+
+    assert seen.tree() == "start work\n  run work"
+    assert links_of(seen.one("run work")) == set()
+
+
+async def test_whoever_watches_does_not_keep_the_work_from_being_done(
+    rota_app: Rota, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @rota_app.task
+    async def work(ctx: Context) -> int:
+        return await ctx.step("one", int, 1)
+
+    def broken(*_: object, **__: object) -> None:
+        raise OSError("the collector's disk is full")
+
+    async with rota_app.worker():
+        await (await work.start()).result(timeout=20)
+        for name in (
+            "opentelemetry.sdk.trace.Tracer.start_span",
+            "opentelemetry.sdk.trace.Span.end",
+        ):
+            with monkeypatch.context() as patched:
+                patched.setattr(name, broken)
+                assert await (await work.start()).result(timeout=20) == 1
+
+
+def test_it_is_not_imported_unless_the_program_does() -> None:
+    code = "import rota, rota.app.client, rota.engine.worker, sys; print('opentelemetry' in sys.modules)"
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert answer.stdout.strip() == "False"
+
+
+def test_settings_say_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SettingsError, match="auto, on or off"):
+        Settings(tracing="maybe")
+    monkeypatch.setattr("rota.model.settings.find_spec", lambda name: None)
+    assert Settings(tracing="auto").tracing == "auto"
+    with pytest.raises(SettingsError, match=r"pip install 'rota\[otel\]'"):
+        Settings(tracing="on")

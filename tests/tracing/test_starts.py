@@ -1,0 +1,274 @@
+"""Every way to start something carries the trace it is started in."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from opentelemetry import trace
+from opentelemetry.trace import SpanKind
+
+from engine.asking import fetch
+from rota import Context, Rota, Run
+from rota.app.client import COPY_FROM
+from rota.engine import spans
+from rota.testing import Harness
+
+from .seen import Seen, id_of, said_of, trace_of
+
+TRACES = "select trace from rota.jobs order by id"
+
+
+@pytest.mark.parametrize("many", [3, COPY_FROM])
+async def test_many_started_together_are_below_one_start(
+    rota_app: Rota, rota_dsn: str, seen: Seen, many: int
+) -> None:
+    @rota_app.task
+    async def work(n: str) -> None: ...
+
+    with trace.get_tracer("tests").start_as_current_span("request"):
+        await rota_app.start_many([work.call("back\\slash") for _ in range(many)])
+
+    start = seen.one("start work")
+    assert seen.tree() == "request\n  start work"
+    assert start.kind is SpanKind.PRODUCER
+    assert said_of(start, spans.COUNT) == many
+    assert start.context is not None
+    place = f"00-{trace_of(start):032x}-{id_of(start):016x}-{start.context.trace_flags:02x}"
+    assert await fetch(rota_dsn, TRACES) == [(place,)] * many
+    async with rota_app.worker() as worker:
+        run = await work.using(key="a", delay=0).start("one more")
+        await run.result(timeout=20)
+        await worker.life.desk.until_empty()
+    assert len(seen.named("run work")) == many + 1
+
+
+async def test_flows_started_together_are_below_one_start(rota_app: Rota, seen: Seen) -> None:
+    flow = rota_app.flow("pair")
+
+    @flow.task
+    async def one(n: int) -> int:
+        return n
+
+    @flow.task
+    async def two(one: int) -> int:
+        return one
+
+    async with rota_app.worker():
+        for run in await rota_app.start_many([flow.call(n=1), flow.call(n=2)]):
+            await run.result(timeout=20)
+
+    both = "\n  run pair.one" * 2 + "\n  run pair.two" * 2
+    assert seen.tree() == f"start pair{both}"
+    assert said_of(seen.one("start pair"), spans.FLOW) == "pair"
+
+
+async def test_a_start_on_a_connection_of_the_users_is_in_his_trace(
+    rota_app: Rota, rota_dsn: str, seen: Seen
+) -> None:
+    flow = rota_app.flow("single")
+
+    @rota_app.task
+    async def work(n: int) -> None: ...
+
+    @flow.task
+    async def only() -> None: ...
+
+    with tracer_span("request"):
+        async with await psycopg.AsyncConnection.connect(rota_dsn) as connection:
+            runs: list[Run[Any]] = [
+                await work.using(on=connection).start(1),
+                await work.using(on=connection, key="k").start(2),
+                await flow.using(on=connection).start(),
+            ]
+        with psycopg.connect(rota_dsn) as blocking:
+            work.blocking.using(on=blocking).start(3)
+            flow.blocking.using(on=blocking).start()
+    async with rota_app.worker() as worker:
+        for run in runs:
+            await run.result(timeout=20)
+        await worker.life.desk.until_empty()
+
+    assert [each.name for each in seen.roots()] == ["request"]
+    assert len(seen.traces()) == 1
+    assert [len(seen.named(name)) for name in ("start work", "start single")] == [3, 2]
+
+
+async def test_a_blocking_start_is_in_the_trace_of_its_thread(rota_app: Rota, seen: Seen) -> None:
+    @rota_app.task
+    async def work(n: int) -> None: ...
+
+    def start() -> None:
+        with tracer_span("script"):
+            work.blocking.start(1)
+        rota_app.close_blocking()
+
+    await asyncio.to_thread(start)
+
+    assert seen.tree() == "script\n  start work"
+
+
+async def test_a_job_that_starts_another_is_above_it(rota_app: Rota, seen: Seen) -> None:
+    @rota_app.task
+    async def child() -> None: ...
+
+    @rota_app.task
+    async def parent(ctx: Context) -> None:
+        run = await child.start()
+        await run.result(timeout=20)
+
+    async with rota_app.worker():
+        await (await parent.start()).result(timeout=20)
+
+    assert seen.tree() == "start parent\n  run parent\n    start child\n      run child"
+
+
+async def test_a_key_that_is_taken_leaves_the_job_where_it_was(rota_app: Rota, seen: Seen) -> None:
+    @rota_app.task
+    async def work() -> None: ...
+
+    await work.using(key="a").start()
+    await work.using(key="a").start()
+    async with rota_app.worker() as worker:
+        await worker.life.desk.until_empty()
+        await (await work.using(key="a").start()).result(timeout=20)
+
+    first, *others = seen.named("start work")
+    assert [said_of(each, spans.CREATED) for each in (first, *others)] == [True, False, False]
+    run = seen.one("run work")
+    assert run.parent is not None
+    assert run.parent.span_id == id_of(first)
+
+
+async def test_from_sql_a_trace_can_be_given(rota_app: Rota, rota_dsn: str, seen: Seen) -> None:
+    @rota_app.task
+    async def work() -> None: ...
+
+    place = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    async with await psycopg.AsyncConnection.connect(rota_dsn) as connection:
+        await connection.execute("select rota.start('work', trace => %s)", [place])
+    async with await psycopg.AsyncConnection.connect(rota_dsn) as connection:
+        with pytest.raises(psycopg.errors.Error, match="must be a W3C traceparent"):
+            await connection.execute("select rota.start('work', trace => 'here')")
+    async with rota_app.worker():
+        await (await work.start()).result(timeout=20)
+
+    traces = {f"{trace_of(each):032x}" for each in seen.named("run work")}
+    assert place.split("-")[1] in traces
+    assert len(traces) == 2
+
+
+async def test_a_trace_that_is_not_kept_is_passed_on_and_leaves_nothing(
+    rota_app: Rota, rota_dsn: str, seen: Seen
+) -> None:
+    flow = rota_app.flow("pair")
+    traces: list[int] = []
+
+    @flow.task
+    async def one() -> int:
+        traces.append(trace.get_current_span().get_span_context().trace_id)
+        return 1
+
+    @flow.task
+    async def two(one: int) -> int:
+        traces.append(trace.get_current_span().get_span_context().trace_id)
+        return 1
+
+    unwanted = trace.SpanContext(7, 8, is_remote=True, trace_flags=trace.TraceFlags(0))
+    async with rota_app.worker():
+        with trace.use_span(trace.NonRecordingSpan(unwanted)):
+            run = await flow.start()
+        await run.result(timeout=20)
+
+    assert seen.spans == ()
+    assert traces == [7, 7]
+    assert await fetch(rota_dsn, "select job from rota.links") == []
+
+
+async def test_each_tick_of_a_schedule_is_a_trace(rota_harness: Harness, seen: Seen) -> None:
+    app = rota_harness.app
+    flow = app.flow("nightly")
+
+    @app.schedule(every=60, catch_up="all")
+    @app.task
+    async def tick(ctx: Context) -> None: ...
+
+    @flow.task
+    async def one() -> int:
+        return 1
+
+    @flow.task
+    async def two(one: int) -> int:
+        return one
+
+    await app.schedules.create("flow", flow, every=3600)
+    await rota_harness.run_until_idle()
+    with tracer_span("what the worker's program is in"):
+        await rota_harness.clock.advance(timedelta(minutes=2))
+        await rota_harness.run_until_idle()
+        await rota_harness.clock.advance(timedelta(hours=1))
+        await rota_harness.run_until_idle()
+    ticks, nights = seen.named("start tick"), seen.named("start nightly")
+
+    assert len(ticks) >= 2
+    assert len({trace_of(each) for each in ticks}) == len(ticks)
+    assert {said_of(each, spans.SCHEDULE) for each in ticks} == {"tick"}
+    assert len({trace_of(each) for each in seen.named("run tick")}) == len(seen.named("run tick"))
+    [night] = nights
+    assert {trace_of(each) for each in seen.named("run nightly.one")} == {trace_of(night)}
+    assert {trace_of(each) for each in seen.named("run nightly.two")} == {trace_of(night)}
+    assert night.parent is None
+
+
+async def test_what_somebody_triggers_backfills_or_forks_is_in_his_trace(
+    rota_harness: Harness, seen: Seen
+) -> None:
+    app = rota_harness.app
+    await rota_harness.clock.set(datetime(2026, 3, 1, 12, tzinfo=UTC))
+
+    @app.task
+    async def work(ctx: Context) -> int:
+        return await ctx.step("one", int, 1)
+
+    flow = app.flow("pair")
+
+    @flow.task
+    async def one() -> int:
+        return 1
+
+    await app.schedules.create("daily", work, cron="0 7 * * *")
+    done = await work.start()
+    pair = await flow.start()
+    await rota_harness.run_until_idle()
+    with tracer_span("somebody"):
+        await app.schedules.trigger("daily")
+        begin = datetime(2026, 2, 1, tzinfo=UTC)
+        await app.schedules.backfill("daily", begin, begin + timedelta(days=2))
+        await app.fork(done, from_step="one")
+        await app.fork(pair, from_=one)
+    await rota_harness.run_until_idle()
+
+    assert seen.tree(of="somebody") == (
+        "somebody\n"
+        "  start daily\n"
+        "    run work\n"
+        "      step one\n"
+        "  start daily\n"
+        "    run work\n"
+        "      step one\n"
+        "    run work\n"
+        "      step one\n"
+        "  start pair\n"
+        "    run pair.one\n"
+        "  start work\n"
+        "    run work\n"
+        "      step one"
+    )
+
+
+def tracer_span(name: str) -> AbstractContextManager[trace.Span]:
+    return trace.get_tracer("tests").start_as_current_span(name)

@@ -1,0 +1,202 @@
+"""A request that starts a flow, and all that comes of it, are one trace and one tree."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx2
+from fastapi import FastAPI
+from opentelemetry import trace
+
+from rota import Context, Rota
+
+from .seen import Seen, id_of, links_of, said_of
+
+
+def etl(app: Rota) -> Any:
+    """A flow of every shape: two wait for one, one waits for both; steps, calls, a transaction."""
+
+    @app.task
+    async def resize(n: int) -> int:
+        return n * 2
+
+    inner = app.flow("inner")
+
+    @inner.task
+    async def first(n: int) -> int:
+        return n
+
+    @inner.task
+    async def last(first: int) -> int:
+        return first
+
+    flow = app.flow("etl")
+
+    @flow.task
+    async def extract(ctx: Context, day: str) -> int:
+        return await ctx.step("fetch", len, day)
+
+    @flow.task
+    async def clean(extract: int) -> int:
+        return extract
+
+    @flow.task
+    def count(extract: int) -> int:  # in a thread
+        return extract
+
+    @flow.task
+    async def report(ctx: Context, clean: int, count: int) -> int:
+        sizes = await ctx.map([resize.call(clean), resize.call(count)])
+        await ctx.run(inner.call(n=1))
+        async with ctx.transaction() as connection:
+            await connection.execute("select 1")
+        return sum(sizes)
+
+    return flow
+
+
+def web(flow: Any) -> FastAPI:
+    api = FastAPI()
+
+    @api.post("/etl/{day}")
+    async def start(day: str) -> int:
+        run = await flow.start(day=day)
+        return int(run.id)
+
+    return api
+
+
+async def test_request_jobs_steps_and_child_runs_are_one_tree(rota_app: Rota, seen: Seen) -> None:
+    flow = etl(rota_app)
+    transport = httpx2.ASGITransport(app=web(flow))
+    async with (
+        httpx2.AsyncClient(transport=transport, base_url="http://web") as client,
+        rota_app.worker(),
+    ):
+        run = (await client.post("/etl/monday")).json()
+        assert await rota_app.run(run).result(timeout=20) == {"report": 24}
+
+    # FastAPI makes spans of its own, of which the first is the request.
+    assert [each.name for each in seen.roots()] == ["POST /etl/{day}"]
+    assert len(seen.traces()) == 1
+    assert seen.tree(of="start etl") == (
+        "start etl\n"
+        "  run etl.clean\n"
+        "  run etl.count\n"
+        "  run etl.extract\n"
+        "    step fetch\n"
+        "  run etl.report\n"
+        "    map inner\n"
+        "      run inner.first\n"
+        "      run inner.last\n"
+        "    map resize\n"
+        "      run resize\n"
+        "      run resize\n"
+        "    transaction"
+    )
+
+
+async def test_who_waited_links_to_those_it_waited_for(rota_app: Rota, seen: Seen) -> None:
+    flow = etl(rota_app)
+    async with rota_app.worker():
+        await (await flow.start(day="monday")).result(timeout=20)
+
+    assert links_of(seen.one("run etl.extract")) == set()
+    assert links_of(seen.one("run etl.clean")) == {id_of(seen.one("run etl.extract"))}
+    both = {id_of(seen.one("run etl.clean")), id_of(seen.one("run etl.count"))}
+    assert links_of(seen.one("run etl.report")) == both
+    assert links_of(seen.one("map resize")) == {id_of(each) for each in seen.named("run resize")}
+    # Of a flow that was called, to what it ended with.
+    assert links_of(seen.one("map inner")) == {id_of(seen.one("run inner.last"))}
+
+
+async def test_an_end_recorded_in_a_transaction_is_linked_to_as_well(
+    rota_app: Rota, seen: Seen
+) -> None:
+    flow = rota_app.flow("books")
+
+    @flow.task
+    async def book(ctx: Context) -> Any:
+        async with ctx.transaction():
+            ctx.complete(3)
+
+    @flow.task
+    def ship(ctx: Context) -> Any:
+        with ctx.blocking.transaction():
+            ctx.complete(4)
+
+    @flow.task
+    async def close(book: int, ship: int) -> int:
+        return book + ship
+
+    async with rota_app.worker():
+        run = await flow.start()
+        assert await run.result(timeout=20) == {"close": 7}
+
+    before = {id_of(seen.one("run books.book")), id_of(seen.one("run books.ship"))}
+    assert links_of(seen.one("run books.close")) == before
+    assert said_of(seen.one("run books.book"), "rota.outcome") == "succeeded"
+    assert {each.parent.span_id for each in seen.named("transaction") if each.parent} == before
+
+
+async def test_what_the_code_does_is_below_what_it_is_in(rota_app: Rota, seen: Seen) -> None:
+    """As a driver or an HTTP client that is instrumented would: coroutine, thread, step, transaction."""
+    tracer = trace.get_tracer("driver")
+
+    def select(name: str) -> None:
+        tracer.start_span(name).end()
+
+    async def awaited() -> None:
+        await asyncio.to_thread(select, "in a thread of a step")
+
+    @rota_app.task
+    async def work(ctx: Context) -> None:
+        select("in a coroutine")
+        await ctx.step("plain", select, "in a plain step")
+        await ctx.step("async", awaited)
+        async with ctx.transaction():
+            select("in a transaction")
+
+    @rota_app.task
+    def toil(ctx: Context) -> None:
+        select("in a thread")
+        ctx.blocking.step("blocking", select, "in a step of a thread")
+        with ctx.blocking.transaction():
+            select("in its transaction")
+
+    async with rota_app.worker():
+        await (await work.start()).result(timeout=20)
+        await (await toil.start()).result(timeout=20)
+
+    assert seen.tree() == (
+        "start toil\n"
+        "  run toil\n"
+        "    in a thread\n"
+        "    step blocking\n"
+        "      in a step of a thread\n"
+        "    transaction\n"
+        "      in its transaction\n"
+        "start work\n"
+        "  run work\n"
+        "    in a coroutine\n"
+        "    step async\n"
+        "      in a thread of a step\n"
+        "    step plain\n"
+        "      in a plain step\n"
+        "    transaction\n"
+        "      in a transaction"
+    )
+
+
+async def test_no_job_is_inside_the_trace_of_the_one_before_it(rota_app: Rota, seen: Seen) -> None:
+    @rota_app.task
+    async def one(n: int) -> int:
+        return trace.get_current_span().get_span_context().trace_id
+
+    async with rota_app.worker(concurrency=1):
+        runs = [await one.start(n) for n in range(3)]
+        traces = [await run.result(timeout=20) for run in runs]
+
+    assert len(set(traces)) == 3
+    assert seen.tree() == "\n".join(["start one\n  run one"] * 3)

@@ -1,0 +1,81 @@
+"""What `rota worker` writes to stderr, as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+from cli.terminal import Done, Terminal
+
+APPS = Path(__file__).with_name("apps")
+TASKS = ("awaited", "threaded", "isolated", "failing")
+SECRET = "hunter2"
+
+
+def worked(dsn: str, *words: str, **environment: str) -> tuple[dict[str, int], Done]:
+    """Start one of each, and see what a worker says about it."""
+    terminal = Terminal(dsn, APPS)
+    runs: dict[str, int] = {}
+    with terminal.program("worker", "orders:app", *words, **environment) as worker:
+        worker.said("up to")
+        for task in TASKS:
+            done = terminal.run("start", "-a", "orders:app", task, f"card={SECRET}")
+            runs[task] = int(done.out)
+        for task in TASKS[:3]:
+            worker.said(task)
+        worker.said("failed for good")
+        worker.tell(signal.SIGTERM)
+        return runs, worker.ended()
+
+
+def test_each_line_is_an_object_that_says_for_which_job_it_was_written(rota_dsn: str) -> None:
+    runs, done = worked(rota_dsn, ROTA_LOG_FORMAT="json")
+
+    lines: list[dict[str, Any]] = [json.loads(line) for line in done.err.splitlines()]
+    of = {each["message"]: each for each in lines if each["logger"] == "shop.orders"}
+    assert sorted(of) == ["awaited", "caught", "isolated", "threaded"]
+    worker = next(each for each in lines if "up to" in each["message"])
+    for task in TASKS[:3]:
+        line = of[task]
+        assert (line["run"], line["job"], line["task"]) == (runs[task], runs[task], task)
+        assert (line["attempt"], line["level"]) == (1, "info")
+        assert isinstance(line["worker"], int)
+        assert line["time"].endswith("Z")
+    assert of["awaited"]["process"] == of["threaded"]["process"] == worker["process"]
+    assert of["isolated"]["process"] != worker["process"]
+    assert of["caught"]["exception"].endswith("ValueError: it was declined")
+    assert len({of[task]["worker"] for task in TASKS[:3]}) == 1
+    assert SECRET not in done.err
+    assert SECRET not in done.out
+
+
+def test_text_says_it_in_a_line(rota_dsn: str) -> None:
+    runs, done = worked(rota_dsn, "--log-format", "text", ROTA_LOG_FORMAT="json")
+
+    for task in TASKS[:3]:
+        [line] = [each for each in done.err.splitlines() if each.endswith(f" {task}")]
+        assert f"] (job {runs[task]}, attempt 1) {task}" in line
+    [failed] = [each for each in done.err.splitlines() if "failed for good" in each]
+    assert f"] job {runs['failing']} (failing) failed for good" in failed
+    assert SECRET not in done.err
+
+
+def test_all_processes_of_a_worker_write_alike(rota_dsn: str) -> None:
+    terminal = Terminal(rota_dsn, APPS)
+    words = ("worker", "orders:app", "--processes", "2", "--log-format", "json")
+    with terminal.program(*words) as worker:
+        worker.said("up to", times=2)
+        worker.tell(signal.SIGTERM)
+        done = worker.ended()
+
+    lines = [json.loads(line) for line in done.err.splitlines()]
+    assert len({each["process"] for each in lines}) == 3
+
+
+def test_another_format_is_refused(rota_dsn: str) -> None:
+    done = Terminal(rota_dsn, APPS).run("worker", "orders:app", ROTA_LOG_FORMAT="xml")
+
+    assert done.code == 2
+    assert "'xml' is not one of 'text', 'json'" in done.complaint

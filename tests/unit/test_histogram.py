@@ -1,0 +1,55 @@
+"""Counting by the batch comes to what counting one by one does."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rota.model.histogram import FEW, SECONDS, Histogram
+
+values = st.lists(
+    st.one_of(st.sampled_from(SECONDS), st.floats(0, 5000), st.floats(0, 0.001)), max_size=50
+)
+
+
+@given(st.lists(values, max_size=5))
+def test_a_batch_is_worth_what_its_values_are(batches: list[list[float]]) -> None:
+    whole, single = Histogram(), Histogram()
+    for batch in batches:
+        for value in batch:
+            single.add(value)
+        whole.add_all(list(batch))
+
+    assert whole.counts == single.counts
+    assert whole.largest == single.largest
+    assert abs(whole.total - single.total) < 1e-6 * (1 + single.total)
+
+
+def test_a_value_that_is_a_bound_counts_below_it() -> None:
+    one, many = Histogram(), Histogram()
+    one.add(1.0)
+    many.add_all([1.0] * (FEW + 1))
+
+    assert dict(one.cumulative())["1.0"] == 1
+    assert dict(one.cumulative())["0.5"] == 0
+    assert dict(many.cumulative())["1.0"] == FEW + 1
+    assert dict(many.cumulative())["0.5"] == 0
+
+
+@given(values)
+def test_the_last_bound_has_all_of_them(batch: list[float]) -> None:
+    histogram = Histogram()
+    histogram.add_all(list(batch))
+    shown = histogram.cumulative()
+
+    assert shown[-1] == ("+Inf", len(batch))
+    assert [count for _, count in shown] == sorted(count for _, count in shown)
+
+
+def test_the_largest_is_told_once() -> None:
+    histogram = Histogram()
+    histogram.add_all([0.1, 7.0])
+
+    assert histogram.take_largest() == 7.0
+    histogram.add(0.2)
+    assert histogram.take_largest() == 0.2

@@ -1,0 +1,68 @@
+"""An API as its users write one: requests start jobs, and a worker is at work beside them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+from fastapi import FastAPI
+
+from rota import Context, Rota
+from rota.asgi import Drain
+from rota.web.health import health
+
+app = Rota()
+ORDERS = 0
+
+
+def write_down(number: int) -> None:
+    if notes := os.environ.get("NOTES"):
+        with Path(notes).open("a") as file:
+            file.write(f"{number}\n")
+
+
+async def until_there(file: Path) -> None:
+    await asyncio.to_thread(file.with_suffix(".began").touch)
+    while not await asyncio.to_thread(file.exists):
+        await asyncio.sleep(0.02)
+
+
+@app.task
+async def note(ctx: Context, number: int) -> None:
+    """As many rows as there are jobs, if each is done once, and as many lines, if its code ran once."""
+    write_down(number)
+    async with ctx.transaction() as connection:
+        await connection.execute("insert into orders (number) values (%s)", (number,))
+
+
+@app.task(queue="long")
+async def last(file: str) -> None:
+    """Has begun, and lasts until the file is there."""
+    await until_there(Path(file))
+
+
+api = FastAPI(lifespan=app.lifespan)
+
+
+@api.post("/orders/{number}", status_code=202)
+async def order(number: int) -> dict[str, int]:
+    run = await note.start(number)
+    return {"run": run.id, "process": os.getpid()}
+
+
+@api.post("/last", status_code=202)
+async def start_last(file: str) -> dict[str, int]:
+    return {"run": (await last.start(file)).id}
+
+
+@api.get("/slow")
+async def slow(file: str) -> dict[str, int]:
+    """Answers when the file is there."""
+    await until_there(Path(file))
+    return {"process": os.getpid()}
+
+
+api.mount("/", health(app))
+
+drained = Drain(api, app)

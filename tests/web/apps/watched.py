@@ -1,0 +1,15 @@
+"""An app that is watched while its database comes and goes."""
+
+from __future__ import annotations
+
+import asyncio
+
+from rota import Rota
+
+app = Rota(poll=0.2, beat=0.5, dead_after=30, drain_for=5)
+
+
+@app.task
+async def double(n: int, wait: float = 0.0) -> int:
+    await asyncio.sleep(wait)
+    return 2 * n

@@ -1,0 +1,34 @@
+"""Fixtures: Rota's site, and people who ask it something, each with what he may do.
+
+They share one database: what a test looks for, it made itself, under names of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+
+import pytest
+
+from rota import Rota
+from rota.testing.server import Server
+
+from .visitors import Visitors, shop
+
+
+@pytest.fixture(scope="session")
+def site_dsn(rota_server: Server, way: Callable[[str], str]) -> Iterator[str]:
+    with rota_server.database() as dsn:
+        yield way(dsn)
+
+
+@pytest.fixture
+async def site_app(site_dsn: str) -> AsyncIterator[Rota]:
+    """An app with some tasks, a flow and a schedule; nobody works."""
+    async with shop(site_dsn) as app:
+        yield app
+
+
+@pytest.fixture
+async def visitors(site_app: Rota) -> AsyncIterator[Visitors]:
+    async with Visitors(site_app) as visitors:
+        yield visitors

@@ -1,0 +1,44 @@
+"""The guide to the API names every route, with the role it is for, and none that is not there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from rota import Rota
+from rota.web.answers import _STATUSES
+from rota.web.api import openapi, routes
+from rota.web.auth import rules
+
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "http-api.md"
+ROW = re.compile(r"^\| `([A-Z]+) (/\S+)` \| (\w+) \|", re.MULTILINE)
+
+
+def test_the_guide_names_every_route_and_whom_it_is_for() -> None:
+    told = {(method, path, role) for method, path, role in ROW.findall(PAGE.read_text("utf-8"))}
+    there = {
+        (method, path.replace(":path", ""), role.word)
+        for method, path, role in rules(routes(Rota("postgresql://nowhere/at_all")))
+        if role is not None
+    }
+    assert told == there
+
+
+def test_the_guide_names_every_code_of_an_error() -> None:
+    text = PAGE.read_text("utf-8")
+    for _, status, code in _STATUSES:
+        assert f"`{code}`" in text
+        assert str(status) in text
+
+
+def test_the_document_says_all_that_the_routes_do() -> None:
+    document = openapi()
+    there = {
+        (method.lower(), path.replace(":path", ""))
+        for method, path, _ in rules(routes(Rota("postgresql://nowhere/at_all")))
+        if not path.endswith("openapi.json")
+    }
+    assert {(method, path) for path, of in document["paths"].items() for method in of} == there
+    assert document["openapi"].startswith("3.1")
+    ids = [of["operationId"] for each in document["paths"].values() for of in each.values()]
+    assert len(ids) == len(set(ids))

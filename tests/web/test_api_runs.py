@@ -1,0 +1,207 @@
+"""Runs over HTTP: what is shown to whom, pages that neither skip nor repeat, acts that are written down."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from rota import Rota
+
+from .visitors import SECRET, Visitors
+
+RUNS = "/api/v1/runs"
+
+
+async def run_all(app: Rota, *runs: str) -> None:
+    """Have a worker bring these to an end."""
+    async with app.worker(concurrency=4):
+        for run in runs:
+            await asyncio.gather(app.run(int(run)).result(timeout=20), return_exceptions=True)
+
+
+# Starting
+
+
+async def test_a_task_is_started_with_all_that_can_be_said(visitors: Visitors) -> None:
+    key = str(uuid4())
+    said = {"key": key, "delay": 60, "priority": 7, "queue": "images"}
+    body = {"name": "greet", "input": {"name": "Ada", "times": 2}, **said}
+    first = await visitors.ask("POST", RUNS, who="operator", json=body)
+    again = await visitors.ask("POST", RUNS, who="operator", json=body)
+    assert (first.status_code, first.json()["created"]) == (201, True)
+    assert (again.status_code, again.json()["created"]) == (200, False)
+    assert again.json()["run"] == first.json()["run"]
+
+    shown = await visitors.done("GET", f"{RUNS}/{first.json()['run']}", who="operator")
+    assert shown["state"] == "asleep"
+    assert (shown["key"], shown["priority"], shown["queue"]) == (key, 7, "images")
+    assert shown["input"] == {"name": "Ada", "times": 2}
+
+
+async def test_a_flow_is_started_and_shown_with_its_jobs(visitors: Visitors) -> None:
+    run = await visitors.start("etl", input={"day": "monday"})
+    await run_all(visitors.app, run)
+    shown = await visitors.done("GET", f"{RUNS}/{run}", who="operator")
+    assert (shown["is_flow"], shown["state"], shown["name"]) == (True, "succeeded", "etl")
+    assert shown["input"] == {"day": "monday"}
+    assert shown["result"] == {"load": 1}
+    assert [each["task"] for each in shown["jobs"]] == ["etl.extract", "etl.load"]
+    assert shown["jobs"][0]["children"] == [shown["jobs"][1]["job"]]
+    assert shown["jobs"][0]["result"] == ["monday"]
+    assert (shown["job_count"], shown["next_jobs"]) == (2, None)
+    job = await visitors.done("GET", f"{RUNS}/{shown['jobs'][1]['job']}", who="viewer")
+    assert (job["run"], job["job"]) == (run, shown["jobs"][1]["job"])
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "says"),
+    [
+        ({"name": "nobody knows"}, 404, "no task and no flow"),
+        ({"name": "greet"}, 422, "name"),
+        ({"name": "greet", "input": {"name": 7}}, 422, "str"),
+        ({"name": "greet", "input": {"name": "a\0b"}}, 422, "NUL"),
+        ({"name": "etl", "input": {"day": "x"}, "queue": "images"}, 422, "queue of its own"),
+        ({"name": "greet", "input": {"name": "Ada"}, "colour": "red"}, 422, "colour"),
+        ({"name": "greet", "input": {"name": "Ada"}, "priority": 10}, 422, "priority"),
+        ({"name": "gr\0eet"}, 422, "NUL"),
+        ({"name": "greet", "input": {"name": "Ada"}, "queue": "a b"}, 422, "queue's name"),
+        ([], 422, "object"),
+    ],
+)
+async def test_what_does_not_fit_is_refused_with_a_reason(
+    visitors: Visitors, body: Any, status: int, says: str
+) -> None:
+    answer = await visitors.ask("POST", RUNS, json=body)
+    assert answer.status_code == status, answer.text
+    assert says in answer.json()["error"]["message"]
+
+
+# Payloads
+
+
+async def test_a_viewer_sees_nothing_that_went_in_or_came_out(visitors: Visitors) -> None:
+    app = visitors.app
+    stumbles = await visitors.start("stumble", input={"word": SECRET})
+    greets = await visitors.start("greet", input={"name": SECRET})
+    flows = await visitors.start("etl", input={"day": SECRET})
+    told = await visitors.start("approve")
+    await visitors.done(
+        "POST", f"{RUNS}/{told}/signals", json={"name": "answer", "payload": {"by": SECRET}}
+    )
+    name = f"schedule {uuid4()}"
+    schedule = {"name": name, "task": "greet", "every": 3600, "input": {"name": SECRET}}
+    await visitors.done("POST", "/api/v1/schedules", json=schedule)
+    async with app.worker(concurrency=4):
+        for run in (greets, flows, told):
+            await app.run(int(run)).result(timeout=20)
+        async with asyncio.timeout(20):
+            # It is tried again later: that it failed once is enough.
+            while await app.run(int(stumbles)).status() != "asleep":
+                await asyncio.sleep(0.02)
+
+    paths = [f"{RUNS}/{run}" for run in (stumbles, greets, flows, told)]
+    paths += [RUNS, f"{RUNS}/{flows}/jobs", "/api/v1/schedules", f"/api/v1/schedules/{name}"]
+    seen = dict.fromkeys(paths, "")
+    for path in paths:
+        answer = await visitors.ask("GET", path, who="viewer")
+        assert answer.status_code == 200
+        assert SECRET not in answer.text, path
+        seen[path] = (await visitors.ask("GET", path, who="operator")).text
+    # An operator does, or this test would prove nothing.
+    assert [path for path in paths if SECRET not in seen[path]] == [RUNS]
+    stumbled = await visitors.done("GET", f"{RUNS}/{stumbles}", who="viewer")
+    assert stumbled["attempts"][0]["error"] == {"type": "ValueError"}
+    assert [step["name"] for step in stumbled["steps"]] == ["look"]
+    assert "logs" not in stumbled
+
+
+# Numbers
+
+
+async def test_an_id_beyond_what_javascript_can_count_to_is_exact(visitors: Visitors) -> None:
+    large = 2**53 + 1
+    [[before]] = await visitors.sql("select last_value from rota.ids")
+    await visitors.sql("select setval('rota.ids', %s, false)", large)
+    try:
+        run = await visitors.start("greet", input={"name": "Ada"})
+    finally:
+        await visitors.sql("select setval('rota.ids', %s)", before)
+    assert run == str(large)
+    shown = await visitors.done("GET", f"{RUNS}/{run}")
+    assert (shown["run"], shown["job"]) == (run, run)
+    listed = await visitors.done("GET", f"{RUNS}?limit=1")
+    assert listed["runs"][0]["run"] == run
+    await visitors.sql("delete from rota.ready where job = %s", large)
+    await visitors.sql("delete from rota.jobs where id = %s", large)
+
+
+@pytest.mark.parametrize("id", ["0", "-1", "x", "1.5", "9" * 30, "%00", str(2**63), "1e3"])
+async def test_what_is_no_id_is_not_there(visitors: Visitors, id: str) -> None:
+    answer = await visitors.ask("GET", f"{RUNS}/{id}")
+    assert (answer.status_code, answer.json()["error"]["code"]) in (
+        (404, "not_found"),
+        (422, "invalid"),
+    )
+
+
+# Pages
+
+
+async def test_pages_neither_skip_nor_repeat_while_runs_are_started_and_ended(
+    visitors: Visitors,
+) -> None:
+    queue = f"queue-{uuid4()}"
+    there = [await visitors.start("greet", input={"name": "Ada"}, queue=queue) for _ in range(25)]
+    seen: list[str] = []
+    cursor: str | None = None
+    for number in itertools.count():
+        more = f"&cursor={cursor}" if cursor else ""
+        page = await visitors.done("GET", f"{RUNS}?queue={queue}&limit=4{more}", who="viewer")
+        seen += [each["run"] for each in page["runs"]]
+        cursor = page["next"]
+        # More come between two pages, and one that is seen and one that is not yet are ended.
+        await visitors.start("greet", input={"name": "late"}, queue=queue)
+        for run in (there[0], there[-1]) if number == 1 else ():
+            await visitors.app.run(int(run)).cancel()
+        if cursor is None:
+            break
+    assert seen == there[::-1]
+    assert number == 6
+
+
+async def test_the_last_page_is_the_last_also_when_it_is_full(visitors: Visitors) -> None:
+    queue = f"queue-{uuid4()}"
+    for _ in range(4):
+        await visitors.start("greet", input={"name": "Ada"}, queue=queue)
+    page = await visitors.done("GET", f"{RUNS}?queue={queue}&limit=2")
+    assert page["next"] is not None
+    page = await visitors.done("GET", f"{RUNS}?queue={queue}&limit=2&cursor={page['next']}")
+    assert (len(page["runs"]), page["next"]) == (2, None)
+
+
+@pytest.mark.parametrize(
+    "cursor", ["x", "é", "====", "LTE", "OTk5OTk5OTk5OTk5OTk5OTk5OTk5", "AAAA"]
+)
+async def test_a_cursor_that_no_page_gave_is_refused(visitors: Visitors, cursor: str) -> None:
+    answer = await visitors.ask("GET", RUNS, params={"cursor": cursor})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid")
+
+
+async def test_jobs_of_a_flow_come_in_pages(visitors: Visitors) -> None:
+    run = await visitors.start("etl", input={"day": "monday"})
+    first = await visitors.done("GET", f"{RUNS}/{run}/jobs?limit=1")
+    second = await visitors.done("GET", f"{RUNS}/{run}/jobs?limit=1&cursor={first['next']}")
+    tasks = [first["jobs"][0]["task"], second["jobs"][0]["task"]]
+    assert (tasks, second["next"]) == (["etl.extract", "etl.load"], None)
+
+
+@pytest.mark.parametrize(
+    "query", ["limit=0", "limit=501", "limit=x", "state=odd", "colour=red", "limit=1&limit=2"]
+)
+async def test_what_cannot_be_asked_is_refused(visitors: Visitors, query: str) -> None:
+    answer = await visitors.ask("GET", f"{RUNS}?{query}")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid")

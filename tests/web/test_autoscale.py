@@ -1,0 +1,250 @@
+"""How many workers are wanted: by known loads, and by what must hold of any."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rota import Rota
+from rota.store import meters
+from rota.store.meters import Scaled, Tally
+from rota.testing.server import Server
+from rota.web.site import site
+
+Direct = psycopg.Connection[tuple[Any, ...]]
+
+WORKER = """
+insert into rota.workers (host, pid, version, queues, tasks, capacity, running)
+values ('one', 1, '', %s, '{work}', %s, %s) returning id
+"""
+JOBS = """
+with given as (
+    insert into rota.jobs (id, lane, task, queue, args)
+    select nextval('rota.ids'), 0, 'work', %s, '{}' from generate_series(1, %s)
+    returning id, queue)
+insert into rota.ready (seq, job, lane, queue, task)
+select given.id, given.id, 0, given.queue, 'work' from given
+"""
+FORMULA = "select rota.workers_for(%s, %s, %s, %s, %s, %s, %s, %s)"
+
+
+@pytest.fixture(scope="module")
+def formula(rota_server: Server) -> Iterator[Direct]:
+    with rota_server.database() as dsn, psycopg.connect(dsn, autocommit=True) as connection:
+        yield connection
+
+
+def wanted_for(connection: Direct, *load: float | None) -> int:
+    row = connection.execute(FORMULA, load).fetchone()
+    assert row is not None
+    number: int = row[0]
+    return number
+
+
+rates = st.floats(0, 1e5)
+backlogs = st.integers(0, 10_000_000)
+service_times = st.one_of(st.none(), st.floats(0, 1e5))
+targets = st.floats(0.1, 1e5)
+places = st.integers(1, 1000)
+several = settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+@several
+@given(rates, service_times, backlogs, st.integers(1, 1_000_000), rates, targets, places)
+def test_more_backlog_never_wants_fewer(
+    formula: Direct,
+    arrivals: float,
+    service: float | None,
+    backlog: int,
+    more: int,
+    running: float,
+    target: float,
+    concurrency: int,
+) -> None:
+    rest = (running, target, concurrency, 0, 1000)
+    less = wanted_for(formula, arrivals, service, backlog, *rest)
+
+    assert wanted_for(formula, arrivals, service, backlog + more, *rest) >= less
+
+
+@several
+@given(rates, st.floats(0, 1e5), backlogs, rates, targets, places, st.integers(0, 50))
+def test_what_is_wanted_lies_between_the_bounds_and_is_enough(
+    formula: Direct,
+    arrivals: float,
+    service: float,
+    backlog: int,
+    running: float,
+    target: float,
+    concurrency: int,
+    fewest: int,
+) -> None:
+    most = fewest + 200
+    wanted = wanted_for(
+        formula, arrivals, service, backlog, running, target, concurrency, fewest, most
+    )
+
+    assert fewest <= wanted <= most
+    # As the formula is told in words.
+    slots = max(arrivals * service, running) + backlog * min(1.0, service / target)
+    exactly = max(slots / concurrency, 1.0 if backlog or running else 0.0, fewest)
+    assert min(exactly, most) - 1e-6 * exactly - 1e-6 <= wanted
+    assert wanted <= max(math.ceil(exactly * (1 + 1e-9)), fewest)
+
+
+@pytest.mark.parametrize("fewest", [0, 2])
+def test_who_has_nothing_to_do_wants_the_fewest(formula: Direct, fewest: int) -> None:
+    assert wanted_for(formula, 0, 0.5, 0, 0, 60, 100, fewest, 10) == fewest
+    assert wanted_for(formula, 0, None, 0, 0, 60, 100, fewest, 10) == fewest
+
+
+@pytest.mark.parametrize(
+    ("load", "expected"),
+    [
+        pytest.param((100, 0.5, 0, 0, 60, 10), 5, id="arrivals keep 50 places busy"),
+        pytest.param((0, 0.6, 6000, 0, 60, 10), 6, id="a backlog in its time"),
+        pytest.param((100, 0.5, 6000, 0, 60, 10), 10, id="both"),
+        pytest.param((0, 3600, 10, 0, 60, 10), 1, id="a job takes one place, however long"),
+        pytest.param((0, 3600, 0, 25, 60, 10), 3, id="what runs goes on"),
+        pytest.param((0, None, 500, 0, 60, 10), 1, id="the first one tells"),
+        pytest.param((0, 0.000001, 1, 0, 60, 100), 1, id="a single job wants somebody"),
+    ],
+)
+def test_a_known_load_wants_a_known_number(
+    formula: Direct, load: tuple[float | None, ...], expected: int
+) -> None:
+    assert wanted_for(formula, *load, 0, 100) == expected
+
+
+# By what is in the database
+
+
+class Load:
+    """A database in which work can be made up."""
+
+    def __init__(self, app: Rota, direct: Direct) -> None:
+        self.app = app
+        self.direct = direct
+
+    async def counted(self, ago: int = 1, **counts: float) -> None:
+        """What workers counted of a minute, so many minutes ago."""
+        database = (await self.app.open()).database
+        row = self.direct.execute("select extract(epoch from rota.clock())::bigint / 60").fetchone()
+        assert row is not None
+        zero = dict.fromkeys(Tally.__struct_fields__, 0)
+        where = {"minute": row[0] - ago, "queue": "default", "task": "work"}
+        told: Any = zero | counts | where
+        await database.run(meters.flush(7, [Tally(**told)]))
+
+    async def wants(self, queue: str = "default", **how: Any) -> Scaled:
+        given = {"target": 60.0, "fewest": 0, "most": 100, "queue": queue, **how}
+        [found] = await (await self.app.open()).database.run(meters.autoscale(**given))
+        return found
+
+
+@pytest.fixture
+def load(rota_app: Rota, direct_dsn: str) -> Iterator[Load]:
+    with psycopg.connect(direct_dsn, autocommit=True) as direct:
+        yield Load(rota_app, direct)
+
+
+async def test_an_idle_fleet_wants_the_fewest(load: Load) -> None:
+    load.direct.execute(WORKER, (["default"], 10, 0))
+
+    assert (await load.wants()).wanted == 0
+    assert (await load.wants(fewest=2)).wanted == 2
+    assert (await load.wants()).workers == 1
+
+
+async def test_what_came_in_is_what_was_claimed_and_what_piled_up(load: Load) -> None:
+    load.direct.execute(WORKER, (["default"], 10, 0))
+    await load.counted(ago=2, claimed=3000, attempts=3000, took=1500.0)
+    load.direct.execute(
+        "insert into rota.samples select date_trunc('minute', rota.clock()) - interval '5 min',"
+        " 'default', 100, 0, 1"
+    )
+    load.direct.execute(JOBS, ("default", 700))
+
+    found = await load.wants()
+    # 3000 claimed and 600 more than there were, in five minutes and the part of this one.
+    assert 3600 / 360 <= found.arrivals <= 3600 / 300
+    assert found.service == pytest.approx(0.5)
+    assert (found.backlog, found.places) == (700, 10.0)
+    by_hand = (found.arrivals * 0.5 + 700 * 0.5 / 60) / 10
+    assert found.wanted == math.ceil(by_hand)
+
+
+async def test_what_was_given_back_did_not_come_in_again(load: Load) -> None:
+    await load.counted(claimed=500, given_back=450, attempts=50, took=50.0)
+
+    assert (await load.wants()).arrivals == pytest.approx(50 / 330, rel=0.1)
+
+
+async def test_how_long_it_took_is_remembered_when_nothing_has_ended_lately(load: Load) -> None:
+    await load.counted(ago=25, claimed=10, attempts=10, took=20.0)
+    load.direct.execute(JOBS, ("default", 300))
+    found = await load.wants(concurrency=1)
+
+    assert found.service == pytest.approx(2.0)
+    assert found.wanted >= 300 * 2 / 60
+
+
+async def test_what_runs_keeps_its_workers(load: Load) -> None:
+    """Jobs that take an hour end seldom: what was counted of them says nothing."""
+    row = load.direct.execute(WORKER, (["default", "other"], 10, 8)).fetchone()
+    assert row is not None
+    load.direct.execute(JOBS, ("default", 16))
+    load.direct.execute(
+        "with gone as (delete from rota.ready returning job) insert into rota.claims"
+        " (worker, nonce, jobs, attempts, lost, seqs) select %s, gen_random_uuid(), array_agg(job),"
+        " array_agg(1::smallint), array_agg(0::smallint), array_agg(job) from gone",
+        row,
+    )
+    found = await load.wants(concurrency=3)
+
+    # Sixteen held, eight of them run: the others are held ahead.
+    assert (found.running, found.wanted) == (8.0, 3)
+    assert (await load.wants("other")).running == 0
+
+
+async def test_one_number_is_the_same_number(load: Load) -> None:
+    await load.counted(claimed=100, attempts=100, took=100.0)
+    load.direct.execute(JOBS, ("default", 600))
+    found = await load.wants(concurrency=2)
+    for text, expected in (
+        ("select rota.wanted_workers('default', concurrency => 2)", found.wanted),
+        ("select rota.wanted_workers('default', most => 3, concurrency => 2)", 3),
+        ("select rota.wanted_workers('nowhere')", 0),
+        ("select rota.wanted_workers('nowhere', fewest => 1)", 1),
+    ):
+        row = load.direct.execute(text.encode()).fetchone()
+        assert row is not None
+        assert row[0] == expected, text
+
+
+async def test_it_is_told_over_http(load: Load) -> None:
+    load.direct.execute(JOBS, ("default", 600))
+    load.direct.execute(JOBS, ("other", 1))
+    transport = httpx2.ASGITransport(site(load.app, auth="none", parts=("health",)))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        told = (await client.get("/autoscale")).json()
+        assert told["wanted"] == {"default": 1, "other": 1}
+        assert {each["queue"]: each["backlog"] for each in told["queues"]} == {
+            "default": 600,
+            "other": 1,
+        }
+        one = (await client.get("/autoscale", params={"queue": "other", "min": 4})).json()
+        assert one["wanted"] == {"other": 4}
+        for wrong in ({"target": "0"}, {"min": "x"}, {"max": "1.5"}, {"target": "nan"}):
+            answer = await client.get("/autoscale", params=wrong)
+            assert answer.status_code == 422, wrong
+            assert next(iter(wrong)) in answer.json()["error"]["message"]

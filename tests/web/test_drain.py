@@ -1,0 +1,295 @@
+"""A web process that is told to stop, under each of the servers people use."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import psycopg
+import pytest
+import uvloop
+
+from rota import Rota
+from rota.asgi import Drain
+from rota.web.requests import Message, Receive, Requests, Scope, Send
+from rota.web.signals import Signals
+
+from .instance import Answer, Instance, ask, eventually, serving
+
+SERVE = ["rota", "serve", "orders:api", "--port", "{port}"]
+UVICORN = ["uvicorn", "orders:drained", "--port", "{port}"]
+WORKERS = [*UVICORN, "--workers", "2"]
+GUNICORN = ["gunicorn", "orders:drained", "-b", "127.0.0.1:{port}", "-k", "asgi"]
+HYPERCORN = ["hypercorn", "orders:drained", "-b", "127.0.0.1:{port}", "--workers", "0"]
+COMMANDS = {
+    "rota serve": SERVE,
+    "uvicorn workers": WORKERS,
+    "gunicorn": GUNICORN,
+    "hypercorn": HYPERCORN,
+}
+if os.environ.get("ROTA_TEST_LONG") == "1":
+    COMMANDS |= {
+        "uvicorn": UVICORN,
+        "uvicorn asyncio": [*UVICORN, "--loop", "asyncio"],
+        "gunicorn asyncio": [*GUNICORN, "--asgi-loop", "asyncio"],
+        "gunicorn uvicorn": [*GUNICORN[:-1], "uvicorn.workers.UvicornWorker"],
+        "hypercorn uvloop": [*HYPERCORN, "-k", "uvloop"],
+    }
+SLOWLY = {"ROTA_LB_DELAY": "30", "ROTA_DRAIN_FOR": "30"}  # what ends within 20 s was hurried
+
+
+class Asked(threading.Thread):
+    """A request that waits for its answer."""
+
+    def __init__(self, instance: Instance, file: Path) -> None:
+        super().__init__(daemon=True)
+        self._instance = instance
+        self._file = file
+        self.answer: Answer | None = None
+        self.start()
+        eventually(file.with_suffix(".began").exists, instance)
+
+    def run(self) -> None:
+        with suppress(OSError, http.client.HTTPException):
+            self.answer = self._instance.ask(f"/slow?file={self._file}")
+
+
+def start_last(instance: Instance, file: Path) -> int:
+    """A job that has begun, and ends when the file is there."""
+    run: int = instance.ask(f"/last?file={file}", "POST").body["run"]
+    eventually(file.with_suffix(".began").exists, instance)
+    return run
+
+
+def state_of(dsn: str, run: int) -> tuple[str, int]:
+    """Of a job, with the number of its attempt."""
+    with psycopg.connect(dsn) as connection:
+        found = connection.execute(
+            "select state::text, attempt from rota.job_state where job = %s", (run,)
+        ).fetchone()
+    assert found is not None
+    return found[0], found[1]
+
+
+@pytest.fixture
+def dsn(rota_dsn: str) -> str:
+    with psycopg.connect(rota_dsn, autocommit=True) as connection:
+        connection.execute("create table orders (number integer)")
+    return rota_dsn
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_told_to_stop_it_serves_on_and_says_that_it_is_not_ready(
+    command: list[str], dsn: str, tmp_path: Path
+) -> None:
+    with serving(command, dsn, tmp_path, ROTA_LB_DELAY="1.5") as instance:
+        instance.up()
+        kept = http.client.HTTPConnection("127.0.0.1", instance.port)
+        assert not ask(kept, "/orders/1", "POST").closes
+
+        instance.tell(signal.SIGTERM)
+        began = time.monotonic()
+        eventually(lambda: not instance.is_ready(), instance)
+
+        # The socket accepts, requests are served, and whoever keeps a connection is told to let go of it.
+        [reason] = instance.ask("/health/ready").body["reasons"]
+        assert reason["code"] == "draining"
+        assert instance.ask("/orders/2", "POST").status == 202
+        answer = ask(kept, "/orders/3", "POST")
+        assert (answer.status, answer.closes) == (202, True)
+        kept.close()
+
+        eventually(lambda: not instance.accepts(), instance)
+        assert time.monotonic() - began > 1.4
+        instance.ended()
+        assert "closed" not in instance.said
+        assert "Traceback" not in instance.said
+    with psycopg.connect(dsn) as connection:
+        states = connection.execute("select distinct state::text from rota.workers").fetchall()
+    assert states == [("stopped",)]
+
+
+def test_requests_and_jobs_under_way_come_to_their_end(dsn: str, tmp_path: Path) -> None:
+    with serving(UVICORN, dsn, tmp_path, ROTA_LB_DELAY="0.2") as instance:
+        instance.up()
+        run = start_last(instance, tmp_path / "job")
+        asked = Asked(instance, tmp_path / "request")
+
+        instance.tell(signal.SIGTERM)
+        eventually(lambda: not instance.accepts(), instance)
+
+        assert instance.process.poll() is None
+        (tmp_path / "request").touch()
+        asked.join(20)
+        assert asked.answer is not None
+        assert (asked.answer.status, asked.answer.closes) == (200, True)
+        # The request has gone, the job has not: it is waited for.
+        assert state_of(dsn, run) == ("running", 1)
+        (tmp_path / "job").touch()
+        instance.ended()
+        assert "Traceback" not in instance.said
+    assert state_of(dsn, run) == ("succeeded", 1)
+
+
+@pytest.mark.parametrize("command", [SERVE, UVICORN], ids=["rota serve", "uvicorn"])
+def test_a_second_signal_hurries(command: list[str], dsn: str, tmp_path: Path) -> None:
+    with serving(command, dsn, tmp_path, **SLOWLY) as instance:
+        instance.up()
+        run = start_last(instance, tmp_path / "job")
+        asked = Asked(instance, tmp_path / "request")
+
+        instance.tell(signal.SIGTERM)
+        eventually(lambda: not instance.is_ready(), instance)
+        instance.tell(signal.SIGTERM)
+
+        instance.ended()
+        asked.join(20)
+        assert "were cut off" in instance.said
+    assert asked.answer is None or asked.answer.status == 500
+    assert state_of(dsn, run) == ("ready", 1)
+
+
+def test_what_outlasts_the_grace_is_cut_off_and_handed_over(dsn: str, tmp_path: Path) -> None:
+    settings = {"ROTA_LB_DELAY": "0", "ROTA_DRAIN_FOR": "2"}
+    with serving(SERVE, dsn, tmp_path, **settings) as instance:
+        instance.up()
+        run = start_last(instance, tmp_path / "job")
+        asked = Asked(instance, tmp_path / "request")
+
+        instance.tell(signal.SIGTERM)
+        began = time.monotonic()
+
+        assert instance.ended() == 0
+        assert time.monotonic() - began < 8
+        asked.join(20)
+        assert "1 request(s) did not end within the grace and were cut off" in instance.said
+    # Its attempt is not counted: the next is the first again.
+    assert state_of(dsn, run) == ("ready", 1)
+
+
+# In this process
+
+
+@pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])
+@pytest.mark.parametrize("way", ["handler", "loop"])
+def test_the_server_hears_of_a_signal_when_it_is_passed_on(loop_factory: Any, way: str) -> None:
+    """However it listens. Other signals reach it as ever."""
+    heard: list[str] = []
+
+    async def listening() -> None:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGUSR1, heard.append, "USR1")
+        if way == "loop":
+            loop.add_signal_handler(signal.SIGTERM, heard.append, "TERM")
+        else:
+            signal.signal(signal.SIGTERM, lambda number, frame: heard.append("TERM"))
+        signals = Signals(lambda number: heard.append(f"ours {number}"))
+        assert signals.take()
+
+        for number in (signal.SIGTERM, signal.SIGUSR1):
+            os.kill(os.getpid(), number)
+            await asyncio.sleep(0.05)
+        assert heard == ["ours 15", "USR1"]
+
+        signals.pass_on(signal.SIGTERM)
+        await asyncio.sleep(0.05)
+        assert heard == ["ours 15", "USR1", "TERM"]
+
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(0.05)
+        assert heard.pop() == "ours 15"
+
+        signals.give_back()
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(0.05)
+        assert heard == ["ours 15", "USR1", "TERM", "TERM"]
+
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            runner.run(listening())
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+async def test_what_a_terminal_and_a_parent_send_is_one_signal(
+    rota_app: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C reaches every process of a terminal, and the server's parent says the same to its own."""
+    monkeypatch.setattr(Signals, "pass_on", lambda signals, number: None)
+    drain = Drain(_nothing, rota_app, lb_delay=60)
+    drain._begin()
+    try:
+        drain._hear(signal.SIGINT)
+        drain._hear(signal.SIGTERM)
+        await asyncio.sleep(0)
+        assert (rota_app.readiness.draining, rota_app.readiness.hurried) == (True, False)
+
+        drain._hear(signal.SIGINT)
+        assert rota_app.readiness.hurried
+    finally:
+        drain._end()
+
+
+async def test_where_signals_cannot_be_had_first_it_says_so(
+    rota_app: Rota, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Hypercorn's parent gets the signal, and tells its processes in another way."""
+    monkeypatch.setitem(sys.modules, "hypercorn", ModuleType("hypercorn"))
+    monkeypatch.setattr(multiprocessing, "parent_process", lambda: "there is one")
+    drain = Drain(_nothing, rota_app)
+    drain._begin()
+    drain._end()
+    assert "start it with --workers 0" in caplog.text
+
+    caplog.clear()
+    await asyncio.to_thread(_begin_elsewhere, rota_app)
+    assert "does not run in the main thread" in caplog.text
+
+
+def _begin_elsewhere(app: Rota) -> None:
+    async def begin() -> None:
+        drain = Drain(_nothing, app)
+        drain._begin()
+        drain._end()
+
+    asyncio.run(begin())
+
+
+@pytest.mark.parametrize("version", ["1.1", "2"])
+async def test_an_answer_closes_its_connection_where_there_is_such_a_thing(
+    rota_app: Rota, version: str
+) -> None:
+    sent: list[Message] = []
+
+    async def api(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [KEEP]})
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    KEEP = (b"Connection", b"keep-alive")
+    requests = Requests(rota_app.readiness)
+    for draining in (False, True):
+        rota_app.readiness.draining = draining
+        await requests.serve(api, {"type": "http", "http_version": version}, _never, send)
+    closes = (b"connection", b"close") if version == "1.1" else KEEP
+    assert [each["headers"] for each in sent] == [[KEEP], [closes]]
+    assert len(requests) == 0
+
+
+async def _nothing(scope: Scope, receive: Receive, send: Send) -> None: ...
+
+
+async def _never() -> Message:
+    raise AssertionError("nobody asks")

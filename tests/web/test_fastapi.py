@@ -1,0 +1,158 @@
+"""`rota.contrib.fastapi`: a run started in a request's session is started by its commit."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Annotated, Any, assert_type
+
+import pytest
+import sqlalchemy as sa
+from fastapi import Depends, FastAPI
+from httpx2 import ASGITransport, AsyncClient
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.orm import Session
+
+from acceptance.test_on_your_own_connection import sqlalchemy_url
+from rota import Rota, Task
+from rota.app.blocking import BlockingRun
+from rota.app.run import Run
+from rota.contrib.fastapi import Runs, runs_in
+from rota.errors import DefinitionError
+
+
+class Broken(Exception):
+    """Raised by an endpoint once the run is started."""
+
+
+class Shop:
+    """An API whose orders are rows, each with a job that confirms it."""
+
+    def __init__(self, app: Rota, dsn: str) -> None:
+        self.app = app
+        self.dsn = dsn
+        self.api = FastAPI()
+        self.flow = app.flow("dispatch")
+
+        @app.task(queue="mail")
+        async def confirm(order: int) -> str:
+            return f"confirmed {order}"
+
+        @self.flow.task
+        async def pack(order: int) -> int:
+            return order
+
+        self.confirm: Task[[int], str] = confirm
+
+    async def ask(self, path: str) -> int:
+        transport = ASGITransport(app=self.api, raise_app_exceptions="broken" not in path)
+        async with AsyncClient(transport=transport, base_url="http://shop") as client:
+            answer: int = (await client.post(path)).status_code
+            return answer
+
+    async def counts(self) -> tuple[int, int]:
+        """Orders, and jobs for them."""
+        database = (await self.app.open()).database
+        async with database.connection() as connection:
+            cursor = await connection.execute(
+                "select (select count(*) from public.orders), (select count(*) from rota.jobs)"
+            )
+            [[orders, jobs]] = await cursor.fetchall()
+            return orders, jobs
+
+
+@pytest.fixture
+async def shop(rota_app: Rota, rota_dsn: str) -> Shop:
+    database = (await rota_app.open()).database
+    async with database.connection() as connection:
+        await connection.execute("create table public.orders (number integer)")
+    return Shop(rota_app, rota_dsn)
+
+
+ORDER = sa.text("insert into orders values (:number)")
+
+
+@pytest.fixture(params=["psycopg", "asyncpg"])
+async def awaited(shop: Shop, request: pytest.FixtureRequest) -> AsyncIterator[Shop]:
+    """Endpoints that await, with a session that commits when they have returned."""
+    engine = create_async_engine(sqlalchemy_url(shop.dsn, request.param))
+
+    async def get_session() -> AsyncIterator[AsyncSession]:
+        async with AsyncSession(engine) as session, session.begin():
+            yield session
+
+    SessionDep = Annotated[AsyncSession, Depends(get_session, scope="function")]
+    RunsDep = Annotated[Runs, Depends(runs_in(SessionDep))]
+
+    async def order(number: int, session: Any, runs: Any, broken: bool = False) -> None:
+        await session.execute(ORDER, {"number": number})
+        run = await runs.start(shop.confirm.using(delay=60), number)
+        assert_type(await Runs(session).start(shop.confirm, number), Run[str])
+        await runs.start(shop.flow, order=number)
+        assert run.id
+        assert runs.session is session
+        if broken:
+            raise Broken
+
+    order.__annotations__ |= {"session": SessionDep, "runs": RunsDep}
+    shop.api.post("/orders/{number}")(order)
+    yield shop
+    await engine.dispose()
+
+
+async def test_a_run_begins_with_the_commit_of_its_request(awaited: Shop) -> None:
+    assert await awaited.ask("/orders/1") == 200
+
+    assert await awaited.counts() == (1, 3)
+    state = "select count(*) from rota.job_state where state = 'asleep'"
+    database = (await awaited.app.open()).database
+    async with database.connection() as connection:
+        # What `using` had said is still so: it waits its minute.
+        assert await (await connection.execute(state)).fetchone() == (1,)
+
+
+async def test_a_request_that_fails_starts_nothing(awaited: Shop) -> None:
+    assert await awaited.ask("/orders/1?broken=true") == 500
+
+    assert await awaited.counts() == (0, 0)
+
+
+@pytest.fixture
+def blocking(shop: Shop) -> Iterator[Shop]:
+    """Endpoints that do not await, each in a thread, with a dependency that is named by its function."""
+    engine = sa.create_engine(sqlalchemy_url(shop.dsn, "psycopg"))
+
+    def get_session() -> Iterator[Session]:
+        with Session(engine) as session:
+            yield session
+
+    get_runs = runs_in(get_session)
+
+    def order(number: int, session: Any, runs: Any, broken: bool = False) -> None:
+        session.execute(ORDER, {"number": number})
+        run = runs.blocking.start(shop.confirm, number)
+        assert_type(Runs(session).blocking.start(shop.confirm, number), BlockingRun[str])
+        assert run.id
+        assert runs.session is session
+        if broken:
+            raise Broken
+        session.commit()
+
+    order.__annotations__ |= {
+        "session": Annotated[Session, Depends(get_session)],
+        "runs": Annotated[Runs, Depends(get_runs)],
+    }
+    shop.api.post("/orders/{number}")(order)
+    yield shop
+    engine.dispose()
+
+
+async def test_an_endpoint_that_does_not_await_starts_runs_too(blocking: Shop) -> None:
+    assert await blocking.ask("/orders/1") == 200
+    assert await blocking.ask("/orders/2?broken=true") == 500
+
+    assert await blocking.counts() == (1, 2)
+
+
+def test_what_gives_no_session_is_refused() -> None:
+    with pytest.raises(DefinitionError, match="Depends"):
+        runs_in(AsyncSession)

@@ -1,0 +1,232 @@
+"""How it goes is told to those who route, watch and operate; what only some may do, only they can."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import httpx2
+import pytest
+from psycopg import AsyncConnection
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from rota import Rota
+from rota.app.access import create_token
+from rota.model.access import Role
+from rota.model.service import ServiceContext
+from rota.web.health import health
+from rota.web.site import site
+
+NOWHERE = "postgresql://nobody@127.0.0.1:1/nothing?connect_timeout=1"
+
+
+@asynccontextmanager
+async def asking(
+    app: Rota, auth: Any = "none", **headers: str
+) -> AsyncIterator[httpx2.AsyncClient]:
+    transport = httpx2.ASGITransport(site(app, auth=auth, parts=("health",)))
+    async with httpx2.AsyncClient(
+        transport=transport, base_url="http://127.0.0.1", headers=headers
+    ) as client:
+        yield client
+
+
+@asynccontextmanager
+async def known_as(app: Rota, role: Role) -> AsyncIterator[httpx2.AsyncClient]:
+    token, _ = await create_token(app, role.word, role, timedelta(hours=1), "test")
+    async with asking(app, "tokens", Authorization=f"Bearer {token.text}") as client:
+        yield client
+
+
+@pytest.mark.parametrize("path", ["/health/live", "/livez", "/healthz"])
+async def test_to_be_live_takes_no_database(path: str) -> None:
+    async with Rota(NOWHERE) as app, asking(app, "tokens") as client:
+        answer = await client.get(path)
+
+        assert answer.status_code == 200
+        assert answer.json() == {"status": "live", "lag": None}
+        # Not even that one was looked for.
+        assert app.opened() is None
+
+
+@pytest.mark.parametrize("path", ["/health/ready", "/readyz"])
+async def test_who_is_not_ready_says_why(path: str) -> None:
+    async with Rota(NOWHERE) as app, asking(app, "tokens") as client:
+        answer = await client.get(path)
+
+        assert answer.status_code == 503
+        [reason] = answer.json()["reasons"]
+        assert reason["code"] == "database"
+        assert "unreachable for" in reason["message"]
+        assert "Retry-After" in answer.headers
+
+
+async def test_readiness_follows_what_the_instance_does(rota_app: Rota) -> None:
+    async with asking(rota_app, "tokens") as client:
+        answer = await client.get("/health/ready")
+        assert (answer.status_code, answer.json()["status"]) == (200, "ready")
+
+        rota_app.readiness.starting = True
+        assert (await client.get("/health/ready")).json()["reasons"][0]["code"] == "starting"
+        rota_app.readiness.starting = False
+        rota_app.readiness.drain()
+        answer = await client.get("/health/ready")
+        assert (answer.status_code, answer.json()["reasons"][0]["code"]) == (503, "draining")
+        assert (await client.get("/health/live")).status_code == 200
+
+
+async def test_a_worker_tells_how_late_its_loop_is(rota_app: Rota) -> None:
+    @rota_app.task
+    async def work() -> None: ...
+
+    async with rota_app.worker(), asking(rota_app) as client:
+        assert (await client.get("/health/live")).json()["lag"] >= 0
+
+
+async def test_the_instances_are_those_that_are_there(
+    rota_app: Rota, rota_dsn: str, db: AsyncConnection[Any]
+) -> None:
+    ran, seen = asyncio.Event(), asyncio.Event()
+
+    @rota_app.task(queue="images")
+    async def work() -> None:
+        await seen.wait()
+
+    @rota_app.service("watch", every=60)
+    async def watch(ctx: ServiceContext) -> None:
+        ran.set()
+
+    await db.execute(
+        "insert into rota.workers (host, pid, version, queues, tasks, capacity, beat, running)"
+        " values ('far', 7, 'v2', '{default}', '{work}', 10, rota.clock() - interval '2 min', 5)"
+    )
+    async with rota_app.worker(concurrency=4) as worker, rota_app.leader("boss").term():
+        await work.start()
+        await asyncio.wait_for(ran.wait(), 10)
+        async with asking(rota_app) as client:
+            while True:
+                worker.life.heart.ask()  # the beat tells what runs
+                told = (await client.get("/health/instances")).json()
+                by_host = {each["host"]: each for each in told["instances"]}
+                here = by_host[socket.gethostname()]
+                if here["running"] and here["services"]:
+                    break
+                await asyncio.sleep(0.05)
+        seen.set()
+
+    assert (here["pid"], here["here"], here["state"]) == (os.getpid(), True, "active")
+    assert (here["worker"], here["running"], here["concurrency"]) == (worker.id, 1, 4)
+    assert (here["load"], here["queues"], here["services"]) == (0.25, ["images"], ["watch"])
+    assert set(here["leads"]) == {"boss", "service watch"}
+    far = by_host["far"]
+    assert (far["state"], far["here"], far["version"], far["load"]) == ("silent", False, "v2", 0.5)
+    assert 120 <= told["oldest_beat"] < 140
+
+
+# Who may
+
+
+async def test_only_live_and_ready_are_for_everybody(rota_app: Rota) -> None:
+    async with asking(rota_app, "tokens") as client:
+        for path in ("/health/live", "/health/ready", "/livez", "/readyz", "/healthz"):
+            assert (await client.get(path)).status_code == 200, path
+        for path in ("/health/instances", "/metrics", "/autoscale"):
+            assert (await client.get(path)).status_code == 401, path
+        assert (await client.post("/admin/drain", json={})).status_code == 401
+    async with known_as(rota_app, Role.VIEWER) as client:
+        for path in ("/health/instances", "/metrics", "/autoscale"):
+            assert (await client.get(path)).status_code == 200, path
+        assert (await client.post("/admin/drain", json={})).status_code == 403
+    assert not rota_app.readiness.draining
+
+
+async def test_an_operator_drains_a_worker_and_it_is_written_down(
+    rota_app: Rota, db: AsyncConnection[Any]
+) -> None:
+    @rota_app.task
+    async def work() -> None: ...
+
+    left = asyncio.Event()
+    async with rota_app.worker() as worker, known_as(rota_app, Role.OPERATOR) as client:
+        worker.when_asked(left.set)
+        answer = await client.post("/admin/drain", json={"worker": worker.id})
+        assert (answer.status_code, answer.json()["worker"]) == (202, worker.id)
+        await asyncio.wait_for(left.wait(), 10)
+        # This instance was not meant, only the worker of this number.
+        assert not rota_app.readiness.draining
+
+    rows = await (await db.execute("select who, action, subject from rota.audit")).fetchall()
+    who = rows[-1][0]
+    assert who.startswith("operator (token ")
+    assert [row for row in rows if row[1].startswith("drain")] == [
+        (who, "drain worker", str(worker.id))
+    ]
+
+
+async def test_without_a_name_it_is_the_instance_that_answers(
+    rota_app: Rota, db: AsyncConnection[Any]
+) -> None:
+    @rota_app.task
+    async def work() -> None: ...
+
+    left = asyncio.Event()
+    async with rota_app.worker() as worker, known_as(rota_app, Role.OPERATOR) as client:
+        worker.when_asked(left.set)
+        answer = await client.post("/admin/drain")
+        assert (answer.status_code, answer.json()["worker"]) == (202, worker.id)
+        await asyncio.wait_for(left.wait(), 10)
+        assert (await client.get("/health/ready")).status_code == 503
+
+
+async def test_an_instance_without_a_worker_can_be_drained_too(
+    rota_app: Rota, db: AsyncConnection[Any]
+) -> None:
+    async with known_as(rota_app, Role.OPERATOR) as client:
+        answer = await client.post("/admin/drain", json={})
+        assert (answer.status_code, answer.json()["worker"]) == (202, None)
+        assert rota_app.readiness.draining
+
+    rows = await (await db.execute("select action, subject from rota.audit")).fetchall()
+    assert ("drain instance", f"{socket.gethostname()}:{os.getpid()}") in rows
+
+
+async def test_what_makes_no_sense_is_refused_in_words(
+    rota_app: Rota, db: AsyncConnection[Any]
+) -> None:
+    async with asking(rota_app) as client:
+        for body, status in (
+            (b'{"worker": "x"}', 422),
+            (b'{"wroker": 1}', 422),
+            (b"[", 422),
+            (b'{"worker": 99}', 404),
+            (b'{"worker": 1' + b" " * 20_000 + b"}", 413),
+        ):
+            answer = await client.post(
+                "/admin/drain", content=body, headers={"Content-Type": "application/json"}
+            )
+            assert answer.status_code == status, body[:40]
+            assert answer.json()["error"]["message"]
+    assert not rota_app.readiness.draining
+    rows = await (await db.execute("select count(*) from rota.audit")).fetchone()
+    assert rows == (0,)
+
+
+async def test_a_database_that_is_away_is_told_as_that() -> None:
+    async with Rota(NOWHERE, patience=0.1) as app, asking(app) as client:
+        for path in ("/health/instances", "/autoscale"):
+            answer = await client.get(path)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (503, "database"), path
+
+
+async def test_it_can_be_mounted_in_an_app_of_yours(rota_app: Rota) -> None:
+    outer = Starlette(routes=[Mount("/rota", health(rota_app))])
+    transport = httpx2.ASGITransport(outer)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        assert (await client.get("/rota/health/live")).status_code == 200
+        assert (await client.get("/rota/metrics")).status_code == 401

@@ -1,0 +1,163 @@
+"""PostgreSQL goes away and comes back: live stays 200, ready says why not, nobody has to be restarted."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from outage.conftest import gone
+from outage.pair import in_memory
+from rota import Rota
+from rota.localpg import LocalPostgres
+
+from .instance import APPS, Answer, Instance
+
+LONG = os.environ.get("ROTA_TEST_LONG") == "1"
+AWAY = 30.0 if LONG else 3.0
+ASK_EVERY = 0.1
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[LocalPostgres]:
+    with in_memory() as directory:
+        local = LocalPostgres(directory / "pg", profile="test")
+        dsn = await asyncio.to_thread(local.start)
+        try:
+            async with Rota(dsn) as app:
+                await app.migrate()
+            yield local
+        finally:
+            await asyncio.to_thread(local.stop)
+
+
+@pytest.fixture
+def worker(server: LocalPostgres, tmp_path: Path) -> Iterator[Instance]:
+    words = ["rota", "worker", "watched:app", "--health-port", "{port}", "--auth", "none"]
+    instance = Instance(words, server.dsn, tmp_path / "said")
+    yield instance
+    if instance.process.poll() is None:
+        instance.process.kill()
+    instance.process.wait()
+
+
+async def ready(instance: Instance, status: int, within: float = 20.0) -> Answer:
+    """Ask until it says so."""
+    async with asyncio.timeout(within):
+        while True:
+            with suppress(OSError):
+                answer = await asyncio.to_thread(instance.ask, "/health/ready")
+                if answer.status == status:
+                    return answer
+            assert instance.process.poll() is None, instance.said
+            await asyncio.sleep(0.05)
+
+
+async def test_live_stays_and_ready_says_why_not_and_then_goes_on(
+    server: LocalPostgres, worker: Instance
+) -> None:
+    await ready(worker, 200)
+    pid = worker.process.pid
+    await gone(server)
+    went = time.monotonic()
+    told = await ready(worker, 503, within=5)
+    noticed = time.monotonic() - went
+    assert told.body["reasons"][0]["code"] == "database"
+
+    slowest, said = 0.0, []
+    while time.monotonic() < went + AWAY:
+        began = time.monotonic()
+        live = await asyncio.to_thread(worker.ask, "/health/live")
+        slowest = max(slowest, time.monotonic() - began)
+        assert live.status == 200
+        answer = await asyncio.to_thread(worker.ask, "/health/ready")
+        assert answer.status == 503
+        said.append(answer.body["reasons"][0]["message"])
+        metrics = await asyncio.to_thread(worker.ask, "/metrics")
+        assert metrics.status == 200
+        await asyncio.sleep(ASK_EVERY)
+    # It tells for how long, and that grows.
+    assert "unreachable for" in said[-1]
+    assert int(said[-1].split("unreachable for ")[1].split()[0]) >= AWAY - 2
+
+    await asyncio.to_thread(server.restart)
+    back = time.monotonic()
+    await ready(worker, 200, within=10)
+    recovered = time.monotonic() - back
+    assert await works(server.dsn) == 42
+    assert worker.process.pid == pid
+    assert worker.process.poll() is None
+    worker.process.terminate()
+    assert await asyncio.to_thread(worker.process.wait, 15) == 0
+    assert "Traceback" not in worker.said
+    assert noticed < 3
+    assert slowest < 1
+    assert recovered < 5
+    print(f"noticed in {noticed:.2f} s, live in {slowest * 1000:.0f} ms, back in {recovered:.2f} s")
+
+
+async def works(dsn: str) -> Any:
+    async with Rota(dsn) as app:
+
+        @app.task
+        async def double(n: int) -> int:
+            return 0  # it is the worker that does it
+
+        return await (await double.start(n=21)).result(timeout=15)
+
+
+async def test_while_it_drains_it_is_live_and_not_ready(
+    server: LocalPostgres, worker: Instance
+) -> None:
+    await ready(worker, 200)
+    async with Rota(server.dsn) as app:
+
+        @app.task
+        async def double(n: int, wait: float = 0.0) -> int:
+            return 0
+
+        await double.start(n=1, wait=1.5)
+        async with await psycopg.AsyncConnection.connect(server.dsn, autocommit=True) as db:
+            while not (await (await db.execute("select 1 from rota.claims")).fetchone()):
+                await asyncio.sleep(0.02)
+    worker.process.terminate()
+    told = await ready(worker, 503)
+
+    assert told.body["reasons"][0]["code"] == "draining"
+    assert (await asyncio.to_thread(worker.ask, "/health/live")).status == 200
+    assert await asyncio.to_thread(worker.process.wait, 15) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--health-host", "0.0.0.0", "--auth", "none"], 2, "can be reached from other machines"),
+        (["--processes", "2"], 2, "one process's"),
+    ],
+)
+def test_what_cannot_be_served_is_refused_at_once(
+    rota_dsn: str, words: list[str], code: int, said: str
+) -> None:
+    command = [sys.executable, "-m", "rota", "worker", "watched:app", "--health-port", "0"]
+    ended = subprocess.run(
+        [*command, *words],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        cwd=APPS,
+        env={**os.environ, "ROTA_DATABASE_URL": rota_dsn},
+    )
+
+    assert ended.returncode == code
+    assert said in ended.stderr

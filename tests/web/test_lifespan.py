@@ -1,0 +1,301 @@
+"""`FastAPI(lifespan=app.lifespan)`: it starts in order, works beside the requests, and leaves in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import psycopg
+import pytest
+from fastapi import FastAPI
+from starlette.types import Message
+
+from rota import Rota
+from rota.errors import SchemaMissing
+from rota.model import events
+from rota.store.database import Database
+from rota.testing.server import Server
+
+
+class Api:
+    """An application that a server starts and stops, with what it yielded."""
+
+    def __init__(self, api: FastAPI) -> None:
+        self._api = api
+        self._received: asyncio.Queue[Message] = asyncio.Queue()
+        self._sent: asyncio.Queue[Message] = asyncio.Queue()
+        self.state: dict[str, Any] = {}
+
+    @asynccontextmanager
+    async def served(self) -> AsyncIterator[dict[str, Any]]:
+        scope = {"type": "lifespan", "asgi": {"version": "3.0"}, "state": self.state}
+        living = asyncio.create_task(self._api(scope, self._received.get, self._sent.put))
+        await self._received.put({"type": "lifespan.startup"})
+        assert (await self._sent.get())["type"] == "lifespan.startup.complete"
+        try:
+            yield self.state
+        finally:
+            await self._received.put({"type": "lifespan.shutdown"})
+            assert (await self._sent.get())["type"] == "lifespan.shutdown.complete"
+            await living
+
+
+async def states(app: Rota) -> list[str]:
+    database = (await app.open()).database
+    async with database.connection() as connection:
+        found = await connection.execute("select state::text from rota.workers order by id")
+        return [row[0] for row in await found.fetchall()]
+
+
+@pytest.fixture
+def app(rota_dsn: str) -> Rota:
+    return Rota(rota_dsn, poll=0.1, drain_for=20.0)
+
+
+async def test_a_worker_is_at_work_beside_the_requests(app: Rota) -> None:
+    @app.task
+    async def double(number: int) -> int:
+        return number * 2
+
+    async with Api(FastAPI(lifespan=app.lifespan)).served() as state:
+        assert state["rota"] is app
+        assert await app.readiness.reasons() == []
+        run = await double.start(21)
+        assert await run.result(timeout=10) == 42
+    assert [each.code for each in await app.readiness.reasons()] == ["draining"]
+    async with app:
+        assert await states(app) == ["stopped"]
+
+
+async def test_it_fits_into_a_lifespan_of_your_own(app: Rota) -> None:
+    """What the jobs use is there before the first of them begins, and until the last has ended."""
+    told: list[str] = []
+
+    @app.task
+    async def use() -> None:
+        told.append("begins")
+        draining.set()
+        await asyncio.sleep(0.2)
+        told.append("ends")
+
+    draining = asyncio.Event()
+
+    @asynccontextmanager
+    async def lifespan(api: FastAPI) -> AsyncIterator[dict[str, Any]]:
+        told.append("opened")
+        async with app.lifespan(api) as state:
+            yield {**state, "engine": "mine"}
+        told.append("closed")
+
+    async with Api(FastAPI(lifespan=lifespan)).served() as state:
+        assert state == {"rota": app, "engine": "mine"}
+        await use.start()
+        await draining.wait()
+    assert told == ["opened", "begins", "ends", "closed"]
+
+
+async def test_it_is_not_ready_until_the_worker_is_up(
+    app: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rota.store import workers
+
+    starting: list[bool] = []
+    register = workers.register
+
+    def registering(*given: Any, **named: Any) -> Any:
+        starting.append(app.readiness.starting)
+        return register(*given, **named)
+
+    @app.task
+    async def nothing() -> None: ...
+
+    monkeypatch.setattr(workers, "register", registering)
+    async with app.lifespan():
+        assert await app.readiness.reasons() == []
+    assert starting == [True]
+
+
+async def test_a_schema_that_is_not_there_is_told_before_anything_is_served(
+    rota_server: Server,
+) -> None:
+    with rota_server.database() as dsn:
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute("drop schema rota cascade")
+        app = Rota(dsn)
+        with pytest.raises(SchemaMissing):
+            async with app.lifespan():
+                pytest.fail("it was served")
+        assert not app.readiness.starting
+
+
+@pytest.mark.parametrize("how", ["setting", "argument"])
+async def test_a_web_process_can_do_without_a_worker(rota_dsn: str, how: str) -> None:
+    app = Rota(rota_dsn, web_worker=how != "setting")
+    lifespan = app.lifespan if how == "setting" else app.lifespan.using(worker=False)
+
+    @app.task
+    async def elsewhere() -> None: ...
+
+    async with lifespan():
+        run = await elsewhere.start()
+        assert await states(app) == []
+        assert await app.readiness.reasons() == []
+    async with app:
+        assert await run.status() == "ready"
+
+
+async def test_leaving_begins_while_requests_are_still_served(app: Rota) -> None:
+    """Nothing is claimed from then on, what it leads is resigned; runs can be started, and the worker is
+    there, draining, until the last request has been answered."""
+
+    @app.task
+    async def note() -> None: ...
+
+    leader = app.leader("accounts")
+    async with app.lifespan(), leader:
+        await leader.elected()
+
+        app.readiness.drain(delay=10)
+
+        assert [each.code for each in await app.readiness.reasons()] == ["draining"]
+        async with asyncio.timeout(10):
+            while await states(app) != ["draining"] or leader.is_leader():
+                await asyncio.sleep(0.01)
+        run = await note.start()
+        await asyncio.sleep(0.5)
+        assert await run.status() == "ready"
+        assert await states(app) == ["draining"]
+    async with app:
+        assert await states(app) == ["stopped"]
+
+
+async def test_services_are_passed_on_as_soon_as_it_leaves(app: Rota) -> None:
+    """What one of them is about is done first."""
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    @app.service("monitor", every=0.05)
+    async def monitor() -> None:
+        began.set()
+        await asyncio.sleep(0.5)
+        ended.set()
+
+    async with app.lifespan():
+        async with asyncio.timeout(20):
+            await began.wait()
+            app.readiness.drain(delay=10)
+            client = await app.open()
+            while client.services is None or client.services.running():
+                await asyncio.sleep(0.01)
+        assert ended.is_set()
+
+
+async def test_a_job_that_runs_when_it_leaves_ends(
+    app: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then the worker leaves, and the connections are closed last."""
+    began, go = asyncio.Event(), asyncio.Event()
+    told: list[str] = []
+    close = Database.close
+
+    async def closing(database: Database) -> None:
+        told.append("closed")
+        await close(database)
+
+    monkeypatch.setattr(Database, "close", closing)
+    app.subscribe(lambda event: told.append(type(event).__name__))
+
+    @app.task
+    async def last() -> str:
+        began.set()
+        await go.wait()
+        return "done"
+
+    async with app.lifespan():
+        run = await last.start()
+        await began.wait()
+        app.readiness.drain(delay=0)
+        asyncio.get_running_loop().call_later(0.3, go.set)
+    assert told[-4:] == ["WorkerDraining", "JobFinished", "WorkerStopped", "closed"]
+    assert told.count("closed") == 1
+    async with app:
+        assert await run.result(timeout=1) == "done"
+
+
+@pytest.mark.parametrize("when", ["while requests are served", "when they have been"])
+async def test_one_that_is_hurried_goes_back_uncounted(app: Rota, when: str) -> None:
+    began = asyncio.Event()
+
+    @app.task
+    async def last() -> None:
+        began.set()
+        await asyncio.sleep(600)
+
+    async with app.lifespan():
+        run = await last.start()
+        await began.wait()
+        if when == "while requests are served":
+            app.readiness.hurry()
+        else:
+            asyncio.get_running_loop().call_later(0.3, app.readiness.hurry)
+        left = time.monotonic()
+    assert time.monotonic() - left < 10
+    async with app:
+        assert await run.status() == "ready"
+        database = (await app.open()).database
+        async with database.connection() as connection:
+            found = await connection.execute("select attempt from rota.ready")
+            assert await found.fetchall() == [(1,)]
+
+
+async def test_a_worker_that_is_drained_from_afar_leaves_and_the_api_stays(app: Rota) -> None:
+    left = asyncio.Event()
+
+    @app.task
+    async def note() -> None: ...
+
+    def hear(event: events.Event) -> None:
+        if isinstance(event, events.WorkerStopped):
+            left.set()
+
+    app.subscribe(hear)
+    async with app.lifespan():
+        client = await app.open()
+        assert client.worker is not None
+        await app.drain(client.worker.id)
+        async with asyncio.timeout(10):
+            await left.wait()
+        # Requests are answered as before, and start runs, for others to do.
+        assert await app.readiness.reasons() == []
+        assert await (await note.start()).status() == "ready"
+
+
+async def test_nothing_is_said_about_closed_connections(
+    app: Rota, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever still asks while it leaves gets an answer: the connections are closed last."""
+    answers: list[int] = []
+
+    @app.task
+    async def note(number: int) -> None:
+        await asyncio.sleep(0.05)
+
+    async def ask() -> None:
+        while not done.is_set():
+            answers.append((await note.start(len(answers))).id)
+
+    done = asyncio.Event()
+    with caplog.at_level(logging.INFO):
+        async with app.lifespan():
+            asking = [asyncio.create_task(ask()) for _ in range(5)]
+            await asyncio.sleep(0.2)
+            app.readiness.drain(delay=1)
+            await asyncio.sleep(0.3)
+            done.set()
+            await asyncio.gather(*asking)
+    assert len(answers) > 10
+    assert "closed" not in caplog.text
+    assert not [each for each in caplog.records if each.levelno >= logging.WARNING]

@@ -1,0 +1,179 @@
+"""Jobs that are under way when their instance is told to stop, under `rota serve` and under `rota worker`.
+
+One that ends within the grace comes to its end, and whatever it needs is there until then; one that does
+not is handed over at once, and nothing is held against it. With ROTA_TEST_LONG=1 it takes twenty seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from .instance import Instance, eventually, serving
+
+COMMANDS = {
+    "serve": ["rota", "serve", "lengthy_api:api", "--port", "{port}"],
+    "worker": ["rota", "worker", "lengthy:app", "-q", "default"],
+}
+TASKS = ("endless", "stubborn")
+IS_LONG = os.environ.get("ROTA_TEST_LONG") == "1"
+LONG = 20.0 if IS_LONG else 3.0
+LB_DELAY = 0.5
+GRACE = 1.5
+AFTER = 5.0
+"""Seconds on top that whoever ends a process would allow it."""
+
+
+@pytest.fixture
+def dsn(rota_dsn: str, direct_dsn: str) -> str:
+    ask(direct_dsn, "create table done (job bigint)")
+    return rota_dsn
+
+
+def ask(dsn: str, question: str) -> list[tuple[Any, ...]]:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        asked = connection.execute(question.encode())
+        return asked.fetchall() if asked.description else []
+
+
+def up(instance: Instance) -> Instance:
+    """It works."""
+    eventually(lambda: "jobs at once" in instance.said, instance)
+    return instance
+
+
+def noted(notes: Path) -> list[str]:
+    return notes.read_text().splitlines() if notes.exists() else []
+
+
+def complaints(instance: Instance) -> list[str]:
+    """What it said that nobody should have to read."""
+    bad = r"pool|closed|Traceback|Error\b|never retrieved|never awaited|\b(?:warning|error|critical)\b"
+    return [line for line in instance.said.splitlines() if re.search(bad, line)]
+
+
+def start(dsn: str, task: str, **arguments: Any) -> int:
+    """As another program does, that knows the task by its name."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        asked = connection.execute(
+            "select run from rota.start(%s, %s)", (task, json.dumps(arguments))
+        )
+        [run] = asked.fetchone() or [0]
+        return int(run)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_job_that_runs_at_the_signal_comes_to_its_end(
+    command: str, dsn: str, direct_dsn: str, tmp_path: Path
+) -> None:
+    notes = tmp_path / "notes"
+    patience = {"ROTA_LB_DELAY": str(LB_DELAY), "ROTA_DRAIN_FOR": str(LONG + 10)}
+    with serving(COMMANDS[command], dsn, tmp_path, **patience) as instance:
+        up(instance)
+        run = start(direct_dsn, "lengthy", seconds=LONG, notes=str(notes))
+        eventually(lambda: noted(notes), instance)
+
+        instance.tell(signal.SIGTERM)
+        told = time.monotonic()
+        code = instance.ended(LONG + 20)
+        took = time.monotonic() - told
+
+    assert code == 0, instance.said
+    assert noted(notes) == ["began 1", "ended while draining"]
+    assert ask(direct_dsn, f"select state::text from rota.job_state where job = {run}") == [
+        ("succeeded",)
+    ]
+    assert ask(direct_dsn, "select job from done") == [(run,)]
+    # What it started at the very end is there, for those that serve its queue.
+    assert ask(direct_dsn, "select task, state::text from rota.job_state where task = 'after'") == [
+        ("after", "ready")
+    ]
+    # It waited for the job, and then for nothing: the grace had seconds left.
+    assert took < LONG + 8
+    assert ask(direct_dsn, "select state::text from rota.workers") == [("stopped",)]
+    assert complaints(instance) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "task"),
+    [(command, task) for command in COMMANDS for task in TASKS]
+    if IS_LONG
+    else [("serve", "stubborn"), ("worker", "endless")],
+)
+def test_a_job_beyond_the_grace_is_handed_over_and_its_attempt_not_counted(
+    command: str, task: str, dsn: str, direct_dsn: str, tmp_path: Path
+) -> None:
+    """It may be tried once: were the attempt counted, it would have failed."""
+    notes = tmp_path / "notes"
+    patience = {"ROTA_LB_DELAY": str(LB_DELAY), "ROTA_DRAIN_FOR": str(GRACE)}
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    with serving(COMMANDS[command], dsn, first, **patience) as leaving:
+        up(leaving)
+        run = start(direct_dsn, task, notes=str(notes))
+        eventually(lambda: noted(notes), leaving)
+        with serving(COMMANDS["worker"], dsn, second, **patience) as staying:
+            up(staying)
+
+            leaving.tell(signal.SIGTERM)
+            told = time.monotonic()
+            code = leaving.ended()
+            took = time.monotonic() - told
+            eventually(lambda: len(noted(notes)) == 2, staying)
+            held = ask(
+                direct_dsn,
+                "select workers.state::text, job_state.attempt from rota.job_state"
+                f" join rota.workers on workers.id = job_state.worker where job = {run}",
+            )
+            Path(f"{notes}.end").touch()
+            eventually(lambda: "ended" in noted(notes), staying)
+            staying.tell(signal.SIGTERM)
+            assert staying.ended() == 0, staying.said
+
+    assert code == 0, leaving.said
+    assert took < LB_DELAY + GRACE + AFTER
+    assert held == [("active", 1)]
+    assert noted(notes) == ["began 1", "began 1", "ended"]
+    assert ask(direct_dsn, f"select state::text from rota.job_state where job = {run}") == [
+        ("succeeded",)
+    ]
+    assert ask(direct_dsn, f"select * from rota.attempts where job = {run}") == []
+    assert complaints(leaving) == complaints(staying) == []
+
+
+if IS_LONG:
+
+    def test_a_job_that_a_request_started_as_the_last_thing_comes_to_its_end(
+        dsn: str, direct_dsn: str, tmp_path: Path
+    ) -> None:
+        """It came after the signal: nobody takes it here any more, and the next one does."""
+        notes = tmp_path / "notes"
+        patience = {"ROTA_LB_DELAY": "2", "ROTA_DRAIN_FOR": "5"}
+        first, second = tmp_path / "first", tmp_path / "second"
+        first.mkdir()
+        second.mkdir()
+        with serving(COMMANDS["serve"], dsn, first, **patience) as leaving:
+            up(leaving)
+            leaving.tell(signal.SIGTERM)
+            eventually(lambda: "leaving" in leaving.said, leaving)
+            run = leaving.ask(f"/lengthy?seconds=0&notes={notes}", "POST").body["run"]
+
+            assert leaving.ended() == 0, leaving.said
+        assert noted(notes) == []
+        with serving(COMMANDS["worker"], dsn, second, **patience) as staying:
+            eventually(lambda: "ended" in noted(notes), staying)
+            staying.tell(signal.SIGTERM)
+            assert staying.ended() == 0, staying.said
+        assert ask(direct_dsn, f"select state::text from rota.job_state where job = {run}") == [
+            ("succeeded",)
+        ]
+        assert complaints(leaving) == []

@@ -1,0 +1,282 @@
+"""What Prometheus is told: every metric there is a word for, by bounded labels, for a bounded price."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import prometheus_client
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from psycopg import AsyncConnection
+
+from rota import Context, Retry, Rota
+from rota.store.database import Database
+from rota.testing.harness import Harness
+from rota.web import figures
+from rota.web.metrics import FAMILIES, FLEET
+from rota.web.site import site
+
+DOCS = Path(__file__).parents[2] / "docs"
+LABELS = {"queue", "task", "outcome", "kind", "state", "found", "leader", "engine", "version"}
+
+
+class Scrape:
+    """The metrics of one answer, by name and labels."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.families = {
+            f"{each.name}_total" if each.type == "counter" else each.name: each
+            for each in text_string_to_metric_families(text)
+        }
+
+    def __call__(self, name: str, **labels: str) -> float:
+        found = [
+            sample.value
+            for family in self.families.values()
+            for sample in family.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        ]
+        assert found, f"no {name} {labels}"
+        return sum(found)
+
+
+@pytest.fixture
+async def client(rota_app: Rota) -> AsyncIterator[httpx2.AsyncClient]:
+    transport = httpx2.ASGITransport(site(rota_app, auth="none", parts=("health",)))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        yield client
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are asked for each time."""
+    monkeypatch.setattr(figures, "FRESH_FOR", 0.0)
+
+
+async def scrape(client: httpx2.AsyncClient) -> Scrape:
+    answer = await client.get("/metrics")
+    assert answer.status_code == 200
+    return Scrape(answer.text)
+
+
+async def test_every_metric_is_told_and_as_what_it_is(
+    rota_app: Rota, client: httpx2.AsyncClient, db: AsyncConnection[Any], fresh: None
+) -> None:
+    @rota_app.task
+    async def work() -> None: ...
+
+    await db.execute(
+        "insert into rota.alerts (kind, subject, message, host, pid) values ('k', 's', 'm', 'h', 1)"
+    )
+    async with rota_app.leader("housekeeping").term(), rota_app.worker():
+        await (await work.start()).result(timeout=10)
+        told = await scrape(client)
+
+    assert set(told.families) == set(FAMILIES)
+    for name, family in FAMILIES.items():
+        assert told.families[name].type == family.kind, name
+        assert told.families[name].samples, name
+        for sample in told.families[name].samples:
+            assert set(sample.labels) - {"le"} == set(family.labels), name
+
+
+def test_no_label_can_grow_without_end() -> None:
+    assert {label for family in FAMILIES.values() for label in family.labels} <= LABELS
+    assert all(re.fullmatch(r"rota_[a-z_]+", name) for name in FAMILIES)
+    for name, family in FAMILIES.items():
+        assert (family.kind == "counter") == name.endswith("_total"), name
+        assert family.help.endswith("."), name
+
+
+def test_every_metric_is_in_the_docs() -> None:
+    """A row for each, with its kind and its labels, and none for what is not there."""
+    rows = re.findall(r"^\| `(rota_\w+)` \| (\w+) \| ([^|]*) \| (.+) \|$", text(), re.MULTILINE)
+    told = {name: (kind, tuple(re.findall(r"`(\w+)`", labels))) for name, kind, labels, _ in rows}
+
+    assert told == {name: (each.kind, each.labels) for name, each in FAMILIES.items()}
+    assert len(rows) == len(told)
+
+
+def text() -> str:
+    return (DOCS / "metrics.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("page", ["metrics", "health"])
+def test_the_guides_speak_of_metrics_that_there_are(page: str) -> None:
+    told = (DOCS / "guides" / f"{page}.md").read_text("utf-8")
+    for name in re.findall(r"\brota_[a-z_]+", told):
+        assert name in FAMILIES or re.sub(r"_(bucket|sum|count)$", "", name) in FAMILIES, name
+
+
+async def test_jobs_are_counted_by_what_became_of_them(
+    rota_app: Rota, rota_harness: Harness, client: httpx2.AsyncClient, fresh: None
+) -> None:
+    @rota_app.task(queue="images", retry=Retry(attempts=2, wait=0.01))
+    async def flaky(ctx: Context) -> None:
+        if ctx.attempt == 1:
+            raise ValueError("not yet")
+
+    @rota_app.task(retry=Retry(attempts=1))
+    async def broken() -> None:
+        raise ValueError("never")
+
+    @rota_app.task
+    async def quick() -> None: ...
+
+    async with rota_app.worker():
+        runs = [await flaky.start(), await broken.start()]
+        runs += await rota_app.start_many([quick.call() for _ in range(40)])
+        await asyncio.gather(*(run.result(timeout=20) for run in runs), return_exceptions=True)
+        told = await scrape(client)
+    after = await scrape(client)
+
+    ends = "rota_jobs_finished_total"
+    assert told(ends, queue="images", task="flaky", outcome="succeeded") == 1
+    assert told(ends, task="broken", outcome="failed") == 1
+    assert told(ends, task="quick", outcome="succeeded") == 40
+    assert told("rota_jobs_retried_total", task="flaky") == 1
+    assert told("rota_jobs_started_total", task="flaky") == 2
+    assert told("rota_jobs_claimed_total", task="flaky") == 2
+    assert told("rota_jobs_arrived_total", queue="default", task="quick") == 40
+    assert told("rota_job_duration_seconds_count", task="flaky") == 2
+    assert told("rota_job_wait_seconds_count", task="quick") == 40
+    # Its second attempt was not ready from the start.
+    assert told("rota_job_wait_seconds_count", task="flaky") == 1
+    assert told("rota_claim_batch_size_sum") == told("rota_jobs_claimed_total")
+    assert told("rota_worker_concurrency") == 100
+    # The worker has left, and what it did stays.
+    assert after(ends, task="quick", outcome="succeeded") == 40
+    assert after("rota_worker_concurrency") == 0
+
+
+async def test_locks_and_leaders_are_counted(
+    rota_app: Rota, client: httpx2.AsyncClient, fresh: None
+) -> None:
+    async with rota_app.lock("one", ttl=5):
+        assert await rota_app.try_lock("one", ttl=5) is None
+        waiting = asyncio.create_task(rota_app.lock("one", ttl=5, wait=5).acquire())
+        # Until it has said that it waits.
+        while not await wanted(rota_app):
+            await asyncio.sleep(0.01)
+    lock = await waiting
+    await lock.release()
+    async with rota_app.leader("a").term():
+        told = await scrape(client)
+
+    assert told("rota_locks_acquired_total") == 2
+    assert told("rota_lock_waits_total") == 1
+    assert told("rota_lock_wait_seconds_sum") > 0
+    assert told("rota_leader_elections_total") == 1
+    assert told("rota_leader_term", leader="a") == 1
+    assert told("rota_locks_lost_total") == 0
+
+
+async def wanted(app: Rota) -> bool:
+    from rota.store import standing
+
+    found = await (await app.open()).database.run(standing.locks("one"))
+    return any(each.wanted for each in found)
+
+
+async def test_the_pool_is_told(rota_dsn: str) -> None:
+    async with Rota(rota_dsn, connections=1) as app:
+        database = (await app.open()).database
+        transport = httpx2.ASGITransport(site(app, auth="none", parts=("health",)))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            await scrape(client)
+            async with database.connection():
+                held = (await scrape(client))("rota_pool_connections", state="busy")
+            told = await scrape(client)
+
+    assert held == 1
+    assert told("rota_pool_connections", state="busy") == 0
+    assert (told("rota_pool_connections", state="idle"), told("rota_pool_limit")) == (1, 1)
+
+
+async def test_the_process_s_own_registry_is_left_alone(
+    rota_app: Rota, client: httpx2.AsyncClient
+) -> None:
+    before = prometheus_client.generate_latest()
+    await scrape(client)
+
+    assert b"rota_" not in prometheus_client.generate_latest()
+    assert b"rota_" not in before
+
+
+async def test_openmetrics_are_told_to_who_asks_for_them(client: httpx2.AsyncClient) -> None:
+    answer = await client.get(
+        "/metrics", headers={"Accept": "application/openmetrics-text; version=1.0.0"}
+    )
+
+    assert answer.headers["content-type"].startswith("application/openmetrics-text")
+    assert answer.text.endswith("# EOF\n")
+
+
+async def test_many_who_ask_cost_one_look_in_a_few_seconds(
+    rota_app: Rota, client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+    exchange = Database.exchange
+
+    async def counting(self: Database, segments: Any, patience: float = 0.0) -> Any:
+        looked.extend(query.statement for segment in segments for query in segment)
+        return await exchange(self, segments, patience)
+
+    monkeypatch.setattr(Database, "exchange", counting)
+    await asyncio.gather(*(scrape(client) for _ in range(20)))
+    await scrape(client)
+
+    assert looked.count("meter/fleet") == 1
+    assert looked.count("meter/autoscale") == 1
+
+
+async def test_a_database_that_is_away_leaves_the_last_figures_and_their_age(
+    rota_app: Rota,
+    client: httpx2.AsyncClient,
+    fresh: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert (await scrape(client))("rota_database_up") == 1
+    monkeypatch.setattr(Database, "exchange", never(OSError("gone")))
+    one = await scrape(client)
+    await asyncio.sleep(0.05)
+    two = await scrape(client)
+
+    assert one("rota_database_up") == two("rota_database_up") == 0
+    assert two("rota_fleet_age_seconds") > one("rota_fleet_age_seconds") > 0
+    assert set(FLEET) - set(two.families) == set()
+
+
+def never(error: Exception) -> Callable[..., Any]:
+    async def failing(*_: Any, **__: Any) -> Any:
+        raise error
+
+    return failing
+
+
+async def test_what_is_taken_back_from_the_dead_is_counted(
+    rota_app: Rota, client: httpx2.AsyncClient, db: AsyncConnection[Any]
+) -> None:
+    @rota_app.task
+    async def work() -> None: ...
+
+    run = await work.start()
+    await db.execute(
+        "with gone as (delete from rota.ready returning job, seq), dead as (insert into rota.workers"
+        " (host, pid, version, queues, tasks, capacity, state, ended) values ('far', 7, '',"
+        " '{default}', '{work}', 1, 'dead', rota.clock()) returning id) insert into rota.claims"
+        " (worker, nonce, jobs, attempts, lost, seqs) select dead.id, gen_random_uuid(),"
+        " array[gone.job], array[1], array[0], array[gone.seq] from gone, dead"
+    )
+    async with rota_app.worker():
+        await run.result(timeout=20)
+        told = await scrape(client)
+
+    assert told("rota_jobs_reaped_total") == 1
+    assert told("rota_jobs_started_total", task="work") == 1

@@ -1,0 +1,148 @@
+"""Whether an instance wants requests: asked by many and often, it looks at the database seldom."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+import psycopg
+import pytest
+
+from rota import Rota
+from rota.app import looking
+from rota.store.migrate import check_on
+from rota.testing import Proxy
+
+
+async def codes(app: Rota) -> list[str]:
+    return [each.code for each in await app.readiness.reasons()]
+
+
+@pytest.fixture
+async def far(rota_dsn: str) -> AsyncIterator[tuple[Rota, Proxy]]:
+    """An app, and what is between it and its database."""
+    with Proxy(rota_dsn) as proxy:
+        async with Rota(proxy.dsn) as app:
+            yield app, proxy
+
+
+async def until(app: Rota, wanted: list[str], within: float = 10) -> float:
+    """Ask until it says this. Answers how long the longest answer took."""
+    longest = 0.0
+    async with asyncio.timeout(within):
+        while True:
+            asked = time.monotonic()
+            answer = await codes(app)
+            longest = max(longest, time.monotonic() - asked)
+            if answer == wanted:
+                return longest
+            await asyncio.sleep(0.05)
+
+
+async def test_many_who_ask_share_one_look(rota_app: Rota, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[float] = []
+
+    async def checking(connection: psycopg.AsyncConnection[object], schema: str) -> None:
+        looks.append(time.monotonic())
+        await asyncio.sleep(0.1)
+        await check_on(connection, schema)
+
+    await codes(rota_app)  # the connection is there
+    monkeypatch.setattr(looking, "check_on", checking)
+    while len(looks) < 2:
+        answers = await asyncio.gather(*(codes(rota_app) for _ in range(50)))
+        assert answers == [[]] * 50
+        await asyncio.sleep(0.01)
+    assert looks[1] - looks[0] >= 0.95
+
+
+async def test_who_hangs_up_does_not_end_the_look_of_the_others(
+    rota_app: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go = asyncio.Event()
+
+    async def checking(connection: psycopg.AsyncConnection[object], schema: str) -> None:
+        await go.wait()
+
+    monkeypatch.setattr(looking, "check_on", checking)
+    impatient, patient = (asyncio.create_task(codes(rota_app)) for _ in range(2))
+    await asyncio.sleep(0.05)
+    impatient.cancel()
+    await asyncio.sleep(0)
+    go.set()
+    assert await patient == []
+
+
+async def test_a_database_that_refuses_is_a_reason_at_once(far: tuple[Rota, Proxy]) -> None:
+    app, proxy = far
+    assert await codes(app) == []
+    proxy.refuse()
+    proxy.reset()
+    await until(app, ["database"])
+    [reason] = await app.readiness.reasons()
+    assert reason.message.startswith("the database has been unreachable for ")
+
+    proxy.heal()
+    await until(app, [])
+
+
+async def test_one_that_is_silent_is_a_reason_the_second_time(far: tuple[Rota, Proxy]) -> None:
+    app, proxy = far
+    assert await codes(app) == []
+    began = time.monotonic()
+    proxy.hold()
+
+    longest = await until(app, ["database"])
+
+    # The first look without an answer said nothing, and no look took longer than its second.
+    assert time.monotonic() - began > 2
+    assert longest < 1.6
+    proxy.heal()
+    await until(app, [])
+
+
+async def test_that_all_connections_are_lent_out_says_nothing(rota_dsn: str) -> None:
+    async with Rota(rota_dsn, connections=1) as app:
+        database = (await app.open()).database
+        async with database.connection():
+            assert await codes(app) == []
+            await asyncio.sleep(1.0)
+            assert await codes(app) == []
+
+
+async def test_a_schema_that_is_too_old_is_a_reason_and_one_that_is_too_new_is_none(
+    rota_app: Rota, rota_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A deploy migrates first: who serves until it is over must go on."""
+    monkeypatch.setattr(looking, "ANSWER_WITHIN", 30.0)  # a look that was too slow says nothing
+    with psycopg.connect(rota_dsn, autocommit=True) as connection:
+        connection.execute("insert into rota.migrations (version, name) values (9999, 'future')")
+        assert await codes(rota_app) == []
+        connection.execute(
+            "delete from rota.migrations where version in"
+            " (9999, (select max(version) from rota.migrations where version < 9999))"
+        )
+    await until(rota_app, ["schema"])
+
+
+async def test_starting_and_draining_are_said_without_a_database() -> None:
+    app = Rota("postgresql://127.0.0.1:1/nowhere")
+    app.readiness.begin()
+    assert await codes(app) == ["starting"]
+    app.readiness.drain()
+    assert await codes(app) == ["starting", "draining"]
+    app.readiness.end()
+    assert await codes(app) == ["draining"]
+
+
+async def test_whoever_asks_to_be_told_late_is_told_at_once() -> None:
+    told: list[str] = []
+    readiness = Rota("postgresql://127.0.0.1:1/nowhere").readiness
+    forget = readiness.when_draining(lambda: told.append("gone"))
+    forget()
+    readiness.hurry()
+    readiness.hurry()
+    readiness.drain()
+    readiness.when_draining(lambda: told.append("drain"), lambda: told.append("hurry"))
+    assert told == ["drain", "hurry"]

@@ -1,0 +1,184 @@
+"""`rota serve`: an API in one process or several, and what is said when it cannot be."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from cli.terminal import Terminal, children_of
+from cluster.balancer import Clients
+from rota.cli.endings import MISTAKE, NO_DATABASE, Told
+from rota.cli.serve import _bound, _load
+from rota.cli.target import Target
+from rota.web.serve import bind
+
+from .instance import APPS, Instance, eventually, free_port, serving
+
+SERVE = ["rota", "serve", "orders:api", "--port", "{port}"]
+
+
+@pytest.fixture
+def dsn(rota_dsn: str) -> str:
+    with psycopg.connect(rota_dsn, autocommit=True) as connection:
+        connection.execute("create table orders (number integer)")
+    return rota_dsn
+
+
+def processes(instance: Instance) -> set[int]:
+    """Those that answer."""
+    return {instance.ask(f"/orders/{each}", "POST").body["process"] for each in range(20)}
+
+
+async def test_several_processes_share_a_socket_and_lose_none_of_its_connections(
+    dsn: str, tmp_path: Path
+) -> None:
+    """One is restarted, one is killed while nothing is under way there, and no client notices."""
+    words = [*SERVE, "--workers", "2"]
+    # The delay is long enough for each client to be told, with an answer, that its connection closes.
+    with serving(words, dsn, tmp_path, ROTA_LB_DELAY="2") as instance:
+        await asyncio.to_thread(instance.up)
+        eventually(lambda: len(processes(instance)) == 2, instance)
+        [first, second] = children_of(instance.process.pid)
+        clients = Clients(instance.port, rate=50, connections=4)
+        asking = asyncio.create_task(clients.ask())
+
+        os.kill(first, signal.SIGTERM)
+        await asyncio.to_thread(
+            eventually, lambda: children_of(instance.process.pid)[-1] > second, instance
+        )
+        await asyncio.to_thread(
+            eventually, lambda: instance.said.count("serving at") == 3, instance
+        )
+
+        clients.stop()
+        await asking
+        assert clients.failed == 0, clients.answers
+
+        os.kill(second, signal.SIGKILL)
+        for each in range(20):
+            assert instance.ask(f"/orders/{each}", "POST").status == 202
+
+        instance.tell(signal.SIGTERM)
+        assert instance.ended() == 0
+        assert f"web process {second} was ended by SIGKILL unexpectedly" in instance.said
+    with psycopg.connect(dsn) as connection:
+        states = connection.execute(
+            "select distinct state::text from rota.workers where pid <> %s", (second,)
+        ).fetchall()
+    assert states == [("stopped",)]
+
+
+def test_health_has_a_port_of_its_own_that_answers_to_the_end(dsn: str, tmp_path: Path) -> None:
+    port = free_port()
+    words = [*SERVE, "--health-port", str(port)]
+    with serving(words, dsn, tmp_path, ROTA_LB_DELAY="0") as instance:
+        instance.up()
+        run = instance.ask(f"/last?file={tmp_path / 'job'}", "POST").body["run"]
+        eventually((tmp_path / "job.began").exists, instance)
+        beside = Instance.__new__(Instance)
+        beside.port = port
+        assert beside.ask("/health/ready").status == 200
+
+        instance.tell(signal.SIGTERM)
+        eventually(lambda: not instance.accepts(), instance)
+
+        assert beside.ask("/health/ready").status == 503
+        assert beside.ask("/health/live").status == 200
+        assert beside.ask("/metrics").status == 401
+        (tmp_path / "job").touch()
+        assert instance.ended() == 0
+        assert not beside.accepts()
+    with psycopg.connect(dsn) as connection:
+        state = connection.execute("select state::text from rota.job_state where job = %s", (run,))
+        assert state.fetchone() == ("succeeded",)
+
+
+def test_a_signal_that_comes_while_it_starts_is_obeyed_when_it_has(
+    dsn: str, tmp_path: Path
+) -> None:
+    with psycopg.connect(dsn) as connection, serving(SERVE, dsn, tmp_path) as instance:
+        # Its worker cannot have a number yet.
+        connection.execute("lock table rota.workers in exclusive mode")
+        eventually(lambda: _somebody_waits(dsn), instance)
+
+        instance.tell(signal.SIGTERM)
+        connection.rollback()
+
+        assert instance.ended() == 0
+        assert "Traceback" not in instance.said
+        assert connection.execute("select state::text from rota.workers").fetchall() == [
+            ("stopped",)
+        ]
+
+
+def _somebody_waits(dsn: str) -> bool:
+    with psycopg.connect(dsn) as connection:
+        found = connection.execute(
+            "select from pg_stat_activity"
+            " where wait_event_type = 'Lock' and datname = current_database()"
+        )
+        return found.fetchone() is not None
+
+
+class TestMistakes:
+    @pytest.fixture
+    def rota(self, rota_dsn: str) -> Terminal:
+        return Terminal(rota_dsn, APPS)
+
+    @pytest.mark.parametrize(
+        ("name", "complaint"),
+        [
+            ("orders", "write MODULE:API, such as orders:api"),
+            ("orders:app", "is a Rota app, not an API"),
+            ("orders:nothing", "module 'orders' has no 'nothing'"),
+            ("orders:ORDERS", "is a int, not an ASGI application"),
+            ("json:loads", "knows no Rota app: say which with -a"),
+        ],
+    )
+    def test_what_is_no_api(
+        self, name: str, complaint: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.syspath_prepend(str(APPS))
+        with pytest.raises(Told, match=complaint) as told:
+            _load(Target(), name)
+        assert told.value.exit_code == MISTAKE
+
+    def test_a_port_that_is_taken(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            with pytest.raises(Told, match=f"cannot listen at 127.0.0.1 port {port}"):
+                _bound(bind, "127.0.0.1", port)
+
+    def test_a_schema_that_is_not_there_is_one_line(self, rota: Terminal) -> None:
+        done = rota.run("serve", "orders:api", "--port", "0", "--schema", "elsewhere")
+        assert done.code == NO_DATABASE
+        assert done.err.splitlines()[-1].startswith("rota: schema 'elsewhere' has not got")
+        assert "Traceback" not in done.err
+
+    def test_health_for_everybody_to_see_needs_tokens(self, rota: Terminal) -> None:
+        words = ("--health-port", "0", "--health-host", "0.0.0.0", "--auth", "none")
+        done = rota.run("serve", "orders:api", "--port", "0", *words)
+        assert done.code == MISTAKE
+        assert "without authentication" in done.complaint
+
+
+def test_without_uvicorn_it_says_what_to_install() -> None:
+    hidden = "import sys; sys.modules['uvicorn'] = None; from rota.cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", hidden, "serve", "orders:api"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=APPS,
+    )
+    assert done.returncode == MISTAKE
+    assert "pip install 'rota[web]'" in done.stderr
+    assert "Traceback" not in done.stderr
