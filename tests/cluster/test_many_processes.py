@@ -60,8 +60,12 @@ async def test_a_server_killed_while_jobs_are_drained_loses_nothing(
     try:
         async with producer(dsn) as app:
             await app.migrate()
-        await start_jobs(dsn, 30_000)
         fleet.start(dsn, 2)
+        # One that starts while there is no server says so and ends, as it should.
+        await until(
+            dsn, "select count(*) from rota.workers where state = 'active'", (2,), within=30
+        )
+        await start_jobs(dsn, 30_000)
         for done in (3_000, 10_000, 18_000):
             await until(dsn, f"select count(*) >= {done} from rota.outcomes", (True,), within=60)
             await asyncio.to_thread(server.kill)

@@ -83,6 +83,24 @@ async def test_what_does_not_fit_is_refused_with_a_reason(
 # Payloads
 
 
+async def test_a_viewer_is_not_told_why_a_tick_was_refused_which_may_quote_its_input(
+    visitors: Visitors,
+) -> None:
+    name = f"schedule {uuid4()}"
+    schedule = {"name": name, "task": "greet", "every": 3600, "input": {"name": "Ada"}}
+    await visitors.done("POST", "/api/v1/schedules", json=schedule)
+    await visitors.sql("update rota.schedules set why = %s where name = %s", SECRET, name)
+    await visitors.sql(
+        "insert into rota.ticks (schedule, tick, number, state, why, host, pid)"
+        " values (%s, rota.clock(), 1, 'refused', %s, 'h', 1)",
+        *(name, SECRET),
+    )
+    for path in ("/api/v1/schedules?limit=200", f"/api/v1/schedules/{name}"):
+        assert SECRET not in (await visitors.ask("GET", path, who="viewer")).text, path
+    shown = await visitors.done("GET", f"/api/v1/schedules/{name}", who="operator")
+    assert (shown["why"], shown["last"]["why"], shown["ticks"][0]["why"]) == (SECRET,) * 3
+
+
 async def test_a_viewer_sees_nothing_that_went_in_or_came_out(visitors: Visitors) -> None:
     app = visitors.app
     stumbles = await visitors.start("stumble", input={"word": SECRET})

@@ -87,6 +87,14 @@ async def test_a_database_that_refuses_is_a_reason_at_once(far: tuple[Rota, Prox
     await until(app, [])
 
 
+async def test_it_does_not_say_where_the_database_is_nor_who_calls_there() -> None:
+    async with Rota("postgresql://billing@127.0.0.1:1/ledger") as app:
+        [reason] = await app.readiness.reasons()
+    assert reason.code == "database"
+    for word in ("billing", "127.0.0.1", "ledger", "port"):
+        assert word not in reason.message
+
+
 async def test_one_that_is_silent_is_a_reason_the_second_time(far: tuple[Rota, Proxy]) -> None:
     app, proxy = far
     assert await codes(app) == []

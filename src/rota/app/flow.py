@@ -287,7 +287,7 @@ class Flow:
         """As `task.within(connection)`."""
         return Flow(self._app, self._definition, replace(self._how, on=connection))
 
-    def call(self, **input: Any) -> FlowCall:
+    def call(self, /, **input: Any) -> FlowCall:
         """A start to be made together with others: `app.start_many([flow.call(…), …])`."""
         plan, how = self.plan, self._how
         whole, shares = plan.encode(input, self._app.settings.payload_limit)
@@ -312,7 +312,7 @@ class Flow:
         )
         return FlowCall(plan, run)
 
-    async def start(self, **input: Any) -> FlowRun:
+    async def start(self, /, **input: Any) -> FlowRun:
         """Start a run; it is durable when this returns. With `using(on=…)`, when that commits."""
         call = self.call(**input)
         if self._how.on is None:
@@ -355,7 +355,7 @@ class BlockingFlow:
         """As `flow.using(…)`."""
         return BlockingFlow(self._flow.using(**how))
 
-    def start(self, **input: Any) -> BlockingRun[dict[str, Any]]:
+    def start(self, /, **input: Any) -> BlockingRun[dict[str, Any]]:
         flow, app = self._flow, self._flow._app
         if flow._how.on is not None:
             if is_async(flow._how.on):

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from rota.app.readiness import Reason
 from rota.engine.life import soon
-from rota.errors import RotaError, SchemaMissing, SchemaTooNew, SchemaTooOld
+from rota.errors import SchemaMissing, SchemaTooNew, SchemaTooOld
 from rota.store.migrate import check_on
 
 if TYPE_CHECKING:
     from rota.app.client import Client
     from rota.store.session import Session
+
+log = logging.getLogger("rota")
 
 LOOK_EVERY = 1.0
 ANSWER_WITHIN = 1.0
@@ -84,5 +87,7 @@ class Look:
 
 
 def _said(error: Exception) -> str:
-    """What our own error says, which names no secret; of any other, its kind."""
-    return str(error) if isinstance(error, RotaError) else type(error).__name__
+    """Anybody may ask whether we are ready: of where the database is and by which name we call there, that
+    tells nothing. The log does."""
+    log.debug("a look at the database failed: %s", error)
+    return "it cannot be connected to, or refuses us; the log of a worker says more"

@@ -85,7 +85,7 @@ class Task(Generic[P, R]):
         """As `using(on=connection)`, and what was said with `using` before goes on to hold."""
         return Task(self._app, self._definition, replace(self._how, on=connection))
 
-    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+    def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """A start to be made together with others: `app.start_many([task.call(…), …])`."""
         how, task = self._how, self._definition
         text = task.encode(args, kwargs, self._app.settings.payload_limit)
@@ -107,7 +107,7 @@ class Task(Generic[P, R]):
         )
         return Call(task, start)
 
-    async def start(self, *args: P.args, **kwargs: P.kwargs) -> Run[R]:
+    async def start(self, /, *args: P.args, **kwargs: P.kwargs) -> Run[R]:
         """Start a job; it is durable when this returns. With `using(on=…)`, when that commits."""
         call = self.call(*args, **kwargs)
         if self._how.on is None:
@@ -149,7 +149,7 @@ class BlockingTask(Generic[P, R]):
         """As `task.using(…)`."""
         return BlockingTask(self._task.using(**how))
 
-    def start(self, *args: P.args, **kwargs: P.kwargs) -> BlockingRun[R]:
+    def start(self, /, *args: P.args, **kwargs: P.kwargs) -> BlockingRun[R]:
         task, app = self._task, self._task._app
         if task._how.on is not None:
             if is_async(task._how.on):

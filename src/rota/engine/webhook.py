@@ -182,6 +182,8 @@ class _Exchange:
         addresses = [str(place.check(each)) for each in found]
         trouble: OSError = OSError("it has no address")
         for address in addresses:
+            if self._over:
+                raise OSError("nobody waits for it any more")
             try:
                 return self._reach(address)
             except ssl.SSLError:

@@ -141,7 +141,9 @@ class Worker:
         self._drain = Drain(self.life, grace, self._outfit.announcer, stay)
         if self._hurried:
             self._drain.hurry()
-        await self._drain.run()
-        await self._outfit.news.close()
-        self._outfit.announcer.announce(events.WorkerStopped(self.id))
-        self._left.set()
+        try:
+            await self._drain.run()
+            await self._outfit.news.close()
+            self._outfit.announcer.announce(events.WorkerStopped(self.id))
+        finally:
+            self._left.set()  # others wait for it, whatever became of it

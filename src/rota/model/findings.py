@@ -156,7 +156,10 @@ def _why_it_is_late(late: Late) -> str:
             f"no worker that is there knows {late.target!r}: start one that does, deploy the code that "
             "has it, or remove the schedule"
         )
-    return f"it was put off: {late.why}" if late.why else "are its workers well? (`rota workers`)"
+    if late.why:
+        # Not why: that may quote its input, and alerts go to places that are not to see it.
+        return f"it was put off; `rota schedules show {late.schedule}` says why"
+    return "are its workers well? (`rota workers`)"
 
 
 def _failing(rules: Rules, seen: Seen) -> Iterable[Finding]:

@@ -46,13 +46,15 @@ class Departure:
         return self._leaving is not None
 
     def hear(self, number: int) -> None:
-        """The first signal begins it, another hurries."""
+        """The first signal begins it, another hurries, and what comes then is the server's."""
         if self._leaving is None:
             self._leaving = asyncio.create_task(self._leave(number), name="rota departure")
         elif not self._hurried.is_set():
             log.info("hurrying: requests under way have %g s, jobs go back", HURRIED)
             self._hurried.set()
             self._app.readiness.hurry()
+        else:
+            self._stop(number)  # whoever asks a third time may have the server's own way of it
 
     async def _leave(self, number: int) -> None:
         readiness, settings = self._app.readiness, self._app.settings
@@ -70,7 +72,8 @@ class Departure:
         if under_way := len(self._requests):
             log.info("accepting nothing more; %s request(s) under way", under_way)
         self._stop(number)
-        await self._until(until + grace - min(LONGEST_MARGIN, grace / 4))
+        # From now on, whenever it began to leave: requests came until here.
+        await self._until(time.monotonic() + grace - min(LONGEST_MARGIN, grace / 4))
         if self._requests and self._hurried.is_set():
             await asyncio.sleep(HURRIED)
         if cut := self._requests.cut_off():

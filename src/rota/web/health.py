@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import os
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from starlette.requests import Request
@@ -54,7 +54,7 @@ def health(app: Rota) -> ASGIApp:
 class Drain(msgspec.Struct, forbid_unknown_fields=True):
     """Whom to ask to leave; None: the instance that answers."""
 
-    worker: int | None = None
+    worker: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)] | None = None
 
 
 def routes(app: Rota) -> list[BaseRoute]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import signal
 import socket
 import traceback
@@ -49,6 +50,8 @@ async def serve(
         access_log=log.isEnabledFor(logging.DEBUG),
         backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE,
+        # A client that reads nothing keeps its connection open for ever, though its request was cut off.
+        timeout_graceful_shutdown=max(1, math.ceil(app.settings.drain_for)),
     )
     server = _Server(config, when_up)
     departure = Departure(app, requests, server.stop)

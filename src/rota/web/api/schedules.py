@@ -203,10 +203,16 @@ async def _show(desk: Desk, name: Name) -> Schedule:
     if not found:
         # In the words that it always has.
         return _schedule(desk, await desk.app.schedules.get(name))
-    return _schedule(desk, found[0], ticks=[shape(Tick, each) for each in ticks])
+    return _schedule(desk, found[0], ticks=[_tick(desk, each) for each in ticks])
 
 
 def _schedule(desk: Desk, row: model.Schedule, **more: Any) -> Schedule:
-    last = None if row.last is None else shape(Tick, row.last)
+    last = None if row.last is None else _tick(desk, row.last)
     input = msgspec.Raw(msgspec.json.encode(row.input)) if desk.shows else UNSET
-    return shape(Schedule, row, last=last, input=input, **more)
+    why = row.why if desk.shows else None
+    return shape(Schedule, row, last=last, input=input, why=why, **more)
+
+
+def _tick(desk: Desk, row: model.Tick) -> Tick:
+    """Why one was refused may quote what it was to be started with."""
+    return shape(Tick, row, why=row.why if desk.shows else None)

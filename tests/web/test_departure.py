@@ -1,0 +1,69 @@
+"""How long a web process has to leave, by itself, without a server."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from rota import Rota
+from rota.web import departure
+from rota.web.departure import Departure
+from rota.web.requests import Message, Receive, Requests, Scope, Send
+
+
+@pytest.fixture
+def app() -> Rota:
+    app = Rota("postgresql://localhost/nowhere")
+    app.settings = replace(app.settings, lb_delay=0.1, drain_for=2.0)
+    app.readiness.begin()
+    return app
+
+
+async def silence() -> Message:
+    return {}
+
+
+async def unheard(message: Message) -> None: ...
+
+
+async def test_requests_have_their_grace_though_an_operator_drained_it_long_ago(
+    app: Rota,
+) -> None:
+    go, answered = asyncio.Event(), asyncio.Event()
+
+    async def api(scope: Scope, receive: Receive, send: Send) -> None:
+        await go.wait()
+        answered.set()
+
+    app.readiness.drain()
+    assert app.readiness.draining_since is not None
+    app.readiness.draining_since -= 3600
+    told: list[int] = []
+    requests = Requests(app.readiness)
+    leaving = Departure(app, requests, told.append)
+    asking = asyncio.create_task(requests.serve(api, {"type": "http"}, silence, unheard))
+    await asyncio.sleep(0.01)
+    leaving.hear(15)
+    while not told:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.2)
+    go.set()
+    await asking
+    assert answered.is_set()
+    leaving.end()
+
+
+async def test_a_third_signal_is_the_servers(app: Rota, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(departure, "HURRIED", 0.01)
+    told: list[int] = []
+    leaving = Departure(app, Requests(app.readiness), told.append)
+    leaving.hear(15)
+    await asyncio.sleep(0.01)
+    leaving.hear(15)
+    await asyncio.sleep(0.05)
+    assert told == [15]
+    leaving.hear(2)
+    assert told == [15, 2]
+    leaving.end()
