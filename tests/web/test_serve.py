@@ -37,6 +37,19 @@ def processes(instance: Instance) -> set[int]:
     return {instance.ask(f"/orders/{each}", "POST").body["process"] for each in range(20)}
 
 
+def test_a_client_that_reads_nothing_does_not_keep_it_from_leaving(
+    dsn: str, tmp_path: Path
+) -> None:
+    settings = {"ROTA_LB_DELAY": "0.1", "ROTA_DRAIN_FOR": "1"}
+    with serving(SERVE, dsn, tmp_path, **settings) as instance:
+        instance.up()
+        with socket.create_connection(("127.0.0.1", instance.port)) as client:
+            client.sendall(b"GET /large HTTP/1.1\r\nHost: web\r\n\r\n")
+            assert client.recv(1) == b"H"  # the rest is on its way, and stays there
+            instance.tell(signal.SIGTERM)
+            assert instance.ended() == 0
+
+
 async def test_several_processes_share_a_socket_and_lose_none_of_its_connections(
     dsn: str, tmp_path: Path
 ) -> None:

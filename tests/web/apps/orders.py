@@ -63,6 +63,12 @@ async def slow(file: str) -> dict[str, int]:
     return {"process": os.getpid()}
 
 
+@api.get("/large")
+async def large() -> str:
+    """More than a socket takes from us while nobody reads it."""
+    return "x" * 50_000_000
+
+
 api.mount("/", health(app))
 
 drained = Drain(api, app)
