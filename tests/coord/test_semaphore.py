@@ -215,8 +215,9 @@ async def test_none_is_lost_wherever_its_taking_is_cancelled(rota_app: Rota, db:
     began = time.monotonic()
     await free(rota_app, 2)
     took = (time.monotonic() - began) / 5  # two are taken, one is refused, two are given back
-    taken, stopped = 0, 0
-    for step in range(100):
+    taken, stopped, step = 0, 0, 0
+    # Later and later, until it was in time often enough: how long one takes differs from time to time.
+    while step < 100 or taken < 10:
         permit = rota_app.semaphore("gpu", 2)
         task = asyncio.create_task(permit.acquire())
         await asyncio.sleep(took * step / 40)
@@ -228,7 +229,7 @@ async def test_none_is_lost_wherever_its_taking_is_cancelled(rota_app: Rota, db:
         else:
             stopped += 1
         assert await held(db) == 0
-    assert taken
+        step += 1
     assert stopped
 
 
