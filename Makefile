@@ -11,7 +11,7 @@ unexport PYTHONPATH
 unexport PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-fast proofs chaos bench demo schema lock ci clean
+.PHONY: help setup check format test test-fast proofs chaos bench demo docs docs-live schema lock ci clean
 
 help: ## list every word
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,7 +31,7 @@ check: setup ## lint, types, layers, lock file; and that every test can be read
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/pytest --collect-only -qq >/tmp/rota-tests.$$$$ 2>&1 & collecting=$$!; \
-	$(BIN)/mypy; types=$$?; wait $$collecting || { cat /tmp/rota-tests.$$$$; types=1; }; \
+	$(BIN)/mypy -n 2; types=$$?; wait $$collecting || { cat /tmp/rota-tests.$$$$; types=1; }; \
 	rm -f /tmp/rota-tests.$$$$; exit $$types
 	@$(BIN)/lint-imports --no-logo >/tmp/rota-layers.$$$$ 2>&1 && rm -f /tmp/rota-layers.$$$$ || { cat /tmp/rota-layers.$$$$; rm -f /tmp/rota-layers.$$$$; exit 1; }
 	@$(BIN)/python tools/check_tree.py
@@ -41,14 +41,16 @@ format: setup ## put the code in shape
 	@$(BIN)/ruff format .
 
 test: setup ## every test, on a private PostgreSQL
-	@$(BIN)/pytest -n 4 -m "not crowd and not alone" $(PYTEST_ARGS)
-	@$(BIN)/pytest -n 3 -m crowd $(PYTEST_ARGS)
-	@$(BIN)/pytest -m alone $(PYTEST_ARGS)
+	@$(BIN)/pytest -n 4 -m "not crowd and not alone and not browser" $(PYTEST_ARGS)
+	@$(BIN)/pytest -n 3 -m crowd $$($(BIN)/python tests/phases.py crowd) $(PYTEST_ARGS)
+	@$(BIN)/pytest -n 2 --dist loadfile -m browser tests/dashboard $(PYTEST_ARGS)
+	@$(BIN)/pytest -m alone $$($(BIN)/python tests/phases.py alone) $(PYTEST_ARGS)
 
 test-fast: setup ## the tests that take no time
 	@$(BIN)/pytest -m "not slow" $(PYTEST_ARGS)
 
 proofs: setup ## the long forms of what `make test` has short: a million rows, every await, every mutant, minutes of faults
+	@ROTA_TEST_LONG=1 $(BIN)/pytest -n 2 $$($(BIN)/python tests/phases.py proofs)
 	@ROTA_TEST_LONG=1 $(BIN)/pytest -n 2 tests/store/test_plans.py tests/store/test_reap_plans.py tests/store/test_lock_plans.py tests/store/test_durable_plans.py tests/store/test_schedule_plans.py tests/store/test_any_flow.py
 	@ROTA_TEST_LONG=1 $(BIN)/pytest -n 2 tests/unit/test_timetable_zones.py tests/unit/test_schedule_lives.py
 	@ROTA_TEST_LONG=1 $(BIN)/pytest tests/pooler/test_job_suite.py
@@ -57,6 +59,9 @@ proofs: setup ## the long forms of what `make test` has short: a million rows, e
 	@ROTA_TEST_LONG=1 $(BIN)/pytest -s tests/cluster/test_schedules.py tests/cluster/test_two_servers.py
 	@ROTA_TEST_LONG=1 $(BIN)/pytest -s tests/cluster/test_rolling.py tests/web/test_drain.py tests/web/test_long_jobs.py tests/web/test_health_outage.py
 	@ROTA_TEST_LONG=1 $(BIN)/pytest tests/web/test_api_schema.py tests/alerts tests/deploy
+	@ROTA_TEST_LONG=1 $(BIN)/pytest -s tests/examples
+	@ROTA_TEST_LONG=1 $(BIN)/pytest tests/cli/test_demo.py
+	@ROTA_TEST_LONG=1 $(BIN)/pytest -s tests/dashboard/test_large.py
 
 SECONDS ?= 2100
 chaos: setup ## worker processes, servers and connections broken for SECONDS=2100, nothing lost or done twice
@@ -65,8 +70,16 @@ chaos: setup ## worker processes, servers and connections broken for SECONDS=210
 bench: setup ## Rota against its peers, as ratios; writes benchmarks/results/
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
 
-demo: setup ## jobs running on the embedded PostgreSQL
+demo: setup ## workers, a dashboard and an embedded PostgreSQL for a minute; one worker is killed
 	@$(BIN)/rota demo $(DEMO_ARGS)
+
+docs: setup ## the documentation, into site/
+	@$(BIN)/python -m tools.reference
+	@$(BIN)/zensical build --clean --strict
+
+docs-live: setup ## the documentation at http://localhost:8000, while you write
+	@$(BIN)/python -m tools.reference
+	@$(BIN)/zensical serve
 
 schema: setup ## rewrite src/rota/store/schema.sql from the migrations
 	@$(BIN)/python tools/dump_schema.py

@@ -17,6 +17,7 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection
 
+from phases import ALONE, CROWD, PROOFS
 from pooler.bouncer import bouncer
 from rota.testing.server import Server
 
@@ -24,33 +25,19 @@ KEPT = {
     "ROTA_PG_BIN",
     "ROTA_TESTS_REQUIRE_ALL",
     "ROTA_TEST_DATABASE_URL",
+    "ROTA_TEST_LARGE_DSN",
     "ROTA_TEST_LONG",
     "ROTA_TEST_POOLER",
 }
 
 
-CROWD = (
-    "tests/alerts/test_fleet.py",
-    "tests/chaos/test_short.py",
-    "tests/cluster/",
-    "tests/deploy/test_as_deployed.py",
-    "tests/engine/test_large_flows.py",
-    "tests/outage/",
-    "tests/pooler/test_job_suite.py",
-    "tests/web/test_drain.py",
-    "tests/web/test_long_jobs.py",
-    "tests/web/test_serve.py",
-)
-ALONE = (
-    "tests/architecture/test_import.py",
-    "tests/engine/test_exchange.py::test_an_idle_worker",
-    "tests/engine/test_exchange.py::test_jobs_committed_late",
-)
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if os.environ.get("ROTA_TEST_LONG") != "1":
+        items[:] = [item for item in items if not item.nodeid.startswith(PROOFS)]
     for item in items:
-        if item.nodeid.startswith(CROWD):
+        if {"browser", "floor"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.browser)
+        elif item.nodeid.startswith(CROWD):
             item.add_marker(pytest.mark.crowd)
         elif item.nodeid.startswith(ALONE):
             item.add_marker(pytest.mark.alone)

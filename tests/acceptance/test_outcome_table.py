@@ -1,7 +1,7 @@
 """What a task comes to, from what those it waits for came to: the table of the documentation, tried out.
 
-The table is read from docs/flows.md where that has it (a row begins with a rule). Each row is a small flow,
-run by a real worker. What parents can come to:
+The table is read from docs/guides/flows.md where that has it (a row begins with a rule). Each row is a
+small flow, run by a real worker. What parents can come to:
 
     succeeded  failed  cancelled  expired
     skipped            on purpose, by its skip_if
@@ -21,7 +21,7 @@ import pytest
 from rota import Flow, Retry, Rota
 from rota.testing import Harness, NotIdle
 
-DOCS = Path(__file__).parents[2] / "docs" / "flows.md"
+DOCS = Path(__file__).parents[2] / "docs" / "guides" / "flows.md"
 
 RULES = ("all_succeeded", "none_failed", "all_done", "any_failed")
 

@@ -92,7 +92,7 @@ def test_every_name_is_there() -> None:
 
 
 def test_the_page_on_testing_tells_of_every_name_and_every_event() -> None:
-    page = (DOCS / "testing.md").read_text("utf-8")
+    page = (DOCS / "guides" / "testing.md").read_text("utf-8")
     announced = [each.__name__ for each in events.Event.__subclasses__()]
     told_by_the_harness = {"Clock"}  # never made by hand
 

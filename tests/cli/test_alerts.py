@@ -144,6 +144,9 @@ def test_one_is_closed_by_hand_and_who_did_is_written_down(
     assert "@" in line["closed_by"]
     [entry] = alone("audit", "--json").json()
     assert (entry["action"], entry["subject"]) == ("close alert", "lock held too long: invoices")
+    asked = ("--who", entry["who"], "--action", "close alert", "--subject", entry["subject"])
+    assert alone("audit", *asked, "--json").json() == [entry]
+    assert alone("audit", "--who", "nobody").out.startswith("nothing like that was done by hand")
 
     again = alone("alerts", "close", "lock held too long", "invoices")
     assert again.code == NOT_THERE

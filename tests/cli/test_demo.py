@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import os
+import pty
+import random
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
-import psycopg
 import pytest
 
-from .terminal import Terminal, eventually
+from .terminal import Done, Program, Terminal, children_of, eventually, is_alive
 
 HELLO = Path(__file__).parents[2] / "examples" / "hello.py"
+LONG = bool(os.environ.get("ROTA_TEST_LONG"))
 
 
 @pytest.fixture
@@ -25,7 +31,7 @@ def home() -> Iterator[Path]:
     base = Path(tempfile.mkdtemp(prefix="rota-cli-", dir="/tmp")).resolve()
     base.chmod(0o755)
     yield base
-    shutil.rmtree(base)
+    shutil.rmtree(base, ignore_errors=True)  # of one that was left behind, files may just be going
 
 
 def processes(directory: Path) -> list[str]:
@@ -35,72 +41,163 @@ def processes(directory: Path) -> list[str]:
     return [line for line in listed.stdout.splitlines() if str(directory) in line]
 
 
-def working(dsn: str) -> bool:
-    """Whether a worker of a demo is at it."""
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        try:
-            return bool(connection.execute("select from rota_demo.outcomes limit 1").fetchall())
-        except psycopg.errors.UndefinedTable:
-            return False
-
-
-def test_the_demo_runs_on_a_database_of_its_own_and_leaves_nothing(home: Path) -> None:
-    done = Terminal(None).run("demo", "--jobs", "300", TMPDIR=str(home))
-
-    assert (done.code, done.err) == (0, "")
-    assert [line.split()[0] for line in done.out.splitlines()] == [
-        "started",
-        "worked",
-        "retried",
-        "key",
-        "latency",
-    ]
-    assert "300 in" in done.out
-    assert "1 run " in done.out
-    assert done.out.replace("\n", "").isprintable()
+def nothing_is_left(home: Path) -> None:
     eventually(lambda: not processes(home))
     assert list(home.iterdir()) == []
 
 
-def test_two_demos_share_a_database_without_touching_its_own_rows(terminal: Terminal) -> None:
-    dsn = terminal.environment["ROTA_DATABASE_URL"]
-    words = ("demo", "--jobs", "300", "--dsn", dsn)
-    with terminal.program(*words) as first, terminal.program(*words) as second:
-        ended = [first.ended(60), second.ended(60)]
-
-    for each in ended:
-        assert (each.code, each.err) == (0, "")
-        assert "worked" in each.out
-        assert "stopped early" not in each.out
-        assert "schema rota_demo" in each.out
-    with psycopg.connect(dsn) as connection:
-        for table in ("rota.jobs", "rota_demo.claims"):
-            assert connection.execute(f"select from {table}".encode()).fetchall() == []
-        left = connection.execute("select state from rota_demo.workers").fetchall()
-        assert left == [("stopped",), ("stopped",)]
+def read(url: str) -> tuple[int, str]:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return answer.status, answer.read().decode()
 
 
-def test_a_demo_that_is_stopped_says_how_far_it_came(terminal: Terminal) -> None:
-    dsn = terminal.environment["ROTA_DATABASE_URL"]
-    with terminal.program("demo", "--jobs", "30000", "--dsn", dsn) as demo:
-        eventually(lambda: working(dsn))
+class Show(Program):
+    """A demo without a terminal, whose lines are read while it runs."""
 
-        demo.tell(signal.SIGINT)
+    def line(self, pattern: str) -> re.Match[str]:
+        assert self._process.stdout
+        for line in self._process.stdout:
+            if found := re.search(pattern, line):
+                return found
+        raise AssertionError(f"it never said {pattern!r}")
 
-        ended = demo.ended()
+
+@pytest.fixture
+def show(home: Path) -> Iterator[Callable[..., Show]]:
+    shown: list[Show] = []
+
+    def begin(*words: str) -> Show:
+        environment = {**Terminal(None).environment, "TMPDIR": str(home)}
+        shown.append(Show(("demo", *words), environment, home))
+        return shown[-1]
+
+    yield begin
+    for each in shown:
+        each.close()
+
+
+@pytest.mark.slow
+def test_a_demo_kills_a_worker_recovers_says_so_in_figures_and_leaves_nothing(
+    show: Callable[..., Show], home: Path
+) -> None:
+    demo = show("--seconds", "5")
+    address = demo.line(r"dashboard +(http://127\.0\.0\.1:\d+/)")[1]
+    page = demo.line(rf"a running flow +({address}runs/\d+)")[1]
+    workers = children_of(demo.pid)
+    assert len(workers) == 2
+
+    status, text = read(page)
+    assert status == 200
+    assert "<svg" in text
+    assert "extract_payments" in text
+
+    killed, jobs = demo.line(r"worker (\d+) was killed, with ([\d,]+) jobs? in its hands").groups()
+    assert [is_alive(pid) for pid in workers].count(True) == 1
+    demo.line(rf"worker {killed} was killed — its {jobs} jobs? run again on worker \d")
+    demo.line(r"worker \d+ was started in its place")
+    assert len(children_of(demo.pid)) == 2
+
+    ended = demo.ended(60)
     assert (ended.code, ended.err) == (0, "")
-    assert "stopped early, after" in ended.out
-    with psycopg.connect(dsn) as connection:
-        assert connection.execute("select from rota_demo.claims").fetchall() == []
+    figures = {words[0]: words[1:] for line in ended.out.splitlines() if (words := line.split())}
+    assert {"jobs", "speed", "latency", "retries", "flows", "killed", "recovered", "ticks"} <= set(
+        figures
+    ), ended.out
+    assert "none lost" in ended.out
+    assert "none of them twice" in ended.out
+    assert f"worker {killed}, with {jobs} job" in ended.out
+    assert int(figures["jobs"][0].replace(",", "")) >= 2000
+    nothing_is_left(home)
 
 
-def test_a_demo_ends_when_its_time_is_over(terminal: Terminal) -> None:
-    dsn = terminal.environment["ROTA_DATABASE_URL"]
+def stopped_after(seconds: float, how: signal.Signals, home: Path, *, typed: bool) -> Done:
+    """A demo that was told to stop after so long: by a signal, or by Ctrl-C in its terminal."""
+    environment = {**Terminal(None).environment, "TMPDIR": str(home), "TERM": "xterm-256color"}
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rota", "demo", "--seconds", "4", "--no-browser"],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=subprocess.PIPE,
+        env=environment,
+        start_new_session=True,
+        # Whose terminal this is: only then does a key that is typed become a signal.
+        preexec_fn=lambda: os.login_tty(theirs) if typed else None,
+    )
+    os.close(theirs)
+    os.set_blocking(ours, False)
+    printed = b""
+    deadline = time.monotonic() + seconds
+    told = 0
+    while process.poll() is None:
+        with suppress(OSError):
+            printed += os.read(ours, 100_000)
+        if time.monotonic() >= deadline and told < 5:
+            # Again and again: somebody who is in a hurry must not leave anything behind either.
+            told += 1
+            deadline += 0.1
+            if typed:
+                os.write(ours, b"\x03")
+            else:
+                process.send_signal(how)
+        assert time.monotonic() < deadline + 40
+        time.sleep(0.01)
+    assert process.stderr
+    said = process.stderr.read().decode()
+    process.stderr.close()
+    os.close(ours)
+    return Done(process.returncode, printed.decode(errors="replace"), said)
 
-    done = terminal.run("demo", "--jobs", "1000000", "--seconds", "1", "--dsn", dsn)
 
-    assert (done.code, done.err) == (0, "")
-    assert "stopped early" in done.out
+SOONEST = 0.0 if LONG else 0.8
+"""Seconds. Before that there is often nothing to leave behind yet."""
+
+WAYS = [(signal.SIGINT, True), (signal.SIGTERM, False), (signal.SIGHUP, False)]
+"""Signals, and whether they are typed."""
+
+MOMENTS = [
+    (random.uniform(SOONEST, 7 if LONG else 3.5), how, typed)
+    for _ in range(15 if LONG else 1)
+    for how, typed in (WAYS if LONG else WAYS[:1])
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("seconds", "how", "typed"),
+    MOMENTS,
+    ids=[
+        f"{how.name}{'-typed' if typed else ''}-{number}"
+        for number, (_, how, typed) in enumerate(MOMENTS)
+    ],
+)
+def test_a_demo_can_be_ended_at_any_moment_and_nothing_is_left(
+    home: Path, seconds: float, how: signal.Signals, typed: bool
+) -> None:
+    done = stopped_after(seconds, how, home, typed=typed)
+
+    # A signal that comes while Python itself starts ends it as it ends any program.
+    assert done.code in (0, -how, 130) or "KeyboardInterrupt" in done.err, (seconds, done)
+    assert done.code == 0 or seconds < 1.5, (seconds, done)
+    assert "Traceback" not in done.err or done.code != 0, (seconds, done)
+    nothing_is_left(home)
+
+
+def test_a_demo_that_is_killed_leaves_no_process(show: Callable[..., Show], home: Path) -> None:
+    demo = show("--seconds", "30")
+    demo.line("a running flow")
+
+    demo.tell(signal.SIGKILL)
+
+    eventually(lambda: not processes(home))
+
+
+def test_a_demo_brings_its_own_database_and_says_so(home: Path) -> None:
+    done = Terminal(None).run("--dsn", "postgresql://elsewhere", "demo", TMPDIR=str(home))
+
+    assert done.code == 2
+    assert "brings a database of its own" in done.complaint
+    assert list(home.iterdir()) == []
 
 
 def test_the_smallest_app_greets(home: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 from .terminal import eventually
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "durable.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "guides" / "durable.md").read_text("utf-8")
 SOON = {"ROTA_BEAT": "0.3", "ROTA_DEAD_AFTER": "1"}
 
 
@@ -98,4 +98,4 @@ def test_the_onboarding_example_welcomes_waits_and_reminds(home: Path) -> None:
 
 def test_every_link_on_the_page_leads_somewhere() -> None:
     for target in re.findall(r"\]\(([^)#]+)", PAGE):
-        assert (ROOT / "docs" / target).exists(), target
+        assert (ROOT / "docs" / "guides" / target).exists(), target

@@ -75,7 +75,6 @@ def test_a_run_that_is_not_there_is_exit_code_3(rota: Rota, command: str) -> Non
         ("db", "migrate"),
         ("worker", "shop:app"),
         ("cancel", "1"),
-        ("demo",),
     ],
     ids=" ".join,
 )
@@ -175,6 +174,7 @@ def test_a_bug_in_the_module_keeps_its_traceback(shared_dsn: str, name: str, exp
     assert done.code == FAILED
     assert done.err.startswith("Traceback")
     assert expected in done.err
+    assert "rota/cli" not in done.err
 
 
 def test_an_empty_database_has_no_schema(rota: Rota, rota_server: Server) -> None:

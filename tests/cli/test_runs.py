@@ -258,3 +258,58 @@ def test_options_go_before_the_command_or_after_it(alone: Rota, empty_dsn: str) 
     after = alone("--dsn", "postgresql://127.0.0.1:1/x", "runs", "--dsn", empty_dsn, "--json")
 
     assert before.json() == after.json() != []
+
+
+# Many at once
+
+
+def test_all_that_match_are_cancelled_and_tried_again(alone: Rota) -> None:
+    meant = [start(alone, "echo", f"value={each}", "--queue", "meant") for each in range(3)]
+    [other] = [start(alone, "echo", "value=9", "--queue", "other")]
+
+    asked = alone("cancel", "--all", "--queue", "meant")
+    assert (asked.code, asked.out) == (NOT_THERE, "")
+    assert "3 runs would be; say --yes" in asked.err
+    done = alone("cancel", "--all", "--queue", "meant", "--yes")
+    assert (done.code, done.out) == (0, "3 runs are cancelled\n")
+
+    def states() -> dict[str, str]:
+        return {str(each["run"]): each["state"] for each in alone("runs", "--json").json()}
+
+    assert states() == {**dict.fromkeys(meant, "cancelled"), other: "ready"}
+    again = alone("retry", "--all", "--state", "cancelled", "--yes")
+    assert (again.code, again.out) == (0, "3 runs are ready to be tried again\n")
+    assert set(states().values()) == {"ready"}
+    none = alone("retry", "--all", "--yes")
+    assert (none.code, none.out) == (0, "no run fits that could be tried again\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("cancel",), "say which"),
+        (("cancel", "--all", "7"), "say which"),
+        (("retry", "7", "--state", "failed"), "goes with --all"),
+        (("cancel", "7", "--yes"), "goes with --all"),
+        (("cancel", "--all", "--state", "succeeded", "--yes"), "cannot be cancelled"),
+    ],
+)
+def test_nothing_is_done_to_all_by_a_slip(alone: Rota, words: tuple[str, ...], said: str) -> None:
+    run = start(alone, "echo", "value=1")
+    done = alone(*words)
+    assert done.code == 2
+    assert said in done.err
+    assert alone("show", run, "--json").json()["state"] == "ready"
+
+
+def test_runs_are_found_by_key_time_and_text(alone: Rota) -> None:
+    one = start(alone, "echo", 'value="needle"', "--key", "k-1")
+    two = start(alone, "echo", "value=2")
+
+    def found(*words: str) -> list[str]:
+        return [str(each["run"]) for each in alone("runs", "--json", *words).json()]
+
+    assert found("--key", "k-1") == [one]
+    assert found("--find", "NEEDLE") == [one]
+    assert found("--since", "2020-01-01") == [two, one]
+    assert found("--until", "2020-01-01") == []

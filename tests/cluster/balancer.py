@@ -93,8 +93,11 @@ def balancing(directory: Path, port: int, one: int, two: int) -> Iterator[Balanc
 class Clients:
     """So many requests a second on connections that are kept, each with a number of its own."""
 
-    def __init__(self, port: int, rate: float = 200, connections: int = 16) -> None:
+    def __init__(
+        self, port: int, rate: float = 200, connections: int = 16, path: str = "/orders/{number}"
+    ) -> None:
         self._port = port
+        self._path = path
         self._every = connections / rate
         self._connections = connections
         self._asking = True
@@ -131,7 +134,7 @@ class Clients:
             try:
                 async with asyncio.timeout(30):
                     line = line or await asyncio.open_connection("127.0.0.1", self._port)
-                    status, kept = await _post(*line, f"/orders/{number}")
+                    status, kept = await _post(*line, self._path.format(number=number))
             except (OSError, asyncio.IncompleteReadError, TimeoutError) as error:
                 status, kept = type(error).__name__, False
             self.answers[status] += 1

@@ -29,6 +29,7 @@ NOT_ON_THE_BOARD = {
     "rota_jobs_started_total",
     "rota_leader_term",
     "rota_listening",
+    "rota_queue_paused",  # alerts and the dashboard say so
     "rota_worker_concurrency",
     "rota_worker_running",
 }

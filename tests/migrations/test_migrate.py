@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import runpy
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
@@ -134,6 +135,77 @@ async def test_a_migration_that_fails_leaves_nothing_behind(
     assert await relations(empty_dsn) == before
     monkeypatch.undo()
     assert await migrate(empty) == list(migrations())
+
+
+async def test_a_worker_in_the_middle_of_a_tick_and_a_migration_both_come_to_their_end(
+    empty_dsn: str, empty: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables are taken in the order in which workers take them: ticks, and then the runs they start."""
+    monkeypatch.setattr(module, "migrations", lambda: migrations()[:7])
+    await migrate(empty)
+    monkeypatch.undo()
+    async with await AsyncConnection.connect(empty_dsn) as worker:
+        await worker.execute("set lock_timeout = '0.5s'")  # it is never kept waiting
+        await worker.execute("update rota.ticks set at = at where false")
+        migrating = asyncio.create_task(migrate(empty))
+        await until_somebody_waits(empty_dsn)
+
+        await worker.execute("update rota.runs set id = id where false")
+        await worker.execute("update rota.locks set name = name where false")
+        await worker.execute("update rota.audit set who = who where false")
+
+    assert await migrating == list(migrations()[7:])
+
+
+async def until_somebody_waits(dsn: str) -> None:
+    async with (
+        asyncio.timeout(20),
+        await AsyncConnection.connect(dsn, autocommit=True) as watch,
+    ):
+        asked = "select from pg_locks where not granted and relation is not null"
+        while await (await watch.execute(asked)).fetchone() is None:
+            await asyncio.sleep(0.005)
+
+
+@pytest.mark.parametrize("code", ["40P01", "55P03"], ids=["a deadlock", "a lock timeout"])
+async def test_one_that_others_were_in_the_way_of_is_tried_again(
+    empty_dsn: str, empty: Database, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    await thwart(empty_dsn, monkeypatch, code, times=2)
+
+    assert len(await migrate(empty)) == 2
+    assert await applied(empty) == {1: migrations()[0].name, 2: "thwarted"}
+
+
+async def test_one_that_others_are_always_in_the_way_of_is_given_up(
+    empty_dsn: str, empty: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PAUSE", 0.001)
+    await thwart(empty_dsn, monkeypatch, "40P01", times=1000)
+
+    with pytest.raises(psycopg.errors.DeadlockDetected):
+        await migrate(empty)
+
+
+async def test_one_that_is_wrong_in_itself_is_not_tried_again(
+    empty_dsn: str, empty: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await thwart(empty_dsn, monkeypatch, "42601", times=1)
+
+    with pytest.raises(psycopg.errors.SyntaxError):
+        await migrate(empty)
+
+
+async def thwart(dsn: str, monkeypatch: pytest.MonkeyPatch, code: str, times: int) -> None:
+    """A migration that fails so many times, counted by what no rollback undoes."""
+    async with await AsyncConnection.connect(dsn, autocommit=True) as db:
+        await db.execute("create sequence public.tries")
+    text = (
+        f"do $$ begin if nextval('public.tries') <= {times} then"
+        f" raise exception 'in the way' using errcode = '{code}'; end if; end $$"
+    )
+    thwarted = replace(migrations()[0], version=2, name="thwarted", text=text)
+    monkeypatch.setattr(module, "migrations", lambda: (migrations()[0], thwarted))
 
 
 async def test_a_schema_of_another_name_works_beside_the_first(rota_dsn: str) -> None:

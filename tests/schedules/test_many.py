@@ -19,7 +19,7 @@ from cluster import test_many_sleepers as sleepers
 from cluster.fleet import until
 from cluster.test_many_sleepers import Cost
 
-pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 LONG = os.environ.get("ROTA_TEST_LONG") == "1"
 SCHEDULES = 10_000

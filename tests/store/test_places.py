@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from rota.app.listing import find, lines
 from rota.store import runs, timers, views
+from rota.store.listing import NEWEST, Matching
 
 from .stage import Stage
 
@@ -115,13 +117,14 @@ async def test_runs_are_listed_from_the_latest_and_by_what_is_asked(stage: Stage
     two = await stage.start("other", queue="images")
     three = await stage.start("work", delay=timedelta(hours=1))
 
-    async def listed(**asked: Any) -> list[int]:
-        return [line.run for line in await stage.run(views.runs(**asked))]
+    async def listed(before: int = NEWEST, limit: int = 20, **asked: Any) -> list[int]:
+        found = await find(stage.together, Matching(**asked), limit, before=before)
+        return [line.run for line in await lines(stage.together, Matching(), found.spots)]
 
     assert await listed() == [three, two, one]
-    assert await listed(task="work") == [three, one]
+    assert await listed(name="work") == [three, one]
     assert await listed(queue="images") == [two]
-    assert await listed(state="ready") == [two, one]
+    assert await listed(states=("ready",)) == [two, one]
     assert await listed(before=three, limit=1) == [two]
 
 

@@ -1,24 +1,34 @@
-"""Runs are listed by looking where those of a state are: the same as looking through all, and cheaper."""
+"""Runs are found by looking where those of a state are, in windows: the same as looking through all of
+them, and never more than a bound."""
 
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+import os
+import random
+import re
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from psycopg import sql
 
-from rota.store import runs, views
-from rota.store.query import positional
+from rota.app import listing
+from rota.app.listing import Found
+from rota.store import listing as store
+from rota.store import runs
+from rota.store.listing import BAD, NEWEST, OPEN, Matching, Spot
+from rota.store.query import Query, load, positional
 
 from . import flows
 from .losses import quarantine
 from .stage import Stage
 from .test_plans import scans
 
-STATES = [
-    *("ready", "asleep", "running", "quarantined", "succeeded", "failed", "cancelled", "expired"),
+STATES: list[tuple[str, ...] | None] = [
+    *((state,) for state in (*OPEN, *BAD, "succeeded")),
+    OPEN,
+    BAD,
     None,
 ]
 MANY = 20_000
@@ -28,12 +38,12 @@ THROUGH_ALL = """
 select state.run, state.name, state.is_flow, state.state
   from rota.run_state as state
  where state.parent is null
-   and (%(state)s::text is null or state.state = %(state)s)
-   and (%(task)s::text is null or state.name = %(task)s)
+   and (%(states)s::text[] is null or state.state = any(%(states)s))
+   and (%(name)s::text is null or state.name = %(name)s)
    and (%(queue)s::text is null or state.queue = %(queue)s)
    and state.run < %(before)s
+   and state.run > %(after)s
  order by state.run desc
- limit %(limit)s
 """
 
 
@@ -61,28 +71,176 @@ async def fill(stage: Stage) -> None:
         await flows.start(stage, flows.DIAMOND)
 
 
-@pytest.mark.parametrize("state", STATES)
-async def test_those_in_a_state_are_those_that_are(stage: Stage, state: str | None) -> None:
+async def pages(
+    stage: Stage, matching: Matching, limit: int, *, newer: bool = False, **more: Any
+) -> list[tuple[int, str, bool, str]]:
+    """All that match, page by page, as they are listed."""
+    told: list[tuple[int, str, bool, str]] = []
+    bound = more.pop("after" if newer else "before", 0 if newer else NEWEST)
+    for _ in range(1000):
+        side = {"after": bound} if newer else {"before": bound}
+        found = await listing.find(
+            stage.together, matching, limit, newer=newer, seconds=0, **side, **more
+        )
+        assert len(found.spots) <= limit
+        lines = await listing.lines(stage.together, matching, found.spots)
+        # Nothing moves meanwhile: what is found is what is listed.
+        assert [each.run for each in lines] == sorted(
+            (each.id for each in found.spots), reverse=True
+        )
+        lines = lines[::-1] if newer else lines
+        told += [(each.run, each.name, each.is_flow, each.state) for each in lines]
+        if found.next is None:
+            return told
+        bound = found.next
+    raise AssertionError("the pages do not end")
+
+
+LONG = os.environ.get("ROTA_TEST_LONG") == "1"
+
+ASKED: tuple[dict[str, Any], ...] = (
+    {},
+    {"name": "work", "after": 5},
+    {"name": "f"},
+    {"queue": "default", "before": 30},
+    {"name": "work", "queue": "other", "after": 20},
+)
+
+
+@pytest.mark.parametrize("crowded", [False, True], ids=["in their places", "among all"])
+async def test_those_in_a_state_are_those_that_are(
+    stage: Stage, crowded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await fill(stage)
-    newest = await stage.one("select max(id) from rota.jobs")
-    seen = 0
-    for task in (None, "work", "f"):
-        for queue in (None, "default", "other"):
-            for before in (views.NEWEST, newest // 2):
-                for limit in (2, 100):
-                    params = {"task": task, "queue": queue, "state": state}
-                    found = await stage.run(views.runs(**params, before=before, limit=limit))
-                    cursor = await stage.watch.execute(
-                        THROUGH_ALL.encode(), {**params, "before": before, "limit": limit}
-                    )
-                    told = [(each.run, each.name, each.is_flow, each.state) for each in found]
-                    assert told == await cursor.fetchall()
-                    seen += len(told)
-    assert seen
+    if crowded:
+        monkeypatch.setattr(store, "READY", 0)
+    for states in STATES:
+        seen = 0
+        for asked in ASKED if LONG else ASKED[:3]:
+            params = {"name": None, "queue": None, "before": NEWEST, "after": 0, **asked}
+            cursor = await stage.watch.execute(
+                THROUGH_ALL.encode(), {**params, "states": states and list(states)}
+            )
+            expected = await cursor.fetchall()
+            seen += len(expected)
+            matching = Matching(params.pop("name"), params.pop("queue"), states)
+            # Small windows end before a page is full, and at different places.
+            for window, limit in ((2, 2), (1000, 100)):
+                monkeypatch.setattr(listing, "_window", lambda matching, size=window: size)
+                monkeypatch.setattr(store, "LOOKS_AT_MOST", window)
+                assert await pages(stage, matching, limit, **params) == expected
+                found = await pages(stage, matching, limit, newer=True, **params)
+                assert found[::-1] == expected
+        assert seen, states
 
 
-async def explained(stage: Stage, state: str) -> Any:
-    query = views.runs(state=state, limit=50)
+async def test_what_is_known_of_a_name_changes_nothing_but_where_is_looked(stage: Stage) -> None:
+    await fill(stage)
+    for name, kind in (("work", "task"), ("f", "flow")):
+        known = await pages(stage, Matching(name=name, kind=kind), 3)
+        assert known == await pages(stage, Matching(name=name), 3)
+        assert known
+    assert await pages(stage, Matching(name="work", kind="flow"), 3) == []
+
+
+async def test_a_text_is_looked_for_in_names_and_keys_and_where_one_may_in_the_rest(
+    stage: Stage,
+) -> None:
+    held = await stage.held(1)
+    [by_error] = held.jobs
+    await stage.finish(held, "failed")
+    await stage.sql('update rota.outcomes set error = \'{"message": "too weighty"}\'')
+    by_name = await stage.start("Weigh")
+    by_key = await stage.start("work", key="weight-1")
+    by_input = await stage.start("work", args='{"what": "WEIGHED"}')
+    # What can be pressed together is not long.
+    long = {"what": "weighed", "long": random.randbytes(9000).hex()}
+    too_long = await stage.start("work", args=json.dumps(long))
+
+    async def ids(**asked: Any) -> set[int]:
+        return {each[0] for each in await pages(stage, Matching(**asked), 2)}
+
+    assert await ids(text="weigh") == {by_name, by_key}
+    assert await ids(text="WEIGH", whole=True) == {by_name, by_key, by_input, by_error}
+    assert await ids(text="weigh", whole=True, states=("failed",)) == {by_error}
+    assert too_long not in await ids(text="weigh", whole=True)
+    assert await ids(text="100%", whole=True) == set()
+
+
+async def test_a_key_finds_the_last_run_of_each_task_with_it(stage: Stage) -> None:
+    one = await stage.start("one", key="k")
+    two = await stage.start("two", key="k", queue="other")
+    await stage.start("two", key="another")
+    await stage.run(runs.cancel(two))
+
+    async def ids(**asked: Any) -> list[int]:
+        return [each[0] for each in await pages(stage, Matching(key="k", **asked), 1)]
+
+    assert await ids() == [two, one]
+    assert await ids(name="one") == [one]
+    assert await ids(queue="other") == [two]
+    assert await ids(states=("cancelled",)) == [two]
+    assert await ids(text="tw") == [two]
+
+
+async def test_times_are_kept_exactly_though_they_are_looked_for_by_ids(stage: Stage) -> None:
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    await stage.sql(
+        "insert into rota.jobs (id, created, lane, task, queue, args)"
+        " select nextval('rota.ids') * 7, %s + n * interval '1 min', 0, 'work', 'default', '{}'"
+        "   from generate_series(0, 299) as n",
+        start,
+    )
+    await stage.sql(
+        "insert into rota.ready (seq, job, lane, queue, task)"
+        " select id, id, lane, queue, task from rota.jobs"
+    )
+    # Two that are a little out of order: ids are given before rows are written.
+    await stage.sql("update rota.jobs set created = created - interval '3 min' where id = 100 * 7")
+    await stage.sql("update rota.jobs set created = created + interval '3 min' where id = 50 * 7")
+    rows = await stage.sql("select id, created from rota.jobs order by id desc")
+    for since, until in ((None, 97), (40, None), (48, 53), (96, 99), (0, 300), (400, None)):
+        matching = Matching(
+            since=None if since is None else start + timedelta(minutes=since),
+            until=None if until is None else start + timedelta(minutes=until),
+        )
+        expected = [
+            id
+            for id, created in rows
+            if (matching.since is None or created >= matching.since)
+            and (matching.until is None or created < matching.until)
+        ]
+        assert [each[0] for each in await pages(stage, matching, 9)] == expected
+    assert await stage.run(store.moment(start)) == [0]
+
+
+async def test_a_moment_is_found_where_there_is_nothing(stage: Stage) -> None:
+    assert await stage.run(store.moment(datetime(2026, 1, 1, tzinfo=UTC))) == [0]
+    found = await listing.find(stage.together, Matching(since=datetime.now(UTC)), 5)
+    assert found == Found([], False, None)
+
+
+def test_what_is_newer_is_looked_for_as_what_is_older_is() -> None:
+    """But for the direction."""
+
+    def bare(statement: str) -> str:
+        text = re.sub(r"--.*", "", load(f"listing/{statement}", "rota"))
+        text = re.sub(r"(order by \w+\.\w+) desc", r"\1", text)
+        for older, newer in (
+            ("greatest(", "least("),
+            ("max(", "min("),
+            (">= coalesce(", "<= coalesce("),
+            (">= (select", "<= (select"),
+            ("from edge), 0)", "from edge), 9223372036854775807)"),
+        ):
+            text = text.replace(older, newer)
+        return re.sub(r"\s+", " ", text)
+
+    assert bare("older") == bare("newer")
+    assert bare("places_older") == bare("places_newer")
+
+
+async def explained(stage: Stage, query: Query[Spot]) -> Any:
     text, names = positional(query.statement, stage.schema)
     values = sql.SQL(", ").join(sql.Literal(query.params[name]) for name in names)
     await stage.watch.execute(b"prepare listed as " + text.encode(), prepare=False)
@@ -94,7 +252,7 @@ async def explained(stage: Stage, state: str) -> Any:
     return (raw if isinstance(raw, list) else json.loads(raw))[0]["Plan"]
 
 
-async def test_few_among_many_are_found_without_looking_through_all(own_stage: Stage) -> None:
+async def test_no_look_reads_more_than_its_window(own_stage: Stage) -> None:
     await own_stage.sql("set statement_timeout = 0")
     await own_stage.sql(
         "insert into rota.jobs (id, lane, task, queue, args)"
@@ -106,8 +264,17 @@ async def test_few_among_many_are_found_without_looking_through_all(own_stage: S
     )
     await fill(own_stage)
     await own_stage.sql("analyze")
-    for state in filter(None, STATES):
-        plan = await explained(own_stage, state)
-        found = list(scans(plan))
-        read = sum(scan.read for scan in found if scan.table in ("jobs", "outcomes", "runs"))
-        assert read < MANY / 20, f"{state}: {found}"
+    window = 500
+    for states in STATES:
+        for name in (None, "rare"):
+            for newer in (False, True):
+                how = {"newer": newer}
+                matching = Matching(name=name, states=states)
+                queries = [store.among_all(matching, NEWEST, 0, 51, window, **how)]
+                if states is not None:
+                    queries.append(store.in_places(matching, NEWEST, 0, 51, window, **how))
+                for query in queries:
+                    found = list(scans(await explained(own_stage, query)))
+                    for table in ("jobs", "outcomes", "runs"):
+                        read = sum(scan.read for scan in found if scan.table == table)
+                        assert read <= 3 * window + 10, f"{query}: {table}: {found}"

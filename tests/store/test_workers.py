@@ -156,26 +156,6 @@ async def test_one_that_drains_beats_on(stage: Stage) -> None:
     assert list(await looks(stage)) == [worker]
 
 
-async def test_a_beat_is_an_update_in_place(own_stage: Stage) -> None:
-    """Nothing that changes is indexed, and there is room on the page: no index grows with it."""
-    stage = own_stage
-    many = [f"task{number}" for number in range(100)]
-    [worker] = await stage.run(workers.register("h", 1, "0", ["default"] * 20, many, 1))
-
-    for number in range(300):
-        await stage.run(workers.beat(worker, number, number, 0.5))
-    await stage.run(workers.retire(worker))
-
-    await stage.sql("select pg_stat_force_next_flush()", on=stage.engine)
-    updated, hot = (
-        await stage.sql(
-            "select n_tup_upd, n_tup_hot_upd from pg_stat_user_tables where relname = 'workers'"
-        )
-    )[0]
-    assert (updated, hot) == (301, 301)
-    assert await stage.one("select pg_relation_size('rota.workers')") <= 2 * 8192
-
-
 # Looking, with real locks
 
 

@@ -13,7 +13,7 @@ import pytest
 import rota.testing
 from rota.testing import Show
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "guides"
 
 BLOCK = re.compile(r"```python\n# (\w+)\.py\n(.*?)```", re.DOTALL)
 
@@ -30,7 +30,7 @@ def modules(page: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]
 
 
 @pytest.mark.parametrize(
-    ("page", "tests"), [("testing.md", "test_onboard"), ("deploys.md", "test_june")]
+    ("page", "tests"), [("testing.md", "test_onboard"), ("changing-code.md", "test_june")]
 )
 async def test_the_tests_on_a_page_pass(
     page: str, tests: str, monkeypatch: pytest.MonkeyPatch
@@ -67,14 +67,14 @@ def test_the_page_tells_of_everything_a_rehearsal_takes_and_answers() -> None:
 def test_the_page_on_deploys_says_what_the_command_says() -> None:
     from rota.cli.check_deploy import SAID
 
-    page = (DOCS / "deploys.md").read_text("utf-8")
+    page = (DOCS / "changing-code.md").read_text("utf-8")
 
     for words in SAID.values():
         assert f"| {words} |" in page
 
 
 def test_links_lead_somewhere() -> None:
-    for name in ("testing.md", "deploys.md"):
+    for name in ("testing.md", "changing-code.md"):
         page = (DOCS / name).read_text("utf-8")
         for target in re.findall(r"\]\(([^)#]*)(?:#[^)]*)?\)", page):
             assert not target or (DOCS / target).exists(), target

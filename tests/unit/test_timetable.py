@@ -13,7 +13,7 @@ from itertools import islice, pairwise
 from typing import Any
 
 import pytest
-from cronsim import CronSim
+from cronsim import CronSim, CronSimError
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
@@ -176,8 +176,12 @@ MOMENTS = st.datetimes(datetime(1990, 1, 1), datetime(2090, 1, 1))  # noqa: DTZ0
 @settings(max_examples=300)
 @given(cron=EXPRESSIONS, moment=MOMENTS)
 @example(cron="0 0 29 2 *", moment=datetime(2096, 3, 1))  # noqa: DTZ001
+@example(cron="* * 30 feb *", moment=datetime(2000, 1, 1))  # noqa: DTZ001
 def test_in_utc_it_comes_when_cronsim_says(cron: str, moment: datetime) -> None:
-    expected = [each.replace(tzinfo=UTC) for each in islice(CronSim(cron, moment), 4)]
+    try:
+        expected = [each.replace(tzinfo=UTC) for each in islice(CronSim(cron, moment), 4)]
+    except CronSimError:
+        expected = []  # a 30th of February: it never comes
     try:
         timetable = Timetable(cron)
     except ArgumentError:
@@ -369,7 +373,6 @@ def median(call: Any, moments: list[datetime]) -> float:
     return statistics.median(took)
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("cron", ["30 2 * * *", "*/15 * * * *", "0 9 * * mon-fri", "@monthly"])
 def test_the_next_one_is_found_in_no_time(cron: str) -> None:
     timetable = Timetable(cron, "Europe/Berlin")
@@ -379,7 +382,6 @@ def test_the_next_one_is_found_in_no_time(cron: str) -> None:
     assert median(lambda moment: timetable.after(moment, ANCHOR), moments) < 100e-6
 
 
-@pytest.mark.alone
 def test_a_year_of_minutes_is_skipped_and_counted_in_no_time() -> None:
     timetable = Timetable("* * * * *", "Europe/Berlin")
     year = timedelta(days=365)

@@ -51,6 +51,7 @@ def plain(method: str, path: str, **more: Any) -> None:
 for each in (
     *(
         "/runs",
+        "/runs/count",
         "/schedules",
         "/workers",
         "/queues",
@@ -58,6 +59,8 @@ for each in (
         "/locks",
         "/leaders",
         "/services",
+        "/onces",
+        "/rates",
     ),
     *("/alerts", "/me", "/catalog", "/tokens", "/audit", "/openapi.json"),
 ):
@@ -69,9 +72,18 @@ for each in ("/health/live", "/livez", "/healthz", "/health/ready", "/readyz"):
 plain("POST", f"{V1}/runs", json={"name": "greet", "input": {"name": "Ada"}})
 
 
+for each in ("cancel", "retry"):
+    plain("POST", f"{V1}/runs/{each}", json={"upto": "1"})
+
+
 @example("GET", f"{V1}/runs/{{run}}")
 async def show_run(visitors: Visitors) -> Example:
     return f"{V1}/runs/{await visitors.start('greet', input={'name': 'Ada'})}", {}
+
+
+@example("GET", f"{V1}/runs/{{run}}/why")
+async def explain_run(visitors: Visitors) -> Example:
+    return f"{V1}/runs/{await visitors.start('greet', input={'name': 'Ada'})}/why", {}
 
 
 @example("GET", f"{V1}/runs/{{run}}/jobs")
@@ -142,6 +154,22 @@ def of_schedule(word: str) -> None:
 
 for each in ("pause", "resume", "trigger"):
     of_schedule(each)
+
+
+@example("POST", f"{V1}/schedules/{{name:path}}/backfill")
+async def backfill_schedule(visitors: Visitors) -> Example:
+    return f"{await schedule(visitors)}/backfill", {"json": {"start": "2026-01-01"}}
+
+
+def of_queue(word: str, **more: Any) -> None:
+    async def prepare(visitors: Visitors) -> Example:
+        return f"{V1}/queues/queue/{uuid4()}/{word}", more
+
+    EXAMPLES["POST", f"{V1}/queues/{{queue:path}}/{word}"] = prepare
+
+
+of_queue("pause", json={"why": "a deploy"})
+of_queue("resume")
 
 
 async def a_worker(visitors: Visitors) -> int:

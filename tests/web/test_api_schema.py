@@ -67,7 +67,10 @@ class Asking:
         flow = await visitors.start("etl", input={"day": "monday"})
         schedule = {"name": "a schedule", "task": "greet", "every": 60, "input": {"name": "Ada"}}
         await visitors.done("POST", "/api/v1/schedules", json=schedule)
-        self.there = {"run": flow, "name": schedule["name"], "worker": "1", "id": "none"}
+        self.there = {
+            **{"run": flow, "name": schedule["name"]},
+            **{"worker": "1", "id": "none", "queue": "default"},
+        }
         return visitors
 
     def close(self) -> None:

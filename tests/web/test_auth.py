@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 import httpx2
 import pytest
@@ -18,7 +19,7 @@ from rota.errors import DefinitionError
 from rota.model.access import Caller, Role, Token
 from rota.web.answers import Refused
 from rota.web.auth import Guard, needs, open_to_all
-from rota.web.doorman import ATTEMPTS, Nobody, Tokens
+from rota.web.doorman import AT_ONCE, ATTEMPTS, Nobody, Tokens
 
 from .visitors import Visitors
 
@@ -144,12 +145,14 @@ async def test_its_last_use_is_noted_once_a_minute(visitors: Visitors) -> None:
     assert again > used
 
 
-async def test_who_tries_many_tokens_is_put_off_and_who_has_one_is_not(visitors: Visitors) -> None:
-    good = {"Authorization": f"Bearer {visitors.passes['viewer']}"}
-    assert (await visitors.ask("GET", RUNS, headers=good)).status_code == 200
+def guess(visitors: Visitors, who: str) -> str:
+    """Somebody's token, but for its secret."""
+    return "_".join([*visitors.passes[who].split("_")[:2], "x" * 43])
 
+
+async def test_who_tries_many_secrets_of_one_token_is_put_off(visitors: Visitors) -> None:
     async def attempt(client: str) -> httpx2.Response:
-        bad = {"Authorization": f"Bearer {Token.mint().text}"}
+        bad = {"Authorization": f"Bearer {guess(visitors, 'viewer')}"}
         return await visitors.ask("GET", RUNS, headers=bad, client=client)
 
     codes = [(await attempt("203.0.113.7")).status_code for _ in range(ATTEMPTS)]
@@ -157,10 +160,63 @@ async def test_who_tries_many_tokens_is_put_off_and_who_has_one_is_not(visitors:
     late = await attempt("203.0.113.7")
     assert (late.status_code, late.json()["error"]["code"]) == (429, "too_many_attempts")
     assert int(late.headers["retry-after"]) >= 1
-    # Another address is another matter, and so is a token that has been good.
+    # Another address is another matter.
     assert (await attempt("203.0.113.8")).status_code == 401
-    answer = await visitors.ask("GET", RUNS, headers=good, client="203.0.113.7")
+
+
+@pytest.mark.parametrize("bad", ["malformed", "unknown", "guessed"])
+async def test_nobody_is_locked_out_by_who_comes_from_the_same_proxy(
+    visitors: Visitors, bad: str
+) -> None:
+    """Whoever was not seen here before, too."""
+    for _ in range(2 * ATTEMPTS):
+        text = {
+            "malformed": "no token at all",
+            "unknown": Token.mint().text,
+            "guessed": guess(visitors, "operator"),
+        }[bad]
+        headers = {"Authorization": f"Bearer {text}"}
+        answer = await visitors.ask("GET", RUNS, headers=headers, client="203.0.113.9")
+        assert answer.status_code in (401, 429)
+    answer = await visitors.ask("GET", RUNS, who="viewer", client="203.0.113.9")
     assert answer.status_code == 200
+
+
+async def test_of_tokens_that_nobody_knows_few_are_looked_up_at_once(
+    site_app: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    doorman = Tokens(site_app)
+    good, _ = await create_token(site_app, "ci", Role.VIEWER, timedelta(days=1), "test")
+    let, looked = asyncio.Event(), 0
+    look = doorman._look
+
+    async def slow(token: Token) -> Any:
+        nonlocal looked
+        looked += 1
+        if token.id != good.id:
+            await let.wait()
+        return await look(token)
+
+    assert (await doorman.identify(_asking(good), good.text)).name.startswith("ci")
+    monkeypatch.setattr(doorman, "_look", slow)
+    strangers = [Token.mint() for _ in range(20)]
+    asked = [asyncio.create_task(doorman.identify(_asking(each), each.text)) for each in strangers]
+    while looked < AT_ONCE:
+        await asyncio.sleep(0)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert looked == AT_ONCE
+    # Whoever is known waits for none of them.
+    async with asyncio.timeout(10):
+        await doorman.identify(_asking(good), good.text)
+    let.set()
+    ended = await asyncio.gather(*asked, return_exceptions=True)
+    assert all(isinstance(each, Refused) and each.status == 401 for each in ended)
+
+
+def _asking(token: Token) -> Request:
+    header = (b"authorization", f"Bearer {token.text}".encode())
+    return Request({"type": "http", "headers": [header], "client": ("203.0.113.7", 1)})
 
 
 async def test_while_the_database_is_away_who_was_known_may_look_and_do_nothing(

@@ -222,6 +222,16 @@ async def test_a_database_that_is_away_is_told_as_that() -> None:
         for path in ("/health/instances", "/autoscale"):
             answer = await client.get(path)
             assert (answer.status_code, answer.json()["error"]["code"]) == (503, "database"), path
+            # Where it is, and by which name we call there, is nobody's business who may only look.
+            for word in ("127.0.0.1", "nobody", "port", "nothing"):
+                assert word not in answer.text, path
+
+
+@pytest.mark.parametrize("queue", ["%00", "a%00b"])
+async def test_a_queue_that_no_text_can_name_is_refused(rota_app: Rota, queue: str) -> None:
+    async with asking(rota_app) as client:
+        answer = await client.get(f"/autoscale?queue={queue}")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid")
 
 
 async def test_it_can_be_mounted_in_an_app_of_yours(rota_app: Rota) -> None:

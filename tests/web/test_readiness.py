@@ -154,3 +154,63 @@ async def test_whoever_asks_to_be_told_late_is_told_at_once() -> None:
     readiness.drain()
     readiness.when_draining(lambda: told.append("drain"), lambda: told.append("hurry"))
     assert told == ["drain", "hurry"]
+
+
+async def test_a_look_that_was_given_up_ends_late_and_with_its_own_connection(
+    rota_app: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A query on a connection that is dead takes its time to be cancelled; meanwhile others look."""
+    monkeypatch.setattr(looking, "ANSWER_WITHIN", 0.2)
+    monkeypatch.setattr(looking, "LOOK_EVERY", 0.0)
+    sessions: list[object] = []
+    late, let_go, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def checking(session: psycopg.AsyncConnection[object], schema: str) -> None:
+        sessions.append(session)
+        if len(sessions) == 1:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                late.set()
+                await let_go.wait()
+                asyncio.get_running_loop().call_later(0.05, ended.set)
+                raise
+        elif len(sessions) == 2:
+            # In the middle of this look the first one ends.
+            let_go.set()
+            await ended.wait()
+        await check_on(session, schema)
+
+    monkeypatch.setattr(looking, "check_on", checking)
+    look = looking.Look(rota_app.open)
+    assert await look.latest() is None  # once unanswered is nothing yet
+    await late.wait()
+    monkeypatch.setattr(looking, "ANSWER_WITHIN", 10.0)
+    assert await look.latest() is None
+    assert sessions[1] is not sessions[0]
+    # The second one's is kept, and used again.
+    assert await look.latest() is None
+    assert sessions[2] is sessions[1]
+    await look.close()
+    assert all(session.closed for session in sessions)  # type: ignore[attr-defined]
+
+
+async def test_what_is_looked_at_while_it_is_closed_leaves_no_connection(
+    rota_app: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, let_go = asyncio.Event(), asyncio.Event()
+    sessions: list[psycopg.AsyncConnection[object]] = []
+
+    async def checking(session: psycopg.AsyncConnection[object], schema: str) -> None:
+        sessions.append(session)
+        begun.set()
+        await let_go.wait()
+
+    monkeypatch.setattr(looking, "check_on", checking)
+    look = looking.Look(rota_app.open)
+    asked = asyncio.create_task(look.latest())
+    await begun.wait()
+    await look.close()
+    let_go.set()
+    assert await asked is None
+    assert sessions[0].closed

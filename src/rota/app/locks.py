@@ -44,6 +44,7 @@ class BlockingLock:
 
     @property
     def token(self) -> int:
+        """The number it is held under; the next holder's is larger."""
         return self._lock.token
 
     @property
@@ -52,13 +53,16 @@ class BlockingLock:
         return self._lock.held
 
     def acquire(self) -> BlockingLock:
+        """Wait for it, as long as `wait` allows; then Busy is raised."""
         self._app.portal.run(self._lock.acquire())
         return self
 
     def try_acquire(self) -> bool:
+        """Take it if it is free."""
         return self._app.portal.run(self._lock.try_acquire())
 
     def release(self) -> None:
+        """Give it back."""
         self._app.portal.run(self._lock.release())
 
     def assert_held(self, connection: Any) -> None:

@@ -33,6 +33,8 @@ class Look:
         self._began = 0.0
         self._failing_since: float | None = None
         self._unanswered = 0
+        self._lives = 0
+        """So many times it was closed: what was under way then is not kept."""
 
     async def latest(self) -> Reason | None:
         now = time.monotonic()
@@ -62,17 +64,25 @@ class Look:
 
     async def _ask(self) -> None:
         client = await self._open()
-        session = self._session
-        if session is None or session.closed:
-            session = await client.database.connect()
-            session.deadline = ANSWER_WITHIN
-            self._session = session
+        lives = self._lives
+        # Taken away while it is used: a look that was given up ends later, and with its own.
+        session, self._session = self._session, None
         try:
+            if session is None or session.closed:
+                session = await client.database.connect()
+                session.deadline = ANSWER_WITHIN
             await check_on(session, client.database.schema)
         except BaseException:
-            # Whoever looks next does so on another.
-            await self.close()
+            if session is not None:
+                await session.close()
             raise
+        await self._keep(session, lives)
+
+    async def _keep(self, session: Session, lives: int) -> None:
+        if self._session is None and lives == self._lives:
+            self._session = session
+        else:
+            await session.close()
 
     def _unreachable(self, began: float, why: str) -> Reason:
         if self._failing_since is None:
@@ -81,6 +91,7 @@ class Look:
         return Reason("database", f"the database has been unreachable for {away:.0f} s: {why}")
 
     async def close(self) -> None:
+        self._lives += 1
         session, self._session = self._session, None
         if session is not None and not session.closed:
             await session.close()

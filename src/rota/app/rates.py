@@ -33,7 +33,9 @@ class BlockingRate:
         self.name = rate.name
 
     def take(self, n: int = 1, wait: Duration | None = None) -> None:
+        """As `await rate.take(…)`: sleep until it is our turn."""
         self._app.portal.run(self._rate.take(n, wait))
 
     def try_take(self, n: int = 1) -> bool:
+        """Whether one may go now."""
         return self._app.portal.run(self._rate.try_take(n))

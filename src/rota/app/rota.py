@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from rota.app.client import Client
     from rota.app.lifespan import Lifespan
+    from rota.app.queues import Queues
     from rota.localpg import LocalPostgres
 
 P = ParamSpec("P")
@@ -317,6 +318,13 @@ class Rota(Coordination, Scheduling, Working):
     def run(self, id: int) -> Run[Any]:
         """The run with this id; nothing is asked until you ask."""
         return Run(self, id)
+
+    @property
+    def queues(self) -> Queues:
+        """Pause and resume a queue: `await app.queues.pause("mail")`."""
+        from rota.app.queues import Queues
+
+        return Queues(self)
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
         """Be told what workers in this program do, as events; call the answer to stop."""

@@ -19,6 +19,7 @@ from rota.store.runs import Ending
 
 if TYPE_CHECKING:
     from rota.app.rota import Rota
+    from rota.model.why import Why
 
 R = TypeVar("R")
 
@@ -166,6 +167,16 @@ class Run(Generic[R]):
         if not released:
             await self.status()  # says so if there is no such run
         return released
+
+    async def why(self) -> Why:
+        """Why it does not run: what it waits for, down to what holds all of it up, and what to do."""
+        from rota.engine.why import asking, explain
+
+        client = await self._app.open()
+        found = await explain(asking(client.database.run), self.id, self._app.settings)
+        if found is None:
+            raise RunNotFound(f"there is no run {self.id}")
+        return found
 
     def _deed(self, by: str | None, action: str, **detail: str) -> Deed | None:
         return None if by is None else Deed(by, action, str(self.id), detail)

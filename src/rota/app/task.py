@@ -142,6 +142,8 @@ class Task(Generic[P, R]):
 
 
 class BlockingTask(Generic[P, R]):
+    """A task, for code that does not await."""
+
     def __init__(self, task: Task[P, R]) -> None:
         self._task = task
 
@@ -150,6 +152,7 @@ class BlockingTask(Generic[P, R]):
         return BlockingTask(self._task.using(**how))
 
     def start(self, /, *args: P.args, **kwargs: P.kwargs) -> BlockingRun[R]:
+        """Start a job; it is durable when this returns. With `using(on=…)`, when that commits."""
         task, app = self._task, self._task._app
         if task._how.on is not None:
             if is_async(task._how.on):

@@ -172,22 +172,38 @@ def _lasted(alert: AlertLine) -> Text:
     show_default=True,
     help="At most so many.",
 )
+@click.option("--who", metavar="NAME", help="By whom.")
+@click.option("--action", metavar="WORDS", help="What was done, 'cancel run' for one.")
+@click.option("--subject", metavar="NAME", help="To what: a run's number, a schedule's name.")
 @click.option("--json", "as_json", is_flag=True, help="A JSON list, for programs.")
-def audit(target: Target, limit: int, as_json: bool) -> None:
+def audit(
+    target: Target,
+    limit: int,
+    who: str | None,
+    action: str | None,
+    subject: str | None,
+    as_json: bool,
+) -> None:
     """List what people did by hand, and who: runs cancelled, workers drained, locks taken from whom.
 
     Over HTTP it is whoever the token belongs to, on the command line the account.
     """
     from rota.store import audit as rows
+    from rota.store import ticks
 
     async def asking(app: Rota) -> list[Entry]:
-        return await (await app.open()).database.run(rows.entries(limit))
+        database = (await app.open()).database
+        query = rows.entries(limit, who=who, action=action, subject=subject)
+        [[_, found]] = await database.exchange([[ticks.hurry(), query]])
+        return found
 
     found = target.ask(asking)
     if as_json:
         paint.say_json([paint.fields(each, stored=("detail",)) for each in found])
     elif found:
         _print_audit(found)
+    elif who or action or subject:
+        click.echo("nothing like that was done by hand; names are looked for whole")
     else:
         click.echo("nothing was done by hand; `rota cancel RUN` would be written down here")
 

@@ -18,7 +18,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from rota.cli.endings import FAILED, NO_DATABASE, OK
@@ -51,7 +51,14 @@ class Child:
         self.was_drained = False
 
     @classmethod
-    async def start(cls, command: Sequence[str], descriptors: Sequence[int] = ()) -> Child:
+    async def start(
+        cls,
+        command: Sequence[str],
+        descriptors: Sequence[int] = (),
+        environment: Mapping[str, str] | None = None,
+        errors: int | None = None,
+    ) -> Child:
+        """`errors`: the file that what it says goes to; None: where this process says things."""
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         with theirs:
@@ -60,6 +67,8 @@ class Child:
                 "--lifeline",
                 str(theirs.fileno()),
                 stdin=asyncio.subprocess.DEVNULL,
+                stderr=errors,
+                env=environment,
                 pass_fds=(theirs.fileno(), *descriptors),
                 process_group=0,
             )
@@ -163,7 +172,7 @@ class Crew:
                     "%s %s %s before it was up, the %sth in a row; giving up, see what it said above",
                     self._what,
                     child.pid,
-                    _how(code),
+                    how(code),
                     unborn,
                 )
                 self._code = FAILED
@@ -174,7 +183,7 @@ class Crew:
                 "%s %s %s unexpectedly; another starts in %.1f s",
                 self._what,
                 child.pid,
-                _how(code),
+                how(code),
                 rest,
             )
             child = None
@@ -188,7 +197,7 @@ class Crew:
         code = await child.ended()
         self._children.discard(child)
         if code not in STOPPED:
-            log.warning("%s %s %s while stopping", self._what, child.pid, _how(code))
+            log.warning("%s %s %s while stopping", self._what, child.pid, how(code))
             self._code = FAILED
 
 
@@ -197,7 +206,7 @@ def rest_after(deaths: int) -> float:
     return min(FIRST_REST * 2.0 ** min(deaths - 1, 16), LONGEST_REST)
 
 
-def _how(code: int) -> str:
+def how(code: int) -> str:
     if code < 0:
         with suppress(ValueError):
             return f"was ended by {signal.Signals(-code).name}"

@@ -7,7 +7,6 @@ Neither needs a database. A flow that cannot work is listed with the reason, and
 from __future__ import annotations
 
 import difflib
-import inspect
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,8 +17,8 @@ from rota.cli import paint
 from rota.cli.endings import MISTAKE, Told
 from rota.cli.target import with_app
 from rota.cli.trellis import trellis
+from rota.drawing import definition as drawn
 from rota.drawing.fold import KEPT, Folded, fold
-from rota.drawing.label import Label
 from rota.drawing.layout import Direction
 from rota.drawing.mermaid import mermaid
 from rota.drawing.svg import svg
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from rota import Rota
-    from rota.model.flow import FlowDefinition, Node, Plan
+    from rota.model.flow import FlowDefinition, Plan
 
 Format = Literal["text", "svg", "mermaid"]
 
@@ -40,9 +39,6 @@ SUFFIXES: dict[str, Format] = {
     ".md": "mermaid",
     ".txt": "text",
 }
-
-NODES = "rota.app.nodes"
-"""Where the code of nodes is that only wait."""
 
 
 class Listed(msgspec.Struct, frozen=True):
@@ -101,7 +97,7 @@ def _print_flows(found: list[Listed]) -> None:
                 paint.text(each.name, "red"), paint.text(each.tasks), paint.text("-"), "-", words
             )
             continue
-        words = paint.text(", ".join(_inputs(each.plan).values()) or "-")
+        words = paint.text(", ".join(map(str, drawn.flow_input(each.plan))) or "-")
         words.no_wrap = False
         table.add_row(
             paint.text(each.name),
@@ -118,36 +114,6 @@ def _longest(plan: Plan) -> int:
     return max(plan.graph.depth.values()) + 1
 
 
-def _inputs(plan: Plan) -> dict[str, str]:
-    """What a run takes, as a function would: `day: str, limit: int = 10`."""
-    return {
-        word: f"{word}: {kind}{'' if required else f' = {default}'}"
-        for word, (kind, required, default) in _taken(plan).items()
-    }
-
-
-def _taken(plan: Plan) -> dict[str, tuple[str, bool, str]]:
-    """Each word of the input: its type, whether it must be given, and what it is if it is not. Where
-    several tasks take it, it must be right for all of them."""
-    from rota.model.fits import said
-
-    kinds: dict[str, list[str]] = {}
-    defaults: dict[str, list[Any]] = {}
-    for node in plan.nodes:
-        for word, takers in node.words.items():
-            for taker in takers if word in plan.inputs else ():
-                kinds.setdefault(word, []).append(said(taker.hint(word)).replace("typing.", ""))
-                defaults.setdefault(word, []).append(taker.parameters[word].default)
-    return {
-        word: (
-            " and ".join(dict.fromkeys(kind for kind in kinds[word] if kind != "Any")) or "Any",
-            inspect.Parameter.empty in defaults[word],
-            " or ".join(dict.fromkeys(map(repr, defaults[word]))),
-        )
-        for word in kinds
-    }
-
-
 def _document(flow: Listed) -> dict[str, Any]:
     plan = flow.plan
     if plan is None:
@@ -158,8 +124,8 @@ def _document(flow: Listed) -> dict[str, Any]:
         "longest_way": _longest(plan),
         "queues": plan.queues,
         "input": {
-            word: {"type": kind, "required": required}
-            for word, (kind, required, _) in _taken(plan).items()
+            word.name: {"type": word.kind, "required": word.required}
+            for word in drawn.flow_input(plan)
         },
         "tasks": [
             {
@@ -167,7 +133,7 @@ def _document(flow: Listed) -> dict[str, Any]:
                 "task": node.task.name,
                 "queue": node.task.policy.queue,
                 "takes": list(plan.taken(node)),
-                "after": _only_before(plan, node),
+                "after": drawn.only_before(plan, node),
                 "when": node.when,
                 "on_failure": node.last,
                 "skip_if": node.skip_if is not None,
@@ -175,12 +141,6 @@ def _document(flow: Listed) -> dict[str, Any]:
             for node in plan.nodes
         ],
     }
-
-
-def _only_before(plan: Plan, node: Node) -> list[str]:
-    """Those it waits for without taking their results."""
-    taken = plan.taken(node)
-    return [name for name in plan.graph.parents[node.name] if name not in taken]
 
 
 @click.command()
@@ -258,13 +218,13 @@ def find_flow(app: Rota, name: str, flow: str) -> FlowDefinition:
 
 
 def _text(plan: Plan, width: int, encoding: str, kept: int | None) -> list[Text]:
-    labels = {node.name: _label(plan, node, text=True) for node in plan.nodes}
+    labels = {node.name: drawn.label(plan, node, text=True) for node in plan.nodes}
     return trellis(plan.graph, labels, width=width, encoding=encoding, kept=kept)
 
 
 def _picture(plan: Plan, form: Format, *, down: bool, kept: int | None) -> str:
-    labels = {node.name: _label(plan, node, text=False) for node in plan.nodes}
-    after = {(parent, node.name) for node in plan.nodes for parent in _only_before(plan, node)}
+    labels = {node.name: drawn.label(plan, node) for node in plan.nodes}
+    after = drawn.order_only(plan)
     shown = Folded(plan.graph, labels, after, {})
     if kept is not None:
         shown = fold(plan.graph, labels, after=after, kept=kept)
@@ -273,30 +233,3 @@ def _picture(plan: Plan, form: Format, *, down: bool, kept: int | None) -> str:
         return mermaid(shown.graph, shown.labels, after=shown.after, direction=direction)
     title = plan.name
     return svg(shown.graph, shown.labels, after=shown.after, direction=direction, title=title)
-
-
-def _label(plan: Plan, node: Node, *, text: bool) -> Label:
-    """What its place in the graph does not say. Text has no dashes: where a task takes results of some it
-    waits for, it names the others."""
-    words: list[str] = []
-    if node.task.fn.__module__ == NODES:
-        words.append(_rest(node))
-    if node.last:
-        words.append("on failure")
-    elif node.when != "all_succeeded":
-        words.append(f"when {node.when}")
-    if node.skip_if is not None:
-        words.append("skip_if")
-    if node.task.policy.queue != "default":
-        words.append(f"queue {node.task.policy.queue}")
-    after = _only_before(plan, node)
-    if text and after and plan.taken(node):
-        more = f", {len(after) - 3} more" if len(after) > 3 else ""
-        words.append(f"after {', '.join(after[:3])}{more}")
-    return Label(detail=", ".join(words))
-
-
-def _rest(node: Node) -> str:
-    """What a node does that only waits: `sleeps for 30 days`."""
-    said = (node.task.fn.__doc__ or "").rstrip(".").removesuffix(", 0:00:00")
-    return said[:1].lower() + said[1:]

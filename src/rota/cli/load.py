@@ -1,7 +1,7 @@
 """MODULE:APP → the app, MODULE:API → the API, or one line that says what is wrong with the name.
 
 The current directory can be imported from, as with `python -m`. An error inside the module is the
-module's own and keeps its traceback.
+module's own and keeps its traceback, from where the module begins.
 """
 
 from __future__ import annotations
@@ -9,7 +9,10 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from types import ModuleType
+from contextlib import suppress
+from importlib.machinery import PathFinder
+from importlib.util import find_spec
+from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from rota.cli.endings import MISTAKE, Told
@@ -48,7 +51,28 @@ def load_api(name: str) -> tuple[Any, list[str]]:
     return found, list(apps.values())
 
 
+def check(name: str) -> None:
+    """Refuse what names no app, or a module that is not there. Nothing is imported: what is wrong inside
+    the module is for whoever imports it."""
+    top = _split(name, "app")[0].partition(".")[0]
+    with suppress(ValueError):  # a module that is there, without a specification
+        if find_spec(top) is None and PathFinder.find_spec(top, [os.getcwd()]) is None:
+            raise _absent(top)
+
+
 def _find(name: str, what: str) -> tuple[Any, ModuleType]:
+    module_name, attribute = _split(name, what)
+    module = _import(module_name)
+    found: Any = module
+    for word in attribute.split("."):
+        if not hasattr(found, word):
+            there = f"; {_apps(module)}" if what == "app" else ""
+            raise Told(f"module {module_name!r} has no {attribute!r}{there}", MISTAKE)
+        found = getattr(found, word)
+    return found, module
+
+
+def _split(name: str, what: str) -> tuple[str, str]:
     module_name, _, attribute = name.partition(":")
     if not module_name or not attribute:
         raise Told(
@@ -61,14 +85,7 @@ def _find(name: str, what: str) -> tuple[Any, ModuleType]:
             f"{module_name!r} is a file; name its module: {_module_of(module_name)}:{attribute}",
             MISTAKE,
         )
-    module = _import(module_name)
-    found: Any = module
-    for word in attribute.split("."):
-        if not hasattr(found, word):
-            there = f"; {_apps(module)}" if what == "app" else ""
-            raise Told(f"module {module_name!r} has no {attribute!r}{there}", MISTAKE)
-        found = getattr(found, word)
-    return found, module
+    return module_name, attribute
 
 
 def _import(name: str) -> ModuleType:
@@ -80,12 +97,39 @@ def _import(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         # Another name: the module is there, and something it needs is not.
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            _show_from_the_module_on(error)
             raise
-        raise Told(
-            f"there is no module {error.name!r} in {here} or among the installed packages; "
-            "call rota where it lies, or set PYTHONPATH",
-            MISTAKE,
-        ) from None
+        raise _absent(error.name) from None
+    except Exception as error:
+        _show_from_the_module_on(error)
+        raise
+
+
+def _absent(module: str) -> Told:
+    return Told(
+        f"there is no module {module!r} in {os.getcwd()} or among the installed packages; "
+        "call rota where it lies, or set PYTHONPATH",
+        MISTAKE,
+    )
+
+
+def _show_from_the_module_on(error: BaseException) -> None:
+    """Should it end the program: of the way to it, what lies before the module is of no use to anybody."""
+    usual = sys.excepthook
+
+    def show(kind: type[BaseException], ended: BaseException, trace: TracebackType | None) -> None:
+        if ended is error:
+            importing = False
+            while trace is not None:
+                frozen = trace.tb_frame.f_code.co_filename.startswith("<frozen importlib")
+                if importing and not frozen:
+                    break
+                importing = frozen
+                trace = trace.tb_next
+            ended.__traceback__ = trace  # what is shown is what it has, not what is passed on
+        usual(kind, ended, trace)
+
+    sys.excepthook = show
 
 
 def _apps(module: ModuleType) -> str:

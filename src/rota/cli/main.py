@@ -26,10 +26,13 @@ _CODES = "\n\n".join(f"{code}  {meaning}" for code, meaning in endings.MEANINGS.
 
 # By what somebody wants to do, each with its module: only that of the command that is meant is loaded.
 PANELS = {
-    "Work": {"worker": "worker", "serve": "serve", "start": "start"},
+    "Work": {"worker": "worker", "dev": "dev", "serve": "serve", "start": "start"},
     "See": {
+        "dashboard": "dashboard",
+        "top": "top",
         "runs": "runs",
         "show": "show",
+        "explain": "explain",
         "queues": "queues",
         "autoscale": "autoscale",
         "workers": "workers",
@@ -55,7 +58,7 @@ PANELS = {
         "alerts": "alerts",
         "audit": "alerts",
     },
-    "Set up": {"db": "db", "tokens": "tokens", "pg": "pg", "demo": "demo"},
+    "Set up": {"db": "db", "doctor": "doctor", "tokens": "tokens", "pg": "pg", "demo": "demo"},
 }
 COMMANDS = {name: module for panel in PANELS.values() for name, module in panel.items()}
 

@@ -17,7 +17,7 @@ import msgspec
 import rich_click as click
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
     from rich.table import Table
     from rich.text import Text
 
@@ -67,7 +67,7 @@ def hint(words: str) -> None:
         say(words, "dim")
 
 
-def show(table: Table) -> None:
+def show(table: RenderableType) -> None:
     """Print a table; in a pipe without the blanks that fill its last column."""
     out = console()
     if out.is_terminal:

@@ -11,12 +11,14 @@ import rich_click as click
 from rota.cli import paint, whom
 from rota.cli.documents import read_object
 from rota.cli.endings import NOT_THERE, OK, Told, code_of, leave, tell
+from rota.cli.matching import asker, is_narrow, matching_options, to_all
 from rota.cli.target import Target, with_target
 from rota.cli.waits import brief
 from rota.errors import RotaError
 
 if TYPE_CHECKING:
     from rota import Rota
+    from rota.store.listing import Matching
     from rota.store.views import RunLine
 
 
@@ -26,15 +28,13 @@ class RunId(click.IntRange):
 
 RUN = RunId(1, 2**63 - 1)
 
-STATES = [state for state in paint.STATES if state not in ("waiting", "skipped")]
-"""What a run can be in: only jobs wait for others, or are skipped."""
+LOOKED_WITHIN = 5.0
+"""Seconds; what was not looked through by then is for the next time."""
 
 
 @click.command()
 @with_target
-@click.option("--task", "--flow", "name", metavar="NAME", help="Of this task or flow only.")
-@click.option("--queue", metavar="NAME", help="Of this queue only; flows are in none.")
-@click.option("--state", type=click.Choice(STATES), help="In this state only.")
+@matching_options
 @click.option(
     "--limit",
     type=click.IntRange(1, 100_000),
@@ -44,36 +44,35 @@ STATES = [state for state in paint.STATES if state not in ("waiting", "skipped")
 )
 @click.option("--before", type=RUN, metavar="RUN", help="Only those started before this one.")
 @click.option("--json", "as_json", is_flag=True, help="A JSON list, for programs.")
-def runs(
-    target: Target,
-    name: str | None,
-    queue: str | None,
-    state: str | None,
-    limit: int,
-    before: int | None,
-    as_json: bool,
-) -> None:
+def runs(target: Target, matching: Matching, limit: int, before: int | None, as_json: bool) -> None:
     """List runs of tasks and flows, the latest first."""
+    from rota.app import listing
     from rota.store import views
 
-    async def asking(app: Rota) -> tuple[list[RunLine], datetime]:
+    async def asking(app: Rota) -> tuple[list[RunLine], int | None, datetime]:
         database = (await app.open()).database
-        query = views.runs(name, queue, state, before or views.NEWEST, limit)
+        ask = asker(database)
+        meant = listing.of_kind(app, matching)
+        found = await listing.find(
+            ask, meant, limit, before=before or views.NEWEST, seconds=LOOKED_WITHIN
+        )
         [now] = await database.run(views.clock())
-        return await database.run(query), now
+        return await listing.lines(ask, meant, found.spots), found.next, now
 
-    found, now = target.ask(asking)
+    found, further, now = target.ask(asking)
     if as_json:
         paint.say_json([paint.fields(each) for each in found])
         return
-    if not found:
-        filtered = any((name, queue, state, before))
-        click.echo("no run fits" if filtered else "no runs yet; start one with `rota start TASK`")
-    else:
+    if found:
         _print_runs(found, now)
-        if len(found) == limit:
-            paint.hint(f"older ones: rota runs --before {found[-1].run}")
-    if state == "quarantined":
+    elif further is None:
+        narrow = is_narrow(matching) or before
+        click.echo("no run fits" if narrow else "no runs yet; start one with `rota start TASK`")
+    else:
+        click.echo("no run fits, as far as was looked")
+    if further is not None:
+        paint.hint(f"older ones: rota runs --before {further}")
+    if matching.states == ("quarantined",):
         paint.hint("jobs of flows are listed by `rota quarantine`")
 
 
@@ -118,13 +117,22 @@ def _detail(line: RunLine, now: datetime) -> str:
 
 @click.command()
 @with_target
-@click.argument("runs", metavar="RUN...", type=RUN, nargs=-1, required=True)
-def cancel(target: Target, runs: tuple[int, ...]) -> None:
+@click.argument("runs", metavar="[RUN...]", type=RUN, nargs=-1)
+@click.option("--all", "whole", is_flag=True, help="All that match; nothing said, all there are.")
+@matching_options
+@click.option("--yes", is_flag=True, help="With --all: do not ask whether so many are meant.")
+def cancel(
+    target: Target, runs: tuple[int, ...], whole: bool, matching: Matching, yes: bool
+) -> None:
     """Cancel RUN: make it not happen, or ask its worker to stop it.
 
     A flow's run goes as a whole, with the runs its jobs have started. A job of a flow goes alone, and those
-    that wait for it go by their rules.
+    that wait for it go by their rules. With --all, whatever matches and is not over; runs that start
+    meanwhile are not touched.
     """
+    if _are_all(runs, whole, matching, yes):
+        to_all(target, "cancel", matching, yes=yes)
+        return
 
     async def cancelling(app: Rota, run: int) -> None:
         name = await what(app, run)
@@ -144,12 +152,21 @@ def cancel(target: Target, runs: tuple[int, ...]) -> None:
 
 @click.command()
 @with_target
-@click.argument("runs", metavar="RUN...", type=RUN, nargs=-1, required=True)
-def retry(target: Target, runs: tuple[int, ...]) -> None:
+@click.argument("runs", metavar="[RUN...]", type=RUN, nargs=-1)
+@click.option("--all", "whole", is_flag=True, help="All that match; nothing said, all there are.")
+@matching_options
+@click.option("--yes", is_flag=True, help="With --all: do not ask whether so many are meant.")
+def retry(
+    target: Target, runs: tuple[int, ...], whole: bool, matching: Matching, yes: bool
+) -> None:
     """Try RUN once more, although it failed, expired or was cancelled.
 
-    Of a flow, what failed and all that waits for it runs again; what succeeded keeps its results.
+    Of a flow, what failed and all that waits for it runs again; what succeeded keeps its results. With
+    --all, whatever matches and ended badly.
     """
+    if _are_all(runs, whole, matching, yes):
+        to_all(target, "retry", matching, yes=yes)
+        return
 
     async def retrying(app: Rota, run: int) -> None:
         await app.run(run).retry(by=whom.operator())
@@ -195,6 +212,14 @@ def fork(
         return (await app.fork(run, from_step=step, input=input, by=whom.operator())).id
 
     click.echo(target.ask(forking))
+
+
+def _are_all(runs: tuple[int, ...], whole: bool, matching: Matching, yes: bool) -> bool:
+    if whole == bool(runs):
+        raise click.UsageError("say which: RUN..., or --all and what they are like")
+    if not whole and (is_narrow(matching) or yes):
+        raise click.UsageError("what they are like goes with --all; say that, too")
+    return whole
 
 
 async def what(app: Rota, id: int) -> str:

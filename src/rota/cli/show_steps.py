@@ -161,6 +161,8 @@ def print_signals(signals: list[SignalLine], now: datetime) -> None:
 
 
 def print_logs(logs: list[LogLine], now: datetime) -> None:
+    from rota.store.timeline import COUNTED
+
     if not logs:
         return
     tried = any(each.attempt != logs[0].attempt for each in logs)
@@ -172,11 +174,12 @@ def print_logs(logs: list[LogLine], now: datetime) -> None:
         first, *rest = each.message.splitlines() or [""]
         lines += [f"{head}  {first}", *(f"{' ' * len(head)}  {more}" for more in rest)]
     paint.block("log", "\n".join(lines))
-    _tell_of_more(len(logs), logs[0].of, "line")
+    _tell_of_more(len(logs), logs[0].of, "line", at_least=logs[0].of >= COUNTED)
 
 
-def _tell_of_more(shown: int, there: int, what: str) -> None:
+def _tell_of_more(shown: int, there: int, what: str, *, at_least: bool = False) -> None:
     more = there - shown
     if more > 0:
         many = f"1 {what}" if more == 1 else f"{paint.number(more)} {what}s"
+        many = f"at least {many}" if at_least else many
         paint.say(f"and {many} before; --all shows them", "dim")

@@ -197,13 +197,16 @@ async def _start_unchecked(
 async def _refuse_flow(database: Database, name: str, queue: str) -> None:
     """As far as the database knows: where no worker knows such a task, and the last of the name was a
     flow's run."""
+    from rota.app.listing import find
+    from rota.cli.matching import asker
     from rota.store import views
+    from rota.store.listing import Matching
 
     [takers] = await database.run(views.takers(queue, name))
     if takers:
         return
-    last = await database.one(views.runs(name, limit=1))
-    if last is not None and last.is_flow:
+    last = await find(asker(database), Matching(name=name), 1)
+    if last.spots and last.spots[0].is_flow:
         raise Told(
             f"{name!r} is a flow, and which jobs it consists of is in its code; say which app has it: "
             "-a MODULE:APP",

@@ -62,6 +62,8 @@ class Runs:
 
 
 class BlockingRuns:
+    """`runs.blocking`, for endpoints that do not await, with a session that is not awaited."""
+
     def __init__(self, session: Any) -> None:
         self.session = session
 
@@ -70,6 +72,7 @@ class BlockingRuns:
     @overload
     def start(self, what: Flow, **input: Any) -> BlockingRun[dict[str, Any]]: ...
     def start(self, what: Any, *args: Any, **kwargs: Any) -> Any:
+        """Start a task or a flow by the commit of the session."""
         return what.within(self.session).blocking.start(*args, **kwargs)
 
 

@@ -3,13 +3,15 @@ saved up.
 
 Whoever wants to go reserves the next moment that is free, in one statement on one row, and sleeps until
 then. So nobody is overtaken, and nobody asks twice. A moment that was reserved and not used, because who
-reserved it has died or changed his mind, is gone: to give it back would let two go at once later on.
+reserved it has died or changed his mind, is gone: to give it back would let two go at once later on. So is
+one that was slept through: a program that was frozen would let all go at once that waited in it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import Awaitable, Callable
 
 from rota.coord.company import Company
@@ -23,6 +25,9 @@ SHORTEST = 0.0001
 
 COARSE = 0.001
 """Seconds by which the clock of a loop may be early."""
+
+LATE = 0.25
+"""Seconds after which a moment is over, unless they come further apart."""
 
 
 class Rate:
@@ -57,8 +62,17 @@ class Rate:
 
     async def take(self, n: int = 1, wait: Duration | None = None) -> None:
         """Wait for our turn: reserve the next moment at which `n` may go, and sleep until then. If that is
-        further off than `wait`, nothing is reserved and RateExceeded is raised."""
+        further off than `wait`, nothing is reserved and RateExceeded is raised. A moment that was slept
+        through, in a program that was frozen, is lost: another is reserved within what is left of `wait`,
+        or RateExceeded is raised then."""
         longest = math.inf if wait is None else max(seconds(wait), 0.0)
+        ends = time.monotonic() + longest
+        # Twice at most: where everything is late, somebody has to go all the same.
+        if not await self._take(n, longest):
+            await self._take(n, max(ends - time.monotonic(), 0.0))
+
+    async def _take(self, n: int, longest: float) -> bool:
+        """Answers whether we were there in time, and not when others have their turn."""
         turn = await self._reserve(n, longest)
         if not turn.reserved:
             raise RateExceeded(
@@ -66,8 +80,11 @@ class Rate:
                 f"{turn.delay:.3g} s; wait that long with wait=…, or try again then",
                 retry_after=turn.delay,
             )
-        if turn.delay > 0:
-            await asyncio.sleep(turn.delay + COARSE)
+        if turn.delay <= 0:
+            return True
+        ends = time.monotonic() + turn.delay
+        await asyncio.sleep(turn.delay + COARSE)
+        return time.monotonic() - ends < max(self._apart, LATE)
 
     async def try_take(self, n: int = 1) -> bool:
         """Whether `n` may go now; then they are counted."""

@@ -10,24 +10,17 @@ Names, details and errors are text, whatever is in them.
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from html import escape
 
 from rota.drawing.label import BLANK, STATES, Edge, Label
 from rota.drawing.layout import Box, Direction, Route, layout
+from rota.drawing.marks import HEAD, curve, cut, extent, number, said
 from rota.drawing.palette import DAY, NIGHT
 from rota.model.graph import Graph
 
 MARGIN = 20.0
-LONGEST = 36
-"""Characters of a name or a remark; the rest is in the tooltip."""
-HEAD = 7.0
 FONT = "ui-sans-serif, system-ui, -apple-system, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif"
-
-_UNSAYABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
 def svg(
@@ -49,15 +42,15 @@ def svg(
     width, height = made.width + 2 * MARGIN, made.height + 2 * MARGIN
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="rota-graph" role="img" '
-        f'aria-label="{_said(_summary(labels, title))}" '
-        f'width="{_n(width)}" height="{_n(height)}" viewBox="0 0 {_n(width)} {_n(height)}" '
-        f'font-family="{_said(FONT)}">'
+        f'aria-label="{said(_summary(labels, title))}" '
+        f'width="{number(width)}" height="{number(height)}" viewBox="0 0 {number(width)} {number(height)}" '
+        f'font-family="{said(FONT)}">'
     ]
     if style:
-        granted = f' nonce="{_said(nonce)}"' if nonce else ""
+        granted = f' nonce="{said(nonce)}"' if nonce else ""
         lines.append(f"<style{granted}>{STYLE}</style>")
     lines.append(f'<rect class="ground" width="100%" height="100%" fill="{DAY.ground}"/>')
-    lines.append(f'<g transform="translate({_n(MARGIN)} {_n(MARGIN)})">')
+    lines.append(f'<g transform="translate({number(MARGIN)} {number(MARGIN)})">')
     lines.append(f'<g class="edges" fill="none" stroke="{DAY.edge}" stroke-width="1.5">')
     lines += [
         _edge(route, labels, (route.parent, route.child) in loose, direction)
@@ -73,64 +66,49 @@ def svg(
 
 
 def _edge(route: Route, labels: Mapping[str, Label], loose: bool, direction: Direction) -> str:
-    down = direction == "down"
-    points = list(route.points)
-    x, y = points[-1]
-    points[-1] = (x, y - HEAD + 1) if down else (x - HEAD + 1, y)  # the head covers the rest
-    (x, y), *others = points
-    path = [f"M{_n(x)} {_n(y)}"]
-    for to_x, to_y in others:
-        if (x == to_x) if down else (y == to_y):
-            path.append(f"L{_n(to_x)} {_n(to_y)}")
-        elif down:
-            half = (y + to_y) / 2
-            path.append(f"C{_n(x)} {_n(half)} {_n(to_x)} {_n(half)} {_n(to_x)} {_n(to_y)}")
-        else:
-            half = (x + to_x) / 2
-            path.append(f"C{_n(half)} {_n(y)} {_n(half)} {_n(to_y)} {_n(to_x)} {_n(to_y)}")
-        x, y = to_x, to_y
     parent, child = (labels[name].name or name for name in (route.parent, route.child))
     dashes = ' class="after" stroke-dasharray="5 4"' if loose else ""
+    path = curve(route.points, down=direction == "down")
     words = f"{child} comes after {parent}" if loose else f"{child} takes what {parent} gives"
-    return f'<path d="{"".join(path)}"{dashes}><title>{_said(words)}</title></path>'
+    return f'<path d="{path}"{dashes}><title>{said(words)}</title></path>'
 
 
 def _head(box: Box, direction: Direction) -> str:
     """One for all edges that end here: they end in one point."""
     if direction == "down":
         x, y = box.x + box.width / 2, box.y
-        return f'<path d="M{_n(x)} {_n(y)}l-4 {_n(-HEAD)}h8z"/>'
+        return f'<path d="M{number(x)} {number(y)}l-4 {number(-HEAD)}h8z"/>'
     x, y = box.x, box.y + box.height / 2
-    return f'<path d="M{_n(x)} {_n(y)}l{_n(-HEAD)} -4v8z"/>'
+    return f'<path d="M{number(x)} {number(y)}l{number(-HEAD)} -4v8z"/>'
 
 
 def _box(name: str, label: Label, box: Box) -> Iterator[str]:
     state = label.known
     ink = DAY.states[state]
-    shape = f'width="{_n(box.width)}" height="{_n(box.height)}" rx="9"'
+    shape = f'width="{number(box.width)}" height="{number(box.height)}" rx="9"'
     dashes = ' stroke-dasharray="4 3"' if state == "skipped" else ""
     yield (
-        f'<g class="job {state or "plain"}" transform="translate({_n(box.x)} {_n(box.y)})" '
+        f'<g class="job {state or "plain"}" transform="translate({number(box.x)} {number(box.y)})" '
         f'fill="{ink.fill}" stroke="{ink.line}" stroke-width="1.5">'
-        f"<title>{_said(_tooltip(name, label))}</title>"
+        f"<title>{said(_tooltip(name, label))}</title>"
     )
     if label.many > 1:
         yield f'<rect class="under" x="5" y="5" {shape}/>'
     yield f'<rect class="card" {shape}{dashes}/>'
     left, middle = 14.0, box.height / 2
     if state:
-        yield f'<circle class="dot" cx="17" cy="{_n(middle)}" r="4" fill="{ink.line}" stroke="none"/>'
+        yield f'<circle class="dot" cx="17" cy="{number(middle)}" r="4" fill="{ink.line}" stroke="none"/>'
         left = 30.0
-    shown = _said(_cut(label.name or name))
+    shown = said(cut(label.name or name))
     baseline = middle - 3.5 if label.remark else middle + 4.5
     yield (
-        f'<text class="name" x="{_n(left)}" y="{_n(baseline)}" font-size="13" font-weight="600" '
+        f'<text class="name" x="{number(left)}" y="{number(baseline)}" font-size="13" font-weight="600" '
         f'fill="{DAY.name}" stroke="none">{shown}</text>'
     )
     if label.remark:
         yield (
-            f'<text class="remark" x="{_n(left)}" y="{_n(middle + 13)}" font-size="11" '
-            f'fill="{ink.word}" stroke="none">{_said(_cut(label.remark))}</text>'
+            f'<text class="remark" x="{number(left)}" y="{number(middle + 13)}" font-size="11" '
+            f'fill="{ink.word}" stroke="none">{said(cut(label.remark))}</text>'
         )
     yield "</g>"
 
@@ -171,34 +149,5 @@ def _tooltip(name: str, label: Label) -> str:
 
 
 def _wide(name: str, label: Label) -> float:
-    text = max(_extent(_cut(label.name or name), 13.5), _extent(_cut(label.remark), 11))
+    text = max(extent(cut(label.name or name), 13.5), extent(cut(label.remark), 11))
     return max(text + (44.0 if label.known else 28.0), 64.0)
-
-
-def _extent(words: str, size: float) -> float:
-    """About how wide words are: nobody can measure a font that is chosen where the picture is seen."""
-    return sum(_advance(letter) for letter in words) * size
-
-
-def _advance(letter: str) -> float:
-    if unicodedata.east_asian_width(letter) in "WF":
-        return 1.0
-    if letter in "iljtfrI.,:;'|!()[] ":
-        return 0.4
-    if letter in "mwMW@%…":
-        return 1.0
-    return 0.76 if letter.isupper() else 0.64
-
-
-def _cut(words: str) -> str:
-    words = " ".join(words.split())
-    return words if len(words) <= LONGEST else words[: LONGEST - 1] + "…"
-
-
-def _said(words: str) -> str:
-    """Text for XML, which cannot say every character, escaped or not."""
-    return escape(_UNSAYABLE.sub("\ufffd", words))
-
-
-def _n(value: float) -> str:
-    return f"{value:.1f}".removesuffix(".0")

@@ -3,7 +3,8 @@
 Each worker asks whether it is time for a round; of those who ask, one gets it. It looks, decides by the
 rules, and writes down what has changed, unless a later round has begun: then what it saw is old. So an
 alert is opened once and closed once, whoever looks; and whoever dies of it is followed by the next one.
-What it has written it logs and announces; to tell it outside is the courier's.
+What it has written it logs and announces; to tell it outside is the courier's. Where one question cannot be
+answered, the others are: of what it cannot see, nothing is raised and nothing is over.
 
 It costs each worker one short statement every `EVERY` seconds or so, and all of them together two more.
 """
@@ -14,7 +15,7 @@ import logging
 import os
 import random
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -27,7 +28,7 @@ from rota.model.events import AlertCleared, AlertRaised
 from rota.model.judging import Open
 from rota.model.rules import Rules
 from rota.model.sights import Seen
-from rota.store import alerts, ticks
+from rota.store import alerts, failures, ticks
 from rota.store.alerts import Changed, Closed
 from rota.store.database import Database
 from rota.store.query import Query, Row
@@ -44,6 +45,8 @@ FORGOTTEN = 60.0
 """Seconds without a round after which somebody who asks by hand makes one: no worker does."""
 
 Who = tuple[str, int]
+
+Questions = dict[str, tuple[tuple[str, ...], Query[Any]]]
 
 _MEMORY = msgspec.json.Decoder(dict[str, tuple[int, float]])
 
@@ -70,6 +73,7 @@ class Round:
         self._database = database
         self._who = who
         self._rules = Rules.parse(database.settings.alerts)
+        self._blind: frozenset[str] = frozenset()
 
     async def make(self, every: float) -> tuple[list[Changed], bool]:
         """Make the next round, if it is time. Answers what has changed, and whether somebody outside is to
@@ -79,8 +83,15 @@ class Round:
             return [], turn.due
         seen, known, settled = await self._look(turn.now)
         before = _MEMORY.decode(turn.memory or b"{}")
-        memory = findings.remember(before, seen.heads, turn.now)
-        found = findings.findings(self._rules, seen, memory)
+        memory: Mapping[str, tuple[int, float]] = before
+        if rules.QUEUE_OLD not in self._blind:
+            memory = findings.remember(before, seen.heads, turn.now)
+        found = [
+            each
+            for each in findings.findings(self._rules, seen, memory)
+            if each.kind not in self._blind
+        ]
+        known = [each for each in known if each.kind not in self._blind]
         decision = judging.decide(self._rules, found, known, turn.now, judging.CALM)
         changed = [Changed(False, each.kind, each.subject, "") for each in settled]
         if decision or memory != before:
@@ -95,13 +106,43 @@ class Round:
 
     async def _look(self, now: datetime) -> tuple[Seen, list[Open], list[Closed]]:
         asked = self._questions()
-        looking: list[Query[Any]] = [ticks.hurry(), alerts.opened(), *asked.values()]
-        looked, settled = await self._database.exchange([looking, [alerts.settle()]])
-        answers = dict(zip(asked, looked[2:], strict=True))
+        queries = [query for _, query in asked.values()]
+        looking: list[Query[Any]] = [ticks.hurry(), alerts.opened()]
+        try:
+            looked, settled = await self._database.exchange(
+                [[*looking, *queries], [alerts.settle()]]
+            )
+        except Exception as error:
+            if failures.is_passing(error):
+                raise
+            looked, settled = await self._database.exchange([looking, [alerts.settle()]])
+            answers = await self._ask_one_by_one(asked)
+        else:
+            self._blind = frozenset()
+            answers = dict(zip(asked, looked[2:], strict=True))
         return Seen(now, **answers), looked[1], settled[0]
 
-    def _questions(self) -> dict[str, Query[Any]]:
-        """What there is to ask; of what nobody wants to be told, nothing is."""
+    async def _ask_one_by_one(self, asked: Questions) -> dict[str, list[Any]]:
+        answers: dict[str, list[Any]] = {}
+        blind: dict[str, Exception] = {}
+        for name, (kinds, query) in asked.items():
+            try:
+                answers[name] = await self._by_index(query)
+            except Exception as error:
+                if failures.is_passing(error):
+                    raise
+                blind |= dict.fromkeys(kinds, error)
+        for kind in sorted(blind.keys() - self._blind):
+            log.warning(
+                "alert %r cannot be looked for: %s; others are",
+                kind,
+                failures.first_line(blind[kind]),
+            )
+        self._blind = frozenset(blind)
+        return answers
+
+    def _questions(self) -> Questions:
+        """What there is to ask, and for which alerts; of what nobody wants to be told, nothing is."""
         limit, within = self._rules.limit, findings.REFUSED_WITHIN
         late, failures = limit(rules.SCHEDULE_LATE), limit(rules.SCHEDULE_FAILS)
         questions: dict[str, tuple[tuple[str, ...], Callable[[], Query[Any]]]] = {
@@ -115,7 +156,7 @@ class Round:
             "server": ((rules.SNAPSHOT_OLD, rules.NOTIFY_FULL), alerts.server),
         }
         return {
-            name: ask()
+            name: (kinds, ask())
             for name, (kinds, ask) in questions.items()
             if any(self._rules.tells(kind) for kind in kinds)
         }

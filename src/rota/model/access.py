@@ -53,6 +53,7 @@ class Caller:
     role: Role
 
     def may(self, role: Role) -> bool:
+        """Whether this role, or one that may more, is the caller's."""
         return self.role >= role
 
 

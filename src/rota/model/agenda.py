@@ -36,6 +36,7 @@ class Tick(msgspec.Struct, frozen=True):
 
     @property
     def started(self) -> datetime | None:
+        """When its run was started; None if it has started none."""
         return None if self.run is None else self.seen
 
     @property

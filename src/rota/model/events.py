@@ -12,11 +12,15 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class WorkerStarted(Event):
+    """A worker is there, and takes jobs."""
+
     worker: int
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerStopped(Event):
+    """A worker has left in order."""
+
     worker: int
 
 
@@ -63,6 +67,8 @@ class JobQuarantined(Event):
 
 @dataclass(frozen=True, slots=True)
 class JobClaimed(Event):
+    """A worker holds the job, and will run it."""
+
     worker: int
     job: int
     task: str
@@ -136,6 +142,8 @@ class LockAcquired(Event):
 
 @dataclass(frozen=True, slots=True)
 class LockReleased(Event):
+    """A lock, or a permit of a semaphore, was given back."""
+
     name: str
     token: int
 
@@ -151,6 +159,8 @@ class LockForfeited(Event):
 
 @dataclass(frozen=True, slots=True)
 class LeaderElected(Event):
+    """This instance leads under the name, from now on."""
+
     name: str
     term: int
 
@@ -192,6 +202,8 @@ class ScheduleTicked(Event):
 
 @dataclass(frozen=True, slots=True)
 class AlertRaised(Event):
+    """Something is so that somebody should look at."""
+
     kind: str
     subject: str
     message: str
@@ -199,5 +211,7 @@ class AlertRaised(Event):
 
 @dataclass(frozen=True, slots=True)
 class AlertCleared(Event):
+    """It is no longer so, or somebody has closed it."""
+
     kind: str
     subject: str

@@ -82,6 +82,8 @@ def _old(rules: Rules, seen: Seen, memory: Memory) -> Iterable[Finding]:
 
 
 def _why_it_waits(head: Head) -> str:
+    if head.paused:
+        return f"the queue is paused: `rota queues resume {head.queue}` has it taken again"
     if not head.serving:
         return f"no worker that is there serves it: start one, `rota worker … -q {head.queue}`"
     if not head.knowing:

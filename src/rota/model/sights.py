@@ -27,6 +27,7 @@ class Head:
     """Of these, how many know its task; and how busy they are."""
     running: int
     capacity: int
+    paused: bool = False
 
     @property
     def place(self) -> str:

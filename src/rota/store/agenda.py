@@ -10,7 +10,7 @@ import msgspec
 from rota.errors import ArgumentError
 from rota.model.agenda import ACTION, Schedule, Tick, upcoming
 from rota.model.timetable import Timetable
-from rota.store.query import Query
+from rota.store.query import LAST, Query
 
 TICK = len(Tick.__struct_fields__)
 
@@ -20,11 +20,20 @@ def schedules(
     *,
     tenant: str | None = None,
     state: str | None = None,
+    begins: str = "",
     after: str | None = None,
     limit: int = 1000,
 ) -> Query[Schedule]:
-    """By name: one, or those after a name."""
-    params = {"name": name, "tenant": tenant, "state": state, "after": after, "limit": limit}
+    """By name: one, or those that begin so, after a name."""
+    params = {
+        "name": name,
+        "tenant": tenant,
+        "state": state,
+        "first": begins,
+        "beyond": begins + LAST,
+        "after": after,
+        "limit": limit,
+    }
     return Query("view/schedules", params, _schedule)
 
 

@@ -71,5 +71,14 @@ def note(deed: Deed) -> Query[Any]:
     return Query("audit/note", params, lambda: None)
 
 
-def entries(limit: int = 20, before: int = NEWEST) -> Query[Entry]:
-    return Query("view/audit", {"limit": limit, "before": before}, Entry)
+def entries(
+    limit: int = 20,
+    before: int = NEWEST,
+    *,
+    who: str | None = None,
+    action: str | None = None,
+    subject: str | None = None,
+) -> Query[Entry]:
+    """The last first; by one, of one kind, to one thing where named."""
+    said = {"who": who, "action": action, "subject": subject}
+    return Query("view/audit", {"limit": limit, "before": before, **said}, Entry)

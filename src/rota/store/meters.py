@@ -60,6 +60,8 @@ class Fleet(msgspec.Struct, frozen=True):
     """Seconds by which the first schedule is late; None: there is none."""
     notify: float
     alerts: dict[str, int]
+    paused: list[str] = []
+    """Queues from which nothing is claimed."""
 
 
 class InstanceLine(msgspec.Struct, frozen=True):

@@ -1,11 +1,14 @@
 """Migrations: numbered, forward only, one transaction under a lock.
 
 Any number of processes may migrate at once: the first does it, the others wait for the lock, look
-again and find it done. A schema that a newer Rota has made is refused, never "repaired".
+again and find it done. One that others were in the way of, with locks taken crosswise, is tried
+again. A schema that a newer Rota has made is refused, never "repaired".
 """
 
 from __future__ import annotations
 
+import asyncio
+import random
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -20,6 +23,13 @@ from rota.store.query import Query, check_schema, in_schema, load
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
+
+_CROSSED = {"40P01", "55P03"}
+"""A deadlock, and a lock that was not to be had in time: by then the others have gone on."""
+
+TRIES = 5
+PAUSE = 0.2
+"""Seconds after the first that failed; each time twice as many."""
 
 _FILE = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
 
@@ -48,9 +58,20 @@ def newest() -> int:
 
 async def migrate(database: Database) -> list[Migration]:
     """Bring the schema up to date. Answers what had to be done."""
+    schema = check_schema(database.schema)
+    for number in range(1, TRIES):
+        try:
+            return await _migrate(database, schema)
+        except Exception as error:
+            if failures.sqlstate(error) not in _CROSSED:
+                raise
+        await asyncio.sleep(PAUSE * 2 ** (number - 1) * random.uniform(0.5, 1.5))
+    return await _migrate(database, schema)
+
+
+async def _migrate(database: Database, schema: str) -> list[Migration]:
     from psycopg import sql
 
-    schema = check_schema(database.schema)
     connection = await database.connect()
     try:
         async with connection.transaction():

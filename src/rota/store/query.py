@@ -20,6 +20,9 @@ from rota.errors import SettingsError
 
 Row = TypeVar("Row")
 
+LAST = "\U0010ffff"
+"""Of texts that begin in the same way, none comes after that and this."""
+
 _SCHEMA = re.compile(r"\brota\.")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
 _PARAMETER = re.compile(r"%\((\w+)\)[bs](::\w+\[\])?")

@@ -92,6 +92,9 @@ create table rota.audit (
     detail json not null default '{}'::json,
     constraint audit_pkey PRIMARY KEY (id)
 );
+CREATE INDEX audit_action ON rota.audit USING btree (action, id);
+CREATE INDEX audit_subject ON rota.audit USING btree ("left"(subject, 200), id);
+CREATE INDEX audit_who ON rota.audit USING btree ("left"(who, 200), id);
 
 create table rota.cancels (
     job bigint not null,
@@ -219,6 +222,7 @@ create table rota.locks (
     wanted timestamp with time zone,
     constraint locks_pkey PRIMARY KEY (name, slot)
 ) with (fillfactor=50);
+CREATE INDEX locks_held ON rota.locks USING btree (name, slot) WHERE (instance IS NOT NULL);
 
 create table rota.logs (
     job bigint not null,
@@ -266,6 +270,14 @@ create table rota.outcomes (
     constraint outcomes_pkey PRIMARY KEY (job)
 );
 CREATE INDEX outcomes_bad ON rota.outcomes USING btree (state, job) WHERE (state = ANY (ARRAY['failed'::rota.outcome, 'cancelled'::rota.outcome, 'expired'::rota.outcome]));
+
+create table rota.pauses (
+    queue text collate "C" not null,
+    at timestamp with time zone not null default rota.clock(),
+    who text not null,
+    why text not null default ''::text,
+    constraint pauses_pkey PRIMARY KEY (queue)
+);
 
 create table rota.progress (
     job bigint not null,
@@ -338,6 +350,7 @@ create table rota.runs (
     children bigint[],
     constraint runs_pkey PRIMARY KEY (id)
 );
+CREATE INDEX runs_flow ON rota.runs USING btree (flow, id) WHERE ((flow IS NOT NULL) AND (parent IS NULL));
 CREATE UNIQUE INDEX runs_parent ON rota.runs USING btree (parent, number) WHERE (parent IS NOT NULL);
 
 create table rota.samples (
@@ -477,6 +490,7 @@ create table rota.ticks (
     ended timestamp with time zone,
     constraint ticks_pkey PRIMARY KEY (schedule, tick)
 );
+CREATE INDEX ticks_lost ON rota.ticks USING btree (at) WHERE (state = ANY (ARRAY['missed'::text, 'refused'::text]));
 CREATE INDEX ticks_number ON rota.ticks USING btree (schedule, number);
 CREATE INDEX ticks_open ON rota.ticks USING btree (schedule) WHERE ((run IS NOT NULL) AND (ended IS NULL));
 
@@ -668,6 +682,7 @@ create function rota.autoscale(target double precision DEFAULT 60,
     concurrency integer DEFAULT NULL::integer,
     only_queue text DEFAULT NULL::text)
 language sql stable parallel unsafe
+set jit=off
 set search_path=pg_catalog, pg_temp
 as $$
     with span as materialized (
@@ -677,11 +692,16 @@ as $$
         select depths.queue, depths.ready, depths.oldest from rota.depths(only_queue) as depths
     ),
     moved as materialized (
-        select tallies.queue, sum(tallies.claimed - tallies.given_back) as claimed, sum(tallies.attempts) as attempts,
-               sum(tallies.took) as took
-          from rota.tallies
-         where tallies.minute >= (select span.since from span)
-         group by tallies.queue
+        select counted.queue, sum(counted.claimed - counted.given_back) as claimed, sum(counted.attempts) as attempts,
+               sum(counted.took) as took
+          from span
+         cross join generate_series(span.since, span.now, interval '1 minute') as minute (at)
+         cross join lateral (
+               select tallies.queue, tallies.claimed, tallies.given_back, tallies.attempts, tallies.took
+                 from rota.tallies
+                where tallies.minute = minute.at
+               offset 0) as counted
+         group by counted.queue
     ),
     there as materialized (
         select workers.id, workers.queues, workers.capacity, workers.running
@@ -751,11 +771,14 @@ as $$
            and (only_queue is null or known.queue = only_queue)
     )
     select figures.queue,
-           rota.workers_for(figures.arrivals, figures.service, figures.backlog, figures.running, target, figures.places,
-                            fewest, most),
+           rota.workers_for(case when pause.on then 0 else figures.arrivals end, figures.service,
+                            case when pause.on then 0 else figures.backlog end, figures.running, target,
+                            figures.places, fewest, most),
            figures.workers, figures.backlog, figures.oldest, figures.running, figures.arrivals, figures.service,
            figures.places
       from figures
+     cross join lateral (
+           select figures.queue = any(array(select pauses.queue from rota.pauses)) as on) as pause
      order by figures.queue
 $$;
 

@@ -8,8 +8,10 @@ from uuid import UUID
 import msgspec
 
 from rota.store import advisory
-from rota.store.query import Query
+from rota.store.query import LAST, Query
 from rota.store.services import leader_of
+
+NEWEST = 2**63 - 1
 
 
 class LockLine(msgspec.Struct, frozen=True):
@@ -109,9 +111,53 @@ class AlertLine(msgspec.Struct, frozen=True):
     """None: it was over by itself, or is not."""
 
 
-def locks(name: str | None = None, *, free: bool = False, limit: int = 200) -> Query[LockLine]:
-    """Those that are held, or have just run out; `free`: also those that nobody holds."""
-    return Query("view/locks", {"name": name, "free": free, "limit": limit}, LockLine)
+class OnceLine(msgspec.Struct, frozen=True):
+    key: str
+    token: int
+    host: str
+    pid: int
+    label: str
+    began: datetime
+    state: str
+    """running; finished; or lost: who made it did not say in time what came of it."""
+    expires: datetime
+    finished: datetime | None
+    until: datetime | None
+    """So long its result is kept; None: for good."""
+    result: bytes | None
+
+
+class RateLine(msgspec.Struct, frozen=True):
+    name: str
+    apart: float
+    """Seconds from one to the next."""
+    used: float
+    """So many of its burst, or ahead of their time, are not made up for yet."""
+    due: datetime
+    """By then all are."""
+    seen: datetime
+
+
+def locks(
+    name: str | None = None,
+    *,
+    free: bool = False,
+    begins: str = "",
+    after: tuple[str, int] = ("", -1),
+    limit: int = 200,
+) -> Query[LockLine]:
+    """Those that are held, or have just run out; `free`: also those that nobody holds. `after`: a name and
+    a permit."""
+    params = {
+        "name": name,
+        "free": free,
+        "first": begins,
+        "beyond": begins + LAST,
+        "after": after[0],
+        "permit": after[1],
+        "limit": limit,
+    }
+    return Query("view/locks", params, LockLine)
 
 
 def advisory_locks() -> Query[AdvisoryLine]:
@@ -135,3 +181,18 @@ def iterations(service: str, limit: int = 20) -> Query[IterationLine]:
 def alerts(*, over: bool = False, limit: int = 20) -> Query[AlertLine]:
     """Those that are open; `over`: also those that no longer are."""
     return Query("view/alerts", {"over": over, "limit": limit}, AlertLine)
+
+
+def past_alerts(before: int = NEWEST, limit: int = 20) -> Query[AlertLine]:
+    """Those that are over, the last first."""
+    return Query("view/past_alerts", {"before": before, "limit": limit}, AlertLine)
+
+
+def onces(begins: str = "", after: str = "", limit: int = 50) -> Query[OnceLine]:
+    """By their keys: those that begin so, after one."""
+    params = {"first": begins, "beyond": begins + LAST, "after": after, "limit": limit}
+    return Query("view/onces", params, OnceLine)
+
+
+def rates(after: str = "", limit: int = 200) -> Query[RateLine]:
+    return Query("rate/listed", {"after": after, "limit": limit}, RateLine)

@@ -10,6 +10,9 @@ from rota.store.query import Query
 
 ALL = 2**31 - 1
 
+COUNTED = 10_000
+"""Lines of a log up to which they are counted."""
+
 
 class StepLine(msgspec.Struct, frozen=True):
     kind: str
@@ -63,7 +66,7 @@ class LogLine(msgspec.Struct, frozen=True):
     attempt: int
     message: str
     of: int
-    """How many lines there are."""
+    """How many lines there are; COUNTED: at least so many."""
 
 
 def steps(job: int, limit: int = ALL, *, whole: bool = False) -> Query[StepLine]:
@@ -87,4 +90,5 @@ def progress(job: int) -> Query[ProgressLine]:
 
 def logs(job: int, limit: int = ALL) -> Query[LogLine]:
     """The last so many lines, the last first."""
-    return Query("view/logs", {"job": job, "limit": limit}, LogLine)
+    params = {"job": job, "limit": limit, "counted": max(COUNTED, min(limit, ALL))}
+    return Query("view/logs", params, LogLine)

@@ -192,17 +192,6 @@ def queues() -> Query[QueueLine]:
     return Query("view/queues", {}, QueueLine)
 
 
-def runs(
-    task: str | None = None,
-    queue: str | None = None,
-    state: str | None = None,
-    before: int = NEWEST,
-    limit: int = 20,
-) -> Query[RunLine]:
-    params = {"task": task, "queue": queue, "state": state, "before": before, "limit": limit}
-    return Query("view/runs", params, RunLine)
-
-
 def run(run: int) -> Query[RunDetail]:
     return Query("view/run", {"run": run}, RunDetail)
 
@@ -253,6 +242,11 @@ def workers(*, gone: bool = False) -> Query[WorkerDetail]:
     return Query("view/workers", {"gone": gone}, WorkerDetail)
 
 
+def departed(limit: int = 50) -> Query[WorkerDetail]:
+    """Those that have left or died, the last first."""
+    return Query("view/departed", {"limit": limit}, WorkerDetail)
+
+
 def quarantine(
     task: str | None = None, queue: str | None = None, after: int = 0, limit: int = 20
 ) -> Query[QuarantineLine]:
@@ -267,6 +261,11 @@ def takers(queue: str, task: str) -> Query[int]:
 def within(seconds: float) -> Query[str]:
     """For the rest of the transaction: how long a statement may take."""
     return Query("view/within", {"milliseconds": int(seconds * 1000)}, str)
+
+
+def open_alerts() -> Query[int]:
+    """How many there are."""
+    return Query("view/open_alerts", {}, int)
 
 
 def clock() -> Query[datetime]:

@@ -18,7 +18,7 @@ however long it sleeps, is tested without any:
         assert show.steps == ["welcome", "ask"]
         assert show.slept == timedelta(days=7)
 
-`rota.testing.plugin` has the fixtures, docs/testing.md the whole story.
+`rota.testing.plugin` has the fixtures, docs/guides/testing.md the whole story.
 """
 
 from rota.testing.clock import Clock, NotThrowaway

@@ -44,6 +44,7 @@ class Clock:
         self._schema = app.settings.schema
 
     async def now(self) -> datetime:
+        """What time it is, as the database sees it."""
         async with self._connection() as connection:
             return await self._read(connection)
 

@@ -27,6 +27,10 @@ E = TypeVar("E", bound=Event)
 
 
 class Harness:
+    """An app in a test's database, for as long as the block lasts, with a clock to set and events to wait
+    for: `async with Harness(app, rota_dsn) as harness`. `harness.app` is the app, `harness.clock` the
+    clock."""
+
     def __init__(self, app: Rota, dsn: str | None = None) -> None:
         self.app = app
         self.clock = Clock(app)

@@ -64,6 +64,7 @@ class Witness:
             self._waiting.remove(look)
 
     def close(self) -> None:
+        """See nothing more."""
         self._unsubscribe()
 
     def _hear(self, event: Event) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import traceback
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +12,8 @@ from starlette.responses import Response
 
 from rota import errors
 from rota.errors import RotaError
+
+log = logging.getLogger("rota")
 
 _ENCODER = msgspec.json.Encoder()
 
@@ -45,6 +49,12 @@ def answer(content: Any, status: int = 200, headers: Mapping[str, str] | None = 
 def refusal(error: Refused) -> Response:
     document = ErrorDocument(Fault(error.code, error.message))
     return answer(document, error.status, error.headers)
+
+
+def log_failure(method: str, path: str, error: Exception) -> None:
+    """Where something went wrong. Not what the error says: that may be what somebody sent."""
+    where = "".join(traceback.format_tb(error.__traceback__)).rstrip()
+    log.error("%s %s: %s\n%s", method, path, type(error).__name__, where)
 
 
 def refused_by(error: RotaError) -> Refused:

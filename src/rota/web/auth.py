@@ -17,9 +17,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from rota.errors import DefinitionError, RotaError
 from rota.model.access import Caller, Role
 from rota.web.answers import Refused, refusal, refused_by
-from rota.web.origins import check_content, check_origin
+from rota.web.origins import SAFE, check_content, check_origin
 
 Endpoint = Callable[[Request], Awaitable[Response]]
+Telling = Callable[[Request, Refused], Response]
 
 OPEN = "open to all"
 _RULE = "__rota_rule__"
@@ -38,14 +39,22 @@ class Guard:
     """Stands before routes, each of which says whom it is for.
 
     Whoever asks is looked at when an endpoint needs to know: one that is open to all needs nothing, also
-    no database.
+    no database. Where it is read-only nobody changes anything, whoever he is.
     """
 
-    def __init__(self, app: ASGIApp, doorman: Doorman, routes: Sequence[BaseRoute]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        doorman: Doorman,
+        routes: Sequence[BaseRoute],
+        *,
+        read_only: bool = False,
+    ) -> None:
         for _ in rules(routes):  # a route without a rule raises
             pass
         self._app = app
-        self._doorman = doorman
+        self.doorman = doorman
+        self.read_only = read_only
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -62,7 +71,9 @@ class Guard:
 
     async def admit(self, request: Request, role: Role) -> Caller:
         """Who asks, if he may. Raises Refused."""
-        caller = await self._doorman.know(request)
+        caller = await self.doorman.know(request)
+        if self.read_only and request.method not in SAFE:
+            raise Refused(403, "read_only", "this is served for looking only: nothing changes here")
         if not caller.may(role):
             raise Refused(
                 403,
@@ -73,23 +84,24 @@ class Guard:
         return caller
 
 
-def needs(role: Role) -> Callable[[Endpoint], Endpoint]:
-    """An endpoint for whoever has at least this role; `caller(request)` says who it is."""
+def needs(role: Role, told: Telling | None = None) -> Callable[[Endpoint], Endpoint]:
+    """An endpoint for whoever has at least this role; `caller(request)` says who it is. `told`: how whoever
+    is refused is told, if not in JSON."""
+
+    def tell(request: Request, error: Refused) -> Response:
+        return refusal(error) if told is None else told(request, error)
 
     def decorate(endpoint: Endpoint) -> Endpoint:
         @wraps(endpoint)
         async def guarded(request: Request) -> Response:
-            guard = request.scope.get(_GUARD)
-            if not isinstance(guard, Guard):
-                return refusal(Refused(403, "forbidden", "this is served without a guard"))
             try:
-                await guard.admit(request, role)
+                await guard(request).admit(request, role)
                 check_content(request)
                 return await endpoint(request)
             except Refused as error:
-                return refusal(error)
+                return tell(request, error)
             except RotaError as error:
-                return refusal(refused_by(error))
+                return tell(request, refused_by(error))
 
         setattr(guarded, _RULE, role)
         return guarded
@@ -110,6 +122,14 @@ def open_to_all(endpoint: Endpoint) -> Endpoint:
 
     setattr(opened, _RULE, OPEN)
     return opened
+
+
+def guard(request: Request) -> Guard:
+    """Who stands before this endpoint. Raises Refused if nobody does."""
+    found = request.scope.get(_GUARD)
+    if not isinstance(found, Guard):
+        raise Refused(403, "forbidden", "this is served without a guard")
+    return found
 
 
 def caller(request: Request) -> Caller:

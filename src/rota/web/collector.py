@@ -153,6 +153,7 @@ def _fleet(figures: Figures) -> Shown:
     fleet, queues = figures.fleet, figures.queues
     yield "rota_queue_depth", {(each.queue,): each.backlog for each in queues}.items()
     yield "rota_queue_oldest_seconds", {(each.queue,): each.oldest for each in queues}.items()
+    yield "rota_queue_paused", {(queue,): 1 for queue in fleet.paused}.items()
     yield "rota_wanted_workers", {(each.queue,): each.wanted for each in queues}.items()
     yield "rota_jobs_held", _one(fleet.held)
     yield "rota_jobs_asleep", _one(fleet.asleep)

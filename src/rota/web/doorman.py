@@ -7,6 +7,7 @@ can say without it; nothing else can be done then anyway.
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import ipaddress
 import logging
@@ -33,10 +34,15 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 ATTEMPTS = 20
-"""Tokens that were not good, from one address within a minute; then the next ones are not looked at."""
+"""Secrets of one token that were tried from one address within a minute and were not good; then the next
+are not looked at. By token: behind a proxy all have one address, and one must not lock out the others."""
+
+AT_ONCE = 2
+"""Tokens that were not seen to be good before are looked up so few at a time: whoever tries many takes no
+more of the database."""
 
 REMEMBERED = 1000
-"""Tokens, and addresses, that are remembered."""
+"""Tokens that were good, and those that were not from an address, that are remembered."""
 
 FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 
@@ -50,24 +56,41 @@ class _Good:
     """By this process's clock; None: for good."""
 
 
+COOKIE = "rota_token"
+"""Where a browser keeps the token of whoever has logged in."""
+
+
 class Tokens:
-    """Knows people by their tokens: `Authorization: Bearer rota_…`."""
+    """Knows people by their tokens: `Authorization: Bearer rota_…`, and browsers by the cookie that they
+    were given for one."""
 
     def __init__(self, app: Rota) -> None:
         self._app = app
         self._good: OrderedDict[bytes, _Good] = OrderedDict()
-        self._failed: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._failed: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
+        self._strangers = asyncio.Semaphore(AT_ONCE)
 
     async def know(self, request: Request) -> Caller:
         scheme, _, text = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not text.strip():
+        if scheme.lower() != "bearer":
+            text = request.cookies.get(COOKIE, "")  # whatever else is said is for a proxy before us
+        if not text.strip():
             raise _unknown("say who you are: Authorization: Bearer and a token")
-        token = Token.parse(text.strip())
-        if token is None or token.digest not in self._good:
-            self._check_attempts(request)
-        caller = None if token is None else await self._look(token)
+        return await self.identify(request, text.strip())
+
+    async def identify(self, request: Request, text: str) -> Caller:
+        """Whose token that is. Raises Refused if it is nobody's."""
+        token = Token.parse(text)
+        if token is None:
+            raise _unknown("there is no such token")
+        if token.digest in self._good:
+            caller = await self._look(token)
+        else:
+            self._check_attempts(request, token)
+            async with self._strangers:
+                caller = await self._look(token)
         if caller is None:
-            self._count(request)
+            self._count(request, token)
             raise _unknown("there is no such token")
         return caller
 
@@ -112,26 +135,27 @@ class Tokens:
 
     # Whoever tries one after the other
 
-    def _check_attempts(self, request: Request) -> None:
-        left = self._left(_address(request))
+    def _check_attempts(self, request: Request, token: Token) -> None:
+        left = self._left((_address(request), token.id))
         if left < 1:
             wait = str(max(1, round((1 - left) * 60 / ATTEMPTS)))
             raise Refused(
                 429,
                 "too_many_attempts",
-                f"too many tokens from this address were not good; try again in {wait} s",
+                f"token {token.id} was shown from this address too often and was not good; "
+                f"try again in {wait} s",
                 {"Retry-After": wait},
             )
 
-    def _count(self, request: Request) -> None:
-        address = _address(request)
-        left = self._left(address) - 1
+    def _count(self, request: Request, token: Token) -> None:
+        who = (_address(request), token.id)
+        left = self._left(who) - 1
         if left < 1:
-            log.warning("%s has shown too many tokens that were not good", address or "somebody")
-        _keep(self._failed, address, (left, time.monotonic()))
+            log.warning("%s tries token %s, which is not good", who[0] or "somebody", token.id)
+        _keep(self._failed, who, (left, time.monotonic()))
 
-    def _left(self, address: str) -> float:
-        left, at = self._failed.get(address, (float(ATTEMPTS), time.monotonic()))
+    def _left(self, who: tuple[str, str]) -> float:
+        left, at = self._failed.get(who, (float(ATTEMPTS), time.monotonic()))
         return min(float(ATTEMPTS), left + (time.monotonic() - at) * ATTEMPTS / 60)
 
 

@@ -24,7 +24,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
 from rota.engine.deeds import act
-from rota.errors import DatabaseError, WorkerNotFound
+from rota.model import codec
 from rota.model.access import Role
 from rota.store import meters, views
 from rota.store.audit import Deed
@@ -76,10 +76,7 @@ def routes(app: Rota) -> list[BaseRoute]:
 
     @needs(Role.VIEWER)
     async def who_is_there(request: Request) -> Response:
-        try:
-            return answer(await instances(app))
-        except DatabaseError as error:
-            raise _unavailable(error) from None
+        return answer(await instances(app))
 
     @needs(Role.VIEWER)
     async def metrics(request: Request) -> Response:
@@ -100,28 +97,20 @@ def routes(app: Rota) -> list[BaseRoute]:
             fewest=_whole(request, "min", 0, 100_000),
             most=_whole(request, "max", 0, 100_000),
             concurrency=_whole(request, "concurrency", 1, 100_000),
-            queue=request.query_params.get("queue"),
+            queue=_name(request, "queue"),
         )
-        try:
-            database = (await app.open()).database
-            [[_, queues]] = await database.exchange([[meters.bound(ANSWER_WITHIN), query]])
-        except DatabaseError as error:
-            raise _unavailable(error) from None
+        database = (await app.open()).database
+        [[_, queues]] = await database.exchange([[meters.bound(ANSWER_WITHIN), query]])
         return answer({"wanted": {each.queue: each.wanted for each in queues}, "queues": queues})
 
     @needs(Role.OPERATOR)
     async def drain(request: Request) -> Response:
         wish = _wish(await _body(request))
         who = caller(request).name
-        try:
-            if wish.worker is not None:
-                await app.drain(wish.worker, by=who)
-                return answer({"worker": wish.worker, "state": "draining"}, 202)
-            return answer({"worker": await _leave(app, who), "state": "draining"}, 202)
-        except WorkerNotFound as error:
-            raise Refused(404, "not_found", str(error)) from None
-        except DatabaseError as error:
-            raise _unavailable(error) from None
+        if wish.worker is not None:
+            await app.drain(wish.worker, by=who)
+            return answer({"worker": wish.worker, "state": "draining"}, 202)
+        return answer({"worker": await _leave(app, who), "state": "draining"}, 202)
 
     def get(path: str, endpoint: Endpoint, name: str) -> Route:
         return Route(path, endpoint, methods=["GET"], name=name)
@@ -170,8 +159,11 @@ def _wish(body: bytes) -> Drain:
         ) from None
 
 
-def _unavailable(error: Exception) -> Refused:
-    return Refused(503, "database", str(error), {"Retry-After": "1"})
+def _name(request: Request, name: str) -> str | None:
+    text = request.query_params.get(name)
+    if text is not None and codec.storable(text) != text:
+        raise Refused(422, "invalid", f"{name} holds a NUL or a lone surrogate, which is no text")
+    return text
 
 
 def _number(request: Request, name: str, least: float, most: float) -> float | None:

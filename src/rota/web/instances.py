@@ -38,8 +38,10 @@ class Instance(msgspec.Struct, kw_only=True):
     lag: float = 0.0
     queues: list[str] = msgspec.field(default_factory=list)
     started: datetime
+    heard: datetime
+    """When it was last heard of."""
     silent_for: float
-    """Seconds since it was last heard of."""
+    """Seconds since."""
     services: list[str] = msgspec.field(default_factory=list)
     """Those it runs."""
     standing_by_for: list[str] = msgspec.field(default_factory=list)
@@ -66,12 +68,12 @@ async def instances(app: Rota) -> Instances:
             ]
         ]
     )
-    found = _merge(workers, standing_by, leaders, now, app.settings.dead_after)
+    found = merge(workers, standing_by, leaders, now, app.settings.dead_after)
     oldest = max((each.silent_for for each in found), default=None)
     return Instances(now, oldest, found)
 
 
-def _merge(
+def merge(
     workers: list[WorkerDetail],
     standing_by: list[InstanceLine],
     leaders: list[LeaderLine],
@@ -98,6 +100,7 @@ def _merge(
             lag=each.lag,
             queues=each.queues,
             started=each.started,
+            heard=each.beat,
             silent_for=round(max(silent, 0.0), 3),
         )
     for one in standing_by:
@@ -110,6 +113,7 @@ def _merge(
                 state="standing by",
                 version=one.version,
                 started=one.started,
+                heard=one.seen,
                 silent_for=round(max((now - one.seen).total_seconds(), 0.0), 3),
             )
         found[place].services = sorted(one.running)

@@ -89,6 +89,7 @@ FLEET: dict[str, Family] = {
     "rota_queue_oldest_seconds": Family(
         "gauge", "How long the oldest ready job has been so.", ("queue",)
     ),
+    "rota_queue_paused": Family("gauge", "1 for each queue that is paused.", ("queue",)),
     "rota_jobs_held": Family("gauge", "Jobs that workers hold: running, or about to."),
     "rota_jobs_asleep": Family("gauge", "Jobs that wait for a time or a signal, to 100,000."),
     "rota_jobs_quarantined": Family("gauge", "Jobs in quarantine, to 10,000."),

@@ -28,12 +28,14 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def serving(asgi: ASGIApp, bound: socket.socket) -> AsyncIterator[None]:
-    """Serve it on a socket that is bound, for as long as the block lasts."""
+async def serving(asgi: ASGIApp, bound: socket.socket, prefix: str = "") -> AsyncIterator[None]:
+    """Serve it on a socket that is bound, for as long as the block lasts. `prefix`: where a proxy has it,
+    which takes that off the paths it passes on."""
     server = _Server(
         uvicorn.Config(
             asgi,
             lifespan="off",
+            root_path=prefix,
             log_config=None,
             access_log=False,
             log_level="warning",

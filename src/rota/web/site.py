@@ -1,5 +1,5 @@
-"""All that Rota serves over HTTP, as one ASGI app: health, metrics, the API. Mount it in yours, or serve it
-on a port of its own.
+"""All that Rota serves over HTTP, as one ASGI app: health, metrics, the API, the dashboard. Mount it in
+yours, or serve it on a port of its own.
 
 Nobody is let in unknown, unless it is said, and then only from this very machine. No page of another origin
 can have a browser change anything. An answer is never kept or framed, an error is JSON and says what to do.
@@ -7,8 +7,6 @@ can have a browser change anything. An answer is never kept or framed, an error 
 
 from __future__ import annotations
 
-import logging
-import traceback
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -27,7 +25,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rota.errors import SettingsError
-from rota.web.answers import Refused, refusal
+from rota.web.answers import Refused, log_failure, refusal
 from rota.web.auth import Doorman, Guard
 from rota.web.doorman import Nobody, Tokens
 from rota.web.origins import is_loopback
@@ -35,12 +33,11 @@ from rota.web.origins import is_loopback
 if TYPE_CHECKING:
     from rota.app import Rota
 
-log = logging.getLogger("rota")
-
 Auth = Literal["tokens", "none"]
-Part = Literal["health", "api"]
+Part = Literal["health", "api", "dashboard"]
 
 PARTS: tuple[Part, ...] = ("health", "api")
+EVERYTHING: tuple[Part, ...] = (*PARTS, "dashboard")
 
 HEADERS = {
     "Cache-Control": "no-store",
@@ -59,6 +56,7 @@ def site(
     bind: str | None = None,
     hosts: Iterable[str] = (),
     parts: Sequence[Part] = PARTS,
+    read_only: bool = False,
 ) -> ASGIApp:
     """What Rota serves, behind its guard.
 
@@ -67,7 +65,8 @@ def site(
     bind   the address it is served on, where that is known: without authentication it must be one of this
            machine alone; where it is not known, each request is looked at
     hosts  without authentication: further names this machine goes by
-    parts  "health" (with metrics, autoscale and drain) and "api"
+    parts  "health" (with metrics, autoscale and drain), "api", and "dashboard", which needs the API
+    read_only  nobody changes anything this way
     """
     if bind is not None:
         check_bind(bind, auth)
@@ -80,13 +79,18 @@ def site(
         raise SettingsError(f'auth is "tokens" or "none", or tells who asks, not {auth!r}')
     else:
         doorman = auth
+    if "dashboard" in parts and "api" not in parts:
+        raise SettingsError(
+            'the dashboard does what it does through the API: parts are ("api", "dashboard")'
+        )
     routes: list[BaseRoute] = [route for part in parts for route in _ROUTES[part](app)]
     inner = Starlette(
         routes=routes,
         exception_handlers={HTTPException: _refused, Exception: _failed},
     )
     inner.router.redirect_slashes = False
-    return _Sealed(Guard(inner, doorman, routes))
+    inner.state.has_pages = "dashboard" in parts
+    return _Sealed(Guard(inner, doorman, routes, read_only=read_only))
 
 
 def check_bind(host: str, auth: Auth | Doorman) -> None:
@@ -111,7 +115,17 @@ def _api(app: Rota) -> Sequence[BaseRoute]:
     return api.routes(app)
 
 
-_ROUTES: dict[Part, Callable[[Rota], Sequence[BaseRoute]]] = {"health": _health, "api": _api}
+def _dashboard(app: Rota) -> Sequence[BaseRoute]:
+    from rota.web import dashboard
+
+    return dashboard.routes(app)
+
+
+_ROUTES: dict[Part, Callable[[Rota], Sequence[BaseRoute]]] = {
+    "health": _health,
+    "api": _api,
+    "dashboard": _dashboard,
+}
 
 
 class _Sealed:
@@ -146,7 +160,16 @@ class _Sealed:
 def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code, message = _WORDS.get(error.status_code, ("refused", str(error.detail)))
-    return refusal(Refused(error.status_code, code, message, error.headers))
+    return _tell(request, Refused(error.status_code, code, message, error.headers))
+
+
+def _tell(request: Request, error: Refused) -> Response:
+    """In JSON, unless it is somebody with a browser who looks for a page."""
+    if request.app.state.has_pages and "text/html" in request.headers.get("accept", ""):
+        from rota.web.dashboard.pages import refused_page
+
+        return refused_page(request, error)
+    return refusal(error)
 
 
 _WORDS = {
@@ -156,7 +179,5 @@ _WORDS = {
 
 
 def _failed(request: Request, error: Exception) -> Response:
-    # Not what the error says: that may be what somebody sent.
-    where = "".join(traceback.format_tb(error.__traceback__)).rstrip()
-    log.error("%s %s: %s\n%s", request.method, request.url.path, type(error).__name__, where)
-    return refusal(Refused(500, "internal", "this went wrong, and was logged"))
+    log_failure(request.method, request.url.path, error)
+    return _tell(request, Refused(500, "internal", "this went wrong, and was logged"))

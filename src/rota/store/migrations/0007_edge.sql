@@ -155,6 +155,14 @@ return least(greatest(
     case when backlog > 0 or running > 0 then 1 else 0 end,
     fewest), most);
 
+-- Those that somebody has paused: nothing is claimed from them. Nearly always empty, and read once with every claim.
+create table rota.pauses (
+    queue text        collate "C" primary key,
+    at    timestamptz not null default rota.clock(),
+    who   text        not null,
+    why   text        not null default ''
+);
+
 -- Of each queue, or of one, how many workers are wanted, and by what figures: arrivals a second over the last five
 -- minutes (what was claimed since, and what the backlog grew by), the mean time of an attempt in seconds, what is ready,
 -- what runs. `target` is in how many seconds a backlog is to be worked off. `concurrency`: of one worker; null, as those
@@ -167,6 +175,7 @@ create function rota.autoscale(
     arrivals double precision, service double precision, places double precision)
 language sql stable
 set search_path = pg_catalog, pg_temp
+set jit = off
 as $$
     with span as materialized (
         select rota.clock() as now, date_trunc('minute', rota.clock()) - interval '5 minutes' as since
@@ -175,11 +184,16 @@ as $$
         select depths.queue, depths.ready, depths.oldest from rota.depths(only_queue) as depths
     ),
     moved as materialized (
-        select tallies.queue, sum(tallies.claimed - tallies.given_back) as claimed, sum(tallies.attempts) as attempts,
-               sum(tallies.took) as took
-          from rota.tallies
-         where tallies.minute >= (select span.since from span)
-         group by tallies.queue
+        select counted.queue, sum(counted.claimed - counted.given_back) as claimed, sum(counted.attempts) as attempts,
+               sum(counted.took) as took
+          from span
+         cross join generate_series(span.since, span.now, interval '1 minute') as minute (at)
+         cross join lateral (
+               select tallies.queue, tallies.claimed, tallies.given_back, tallies.attempts, tallies.took
+                 from rota.tallies
+                where tallies.minute = minute.at
+               offset 0) as counted
+         group by counted.queue
     ),
     there as materialized (
         select workers.id, workers.queues, workers.capacity, workers.running
@@ -249,11 +263,14 @@ as $$
            and (only_queue is null or known.queue = only_queue)
     )
     select figures.queue,
-           rota.workers_for(figures.arrivals, figures.service, figures.backlog, figures.running, target, figures.places,
-                            fewest, most),
+           rota.workers_for(case when pause.on then 0 else figures.arrivals end, figures.service,
+                            case when pause.on then 0 else figures.backlog end, figures.running, target,
+                            figures.places, fewest, most),
            figures.workers, figures.backlog, figures.oldest, figures.running, figures.arrivals, figures.service,
            figures.places
       from figures
+     cross join lateral (
+           select figures.queue = any(array(select pauses.queue from rota.pauses)) as on) as pause
      order by figures.queue
 $$;
 

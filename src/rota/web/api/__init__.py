@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from rota.model.access import Role
 from rota.web.answers import answer
-from rota.web.api import fleet, people, runs, schedules
+from rota.web.api import coordination, fleet, many, people, runs, schedules, why
 from rota.web.api.openapi import document
 from rota.web.api.operations import PREFIX, Operation
 from rota.web.auth import needs
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 OPERATIONS: list[Operation] = [
     operation
-    for module in (runs, schedules, fleet, people)
+    # /runs/count before /runs/{run}.
+    for module in (many, runs, why, schedules, fleet, coordination, people)
     for operation in module.table.operations
 ]
 

@@ -1,17 +1,15 @@
-"""Who is there and what is held, over HTTP: workers, queues, locks, leaders, services, alerts."""
+"""Who is there and how it goes, over HTTP: workers, queues, quarantine, alerts."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Annotated
-from uuid import UUID
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
-from rota.errors import Busy
 from rota.model.access import Role
-from rota.store import alerts, audit, failures, standing, views
+from rota.store import alerts, queues, standing, views
 from rota.store.query import Query
 from rota.web.answers import Refused
 from rota.web.api.operations import Desk, Table
@@ -93,8 +91,28 @@ class Queue(msgspec.Struct, frozen=True):
     quarantined: int
 
 
+class Paused(msgspec.Struct, frozen=True):
+    """A queue from which nothing is claimed. By whom and why is absent for viewers."""
+
+    queue: str
+    since: datetime
+    who: str | UnsetType = UNSET
+    why: str | UnsetType = UNSET
+
+
 class Queues(msgspec.Struct, frozen=True):
     queues: list[Queue]
+    paused: list[Paused]
+
+
+class PauseQueue(msgspec.Struct, forbid_unknown_fields=True):
+    why: Annotated[str, Meta(max_length=1000)] = ""
+
+
+class QueueState(msgspec.Struct, frozen=True):
+    queue: str
+    paused: bool
+    changed: Annotated[bool, Meta(description="False: it was so already.")]
 
 
 class QuarantineQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -122,9 +140,26 @@ class Quarantine(msgspec.Struct, frozen=True):
 
 @table.add("GET", "/queues", Role.VIEWER)
 async def list_queues(desk: Desk) -> Queues:
-    """What waits in each queue, by task."""
-    [found] = await desk.ask(views.queues())
-    return Queues([shape(Queue, each) for each in found])
+    """What waits in each queue, by task, and which are paused."""
+    found, paused = await desk.ask(views.queues(), queues.paused())
+    hidden = {} if desk.shows else {"who": UNSET, "why": UNSET}
+    return Queues(
+        [shape(Queue, each) for each in found], [shape(Paused, each, **hidden) for each in paused]
+    )
+
+
+@table.add("POST", "/queues/{queue:path}/pause", Role.OPERATOR)
+async def pause_queue(desk: Desk, queue: Name, body: PauseQueue) -> QueueState:
+    """Have nobody claim from a queue, from now on: what runs ends as ever, what is ready waits."""
+    changed = await desk.app.queues.pause(queue, body.why, by=desk.caller.name)
+    return QueueState(queue, True, changed)
+
+
+@table.add("POST", "/queues/{queue:path}/resume", Role.OPERATOR)
+async def resume_queue(desk: Desk, queue: Name) -> QueueState:
+    """Have its jobs claimed again."""
+    changed = await desk.app.queues.resume(queue, by=desk.caller.name)
+    return QueueState(queue, False, changed)
 
 
 @table.add("GET", "/quarantine", Role.VIEWER)
@@ -138,125 +173,6 @@ async def list_quarantine(desk: Desk, query: QuarantineQuery) -> Quarantine:
         for each in found[: query.limit]
     ]
     return Quarantine(page, cursor(page[-1].job) if len(found) > query.limit else None)
-
-
-# Locks, leaders, services
-
-
-class Lock(msgspec.Struct, frozen=True):
-    name: str
-    permit: Annotated[int, Meta(description="0: it is a lock.")]
-    token: Id
-    held: bool
-    instance: UUID | None
-    host: str | None
-    pid: int | None
-    label: str | None
-    acquired: datetime | None
-    expires: datetime | None
-    renewals: int
-    wanted: Annotated[datetime, Meta(description="Since when somebody waits.")] | None
-
-
-class LocksQuery(msgspec.Struct, forbid_unknown_fields=True):
-    name: Name | None = None
-    free: Annotated[bool, Meta(description="Also those that nobody holds.")] = False
-    limit: Annotated[int, Meta(ge=1, le=10_000)] = 200
-
-
-class Locks(msgspec.Struct, frozen=True):
-    locks: list[Lock]
-
-
-class Release(msgspec.Struct, forbid_unknown_fields=True):
-    permit: Annotated[int, Meta(ge=0, le=2**31 - 1, description="Of a semaphore: which.")] = 0
-
-
-class Taken(msgspec.Struct, frozen=True):
-    """Whose it was; nothing that asserts this token goes through any more."""
-
-    host: str
-    pid: int
-    label: str
-    token: Id
-    age: float
-
-
-class Leader(msgspec.Struct, frozen=True):
-    name: str
-    term: Id
-    instance: UUID | None
-    host: str | None
-    pid: int | None
-    label: str | None
-    since: datetime | None
-    expires: Annotated[datetime, Meta(description="null: it is held by a session.")] | None
-    alive: bool
-    elections: Annotated[int, Meta(description="Within an hour.")]
-
-
-class Leaders(msgspec.Struct, frozen=True):
-    leaders: list[Leader]
-
-
-class Service(msgspec.Struct, frozen=True):
-    name: str
-    every: float | None
-    host: Annotated[str, Meta(description="null: nobody runs it.")] | None
-    pid: int | None
-    since: datetime | None
-    standing_by: list[str]
-    iteration: Id | None
-    started: datetime | None
-    ended: datetime | None
-    outcome: str | None
-    error: Failure | None
-    failures: int
-    due: datetime | None
-
-
-class Services(msgspec.Struct, frozen=True):
-    services: list[Service]
-
-
-@table.add("GET", "/locks", Role.VIEWER)
-async def list_locks(desk: Desk, query: LocksQuery) -> Locks:
-    """Locks and permits by name: those that are held, or have just run out."""
-    [found] = await desk.ask(standing.locks(query.name, free=query.free, limit=query.limit))
-    return Locks([shape(Lock, each) for each in found])
-
-
-@table.add("POST", "/locks/{name:path}/release", Role.OPERATOR, fails=(404, 409))
-async def release_lock(desk: Desk, name: Name, body: Release) -> Taken:
-    """Take a lock, or a permit, from whoever holds it. Its holder hears of it when it next renews."""
-    database = (await desk.app.open()).database
-    try:
-        taken = await database.one(audit.release(name, body.permit, desk.caller.name))
-    except Exception as error:
-        if failures.sqlstate(error) != "55P03":
-            raise
-        raise Busy(
-            f"a transaction that relies on lock {name!r} is open; try again when it has ended"
-        ) from None
-    if taken is None:
-        raise Refused(404, "not_found", f"nobody holds {name!r}")
-    return shape(Taken, taken)
-
-
-@table.add("GET", "/leaders", Role.VIEWER)
-async def list_leaders(desk: Desk) -> Leaders:
-    """Who leads what."""
-    [found] = await desk.ask(standing.leaders())
-    return Leaders([shape(Leader, each) for each in found])
-
-
-@table.add("GET", "/services", Role.VIEWER)
-async def list_services(desk: Desk) -> Services:
-    """Services: who runs each, who stands by, and what became of its last iteration."""
-    [found] = await desk.ask(standing.services())
-    return Services(
-        [shape(Service, each, error=failure(each.error, shown=desk.shows)) for each in found]
-    )
 
 
 # Alerts

@@ -18,7 +18,7 @@ ALWAYS = {
     "413": "Too large.",
     "415": "The body is not application/json.",
     "422": "What was said cannot be so.",
-    "429": "Too many tokens from this address were not good.",
+    "429": "This token was shown from this address too often and was not good.",
     "503": "The database is away, or did not answer in time.",
 }
 FAILS = {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
@@ -100,9 +100,9 @@ class Operation:
 
     def route(self, app: Rota) -> Route:
         async def endpoint(request: Request) -> Response:
-            arguments = _from_path(self, request)
+            arguments = from_path(self.params, request)
             if self.query is not None:
-                arguments["query"] = _from_query(self.query, request)
+                arguments["query"] = from_query(self.query, request.query_params.multi_items())
             elif request.query_params:
                 raise _invalid(f"there is no parameter {next(iter(request.query_params))!r:.60}")
             if self.body is not None:
@@ -165,9 +165,10 @@ class Table:
         return decorate
 
 
-def _from_path(operation: Operation, request: Request) -> dict[str, Any]:
+def from_path(params: Mapping[str, Any], request: Request) -> dict[str, Any]:
+    """What the path says, each of its kind. Raises Refused."""
     found = {}
-    for name, kind in operation.params.items():
+    for name, kind in params.items():
         given = request.path_params[name]
         try:
             found[name] = msgspec.convert(given, kind, strict=False)
@@ -178,9 +179,10 @@ def _from_path(operation: Operation, request: Request) -> dict[str, Any]:
     return found
 
 
-def _from_query(kind: type[msgspec.Struct], request: Request) -> msgspec.Struct:
+def from_query(kind: type[msgspec.Struct], items: Iterable[tuple[str, str]]) -> msgspec.Struct:
+    """What the query says, each of its kind. Raises Refused."""
     given: dict[str, str] = {}
-    for name, value in request.query_params.multi_items():
+    for name, value in items:
         if name in given:
             raise _invalid(f"{name!r:.60} is there twice")
         given[name] = value
@@ -192,7 +194,7 @@ def _from_query(kind: type[msgspec.Struct], request: Request) -> msgspec.Struct:
 
 
 async def _from_body(kind: type[msgspec.Struct], request: Request, app: Rota) -> msgspec.Struct:
-    data = await _read(request, BODY + app.settings.payload_limit)
+    data = await read_body(request, BODY + app.settings.payload_limit)
     try:
         found = msgspec.json.decode(data or b"{}", type=kind)
     except msgspec.ValidationError as error:
@@ -206,7 +208,7 @@ async def _from_body(kind: type[msgspec.Struct], request: Request, app: Rota) ->
     return found
 
 
-async def _read(request: Request, limit: int) -> bytes:
+async def read_body(request: Request, limit: int) -> bytes:
     """All of the body, but not more than anybody needs, and not for ever."""
     said = request.headers.get("content-length", "")
     if said.isdecimal() and int(said) > limit:

@@ -11,7 +11,7 @@ from msgspec import Meta
 from rota.app.access import create_token, revoke_token
 from rota.model.access import Role
 from rota.model.agenda import ACTION
-from rota.store import audit, tokens
+from rota.store import audit, ticks, tokens
 from rota.web.api.operations import Desk, Table
 from rota.web.api.shapes import Cursor, Id, Limit, Name, Next, cursor, number, shape
 
@@ -132,6 +132,9 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class AuditQuery(msgspec.Struct, forbid_unknown_fields=True):
+    who: Annotated[str, Meta(max_length=1000)] | None = None
+    action: Annotated[Name, Meta(description="`cancel run`, for one.")] | None = None
+    subject: Annotated[str, Meta(max_length=4000, description="To what it was done.")] | None = None
     limit: Limit = 50
     cursor: Cursor | None = None
 
@@ -145,6 +148,9 @@ class AuditPage(msgspec.Struct, frozen=True):
 async def list_audit(desk: Desk, query: AuditQuery) -> AuditPage:
     """What people did by hand, the last first."""
     before = number(query.cursor, audit.NEWEST)
-    [found] = await desk.ask(audit.entries(query.limit + 1, before))
+    asked = audit.entries(
+        query.limit + 1, before, who=query.who, action=query.action, subject=query.subject
+    )
+    _, found = await desk.ask(ticks.hurry(), asked)
     page = [shape(Entry, each, detail=msgspec.Raw(each.detail)) for each in found[: query.limit]]
     return AuditPage(page, cursor(page[-1].id) if len(found) > query.limit else None)

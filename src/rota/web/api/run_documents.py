@@ -29,14 +29,6 @@ class Started(msgspec.Struct, frozen=True):
     created: Annotated[bool, Meta(description="False: there was one with this key.")]
 
 
-class RunsQuery(msgspec.Struct, forbid_unknown_fields=True):
-    name: Annotated[Name, Meta(description="Of a task or a flow.")] | None = None
-    queue: Name | None = None
-    state: State | None = None
-    limit: Limit = 50
-    cursor: Cursor | None = None
-
-
 class RunItem(msgspec.Struct, frozen=True):
     run: Id
     name: str
@@ -56,7 +48,10 @@ class RunItem(msgspec.Struct, frozen=True):
 
 class RunPage(msgspec.Struct, frozen=True):
     runs: list[RunItem]
-    next: Next | None
+    next: (
+        Annotated[Next, Meta(description="Also where fewer were found: not all was looked at.")]
+        | None
+    )
 
 
 class Attempt(msgspec.Struct, frozen=True):

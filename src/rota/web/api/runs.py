@@ -7,11 +7,12 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from rota.app import Flow, Run, Task
+from rota.app import Flow, Run, Task, listing
 from rota.errors import ArgumentError, RunNotFound
 from rota.model.access import Role
 from rota.store import runs, timeline, views
 from rota.web.answers import Refused
+from rota.web.api.matching import RunsQuery, matching
 from rota.web.api.operations import Desk, Table
 from rota.web.api.run_documents import (
     Attempt,
@@ -26,7 +27,6 @@ from rota.web.api.run_documents import (
     RunDocument,
     RunItem,
     RunPage,
-    RunsQuery,
     Sent,
     Signal,
     Start,
@@ -68,13 +68,15 @@ async def start_run(desk: Desk, body: Start) -> Started:
 
 @table.add("GET", "/runs", Role.VIEWER)
 async def list_runs(desk: Desk, query: RunsQuery) -> RunPage:
-    """Runs, the latest first."""
+    """Runs, the latest first. A page that is not full can have a next one: looking takes its time."""
+    meant = matching(desk, query)
     before = number(query.cursor, views.NEWEST)
-    [found] = await desk.ask(
-        views.runs(query.name, query.queue, query.state, before, query.limit + 1)
+    found = await listing.find(desk.ask, meant, query.limit, before=before)
+    lines = await listing.lines(desk.ask, meant, found.spots)
+    return RunPage(
+        [shape(RunItem, each) for each in lines],
+        None if found.next is None else cursor(str(found.next)),
     )
-    page = [shape(RunItem, each) for each in found[: query.limit]]
-    return RunPage(page, cursor(page[-1].run) if len(found) > query.limit else None)
 
 
 @table.add("GET", "/runs/{run}", Role.VIEWER, fails=(404,))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -11,7 +11,9 @@ from msgspec import UNSET, Meta, UnsetType
 from rota.model import agenda as model
 from rota.model.access import Role
 from rota.model.schedule import CatchUp, Overlap
-from rota.store import agenda
+from rota.model.timetable import zone
+from rota.store import agenda, views
+from rota.web.answers import Refused
 from rota.web.api.operations import Desk, Table
 from rota.web.api.run_documents import Started
 from rota.web.api.shapes import Cursor, Id, Limit, Name, Next, Stored, cursor, place, shape
@@ -134,6 +136,19 @@ class ScheduleChanges(msgspec.Struct, forbid_unknown_fields=True):
     queue: Name | UnsetType | None = UNSET
 
 
+class Backfill(msgspec.Struct, forbid_unknown_fields=True):
+    """A time without a zone is one of the schedule's own."""
+
+    start: Annotated[str, Meta(max_length=60, description="The first time: ISO 8601.")]
+    end: Annotated[str, Meta(max_length=60, description="Until before then; else now.")] | None = (
+        None
+    )
+
+
+class Backfilled(msgspec.Struct, frozen=True):
+    runs: list[Id]
+
+
 class Pause(msgspec.Struct, forbid_unknown_fields=True):
     why: Name = "by hand"
 
@@ -196,6 +211,30 @@ async def trigger_schedule(desk: Desk, name: Name) -> Started:
     """Start a run of it now, besides those of its ticks."""
     run = await desk.app.schedules.trigger(name, by=desk.caller.name)
     return Started(str(run.id), True)
+
+
+@table.add("POST", "/schedules/{name:path}/backfill", Role.OPERATOR, status=201, fails=(404,))
+async def backfill_schedule(desk: Desk, name: Name, body: Backfill) -> Backfilled:
+    """Start runs for ticks of a time that is over, where they had none. It can be done again: what has had
+    a run gets no other."""
+    schedule, [now] = await desk.ask(agenda.schedules(name, limit=1), views.clock())
+    tz = schedule[0].tz if schedule else "UTC"
+    start = _moment(tz, body.start)
+    end = now if body.end is None else _moment(tz, body.end)
+    runs = await desk.app.schedules.backfill(name, start, end, by=desk.caller.name)
+    return Backfilled([str(run.id) for run in runs])
+
+
+def _moment(tz: str, text: str) -> datetime:
+    """As text, since browsers leave out seconds that are none."""
+    try:
+        found = datetime.fromisoformat(text)
+        # Also: one that has no place in the calendar of UTC.
+        return (found if found.tzinfo else found.replace(tzinfo=zone(tz))).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise Refused(
+            422, "invalid", f"{text!r:.80} is no time; 2026-03-01T07:30 and 2026-03-01T07:30Z are"
+        ) from None
 
 
 async def _show(desk: Desk, name: Name) -> Schedule:

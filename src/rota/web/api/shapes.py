@@ -30,7 +30,7 @@ Number = Annotated[int, Meta(ge=1, le=LARGEST)]
 Limit = Annotated[int, Meta(ge=1, le=500, description="At most so many.")]
 Cursor = Annotated[
     str,
-    Meta(max_length=400, description="Where the page before ended: its `next`."),
+    Meta(max_length=2800, description="Where the page before ended: its `next`."),
 ]
 Next = Annotated[str, Meta(description="Asks for the page after this; null: there is none.")]
 Name = Annotated[str, Meta(min_length=1, max_length=200)]

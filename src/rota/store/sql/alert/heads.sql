@@ -1,5 +1,5 @@
 -- Of each queue and lane in which something is ready, the job that is first: for how many seconds it has been ready at
--- least, and what workers there are for it. At most a thousand places.
+-- least, what workers there are for it, and whether the queue is paused. At most a thousand places.
 --
 -- The places are found by going from one to the next in the index, each with one look. No row tells since when a job is
 -- ready; but it has drawn its seq then, from the sequence that jobs draw their ids from, so the first job with
@@ -23,7 +23,8 @@ with recursive place as (
 )
 select place.queue, place.lane, head.seq, head.job, head.task,
        extract(epoch from rota.clock() - since.created)::float8,
-       crew.serving, crew.knowing, crew.running, crew.capacity
+       crew.serving, crew.knowing, crew.running, crew.capacity,
+       place.queue = any(array(select pauses.queue from rota.pauses))
   from place
  cross join lateral (
        select ready.seq, ready.job, ready.task, ready.lost

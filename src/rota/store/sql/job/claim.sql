@@ -2,8 +2,8 @@
 --
 -- Places (queue and lane) are read in the order given, each from its floor on, oldest first; rows that
 -- others are taking are skipped, never waited for. Only tasks the worker knows are taken: those named, or
--- those it has listed as its skills. Suspects are left to claim_suspects; a worker that drains or was declared dead
--- gets nothing.
+-- those it has listed as its skills. Suspects are left to claim_suspects; from a queue that is paused nothing is taken,
+-- and a worker that drains or was declared dead gets nothing.
 -- The commit is not flushed to disk: a claim that a crash forgets leaves its jobs in ready, and
 -- completing under it is refused.
 with pick as materialized (
@@ -27,6 +27,7 @@ with pick as materialized (
               for update skip locked
            ) as found
      where (select workers.state = 'active' from rota.workers where workers.id = %(worker)b::bigint)
+       and place.queue <> all(array(select pauses.queue from rota.pauses))
      limit %(limit)b::int
 ),
 gone as (

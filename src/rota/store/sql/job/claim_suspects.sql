@@ -1,4 +1,4 @@
--- Take jobs that were lost with a worker, each into a claim of its own. Otherwise as claim.
+-- Take jobs that were lost with a worker, each into a claim of its own; none of a queue that is paused. Otherwise as claim.
 --
 -- First those that were lost once, `limit` of them at most; where there is none, and it is wanted, one of those
 -- that have to run alone.
@@ -10,6 +10,7 @@ with mild as materialized (
      where ready.lost < 0
        and ready.lost in (-1, -3)
        and (ready.queue = any(%(queues)b::text[])) is true
+       and (ready.queue <> all(array(select pauses.queue from rota.pauses))) is true
        and (ready.task = any(%(tasks)s::text[])
             or (select true
                   from rota.skills as skill
@@ -28,6 +29,7 @@ grave as materialized (
        and ready.lost < 0
        and ready.lost not in (-1, -3)
        and (ready.queue = any(%(queues)b::text[])) is true
+       and (ready.queue <> all(array(select pauses.queue from rota.pauses))) is true
        and (ready.task = any(%(tasks)s::text[])
             or (select true
                   from rota.skills as skill

@@ -21,6 +21,8 @@ select json_build_object(
                     where schedules.state = 'active'
                     order by schedules.due
                     limit 1),
+       'paused', (select coalesce(json_agg(few.queue), '[]')
+                    from (select pauses.queue from rota.pauses order by pauses.queue limit 100) as few),
        'notify', pg_catalog.pg_notification_queue_usage(),
        'alerts', (select coalesce(json_object_agg(open.kind, open.count), '{}')
                     from (select alerts.kind, count(*) as count

@@ -1,10 +1,28 @@
--- Locks and permits by name: those that are held, or have run out within an hour instead of being given back; or all that
--- there ever were.
-select locks.name, locks.slot, locks.token, locks.instance, locks.host, locks.pid, locks.label, locks.acquired,
-       locks.expires, locks.renewals, locks.longest, locks.wanted,
-       locks.instance is not null and locks.expires > rota.clock() as held
-  from rota.locks
- where (%(free)s::boolean or locks.instance is not null and locks.expires > rota.clock() - interval '1 hour')
-   and (%(name)s::text is null or locks.name = %(name)s::text)
- order by locks.name, locks.slot
+-- Locks and permits by name, after one and between two names: those that are held, or have run out within an hour instead of
+-- being given back; or all that there ever were.
+select found.name, found.slot, found.token, found.instance, found.host, found.pid, found.label, found.acquired,
+       found.expires, found.renewals, found.longest, found.wanted,
+       found.instance is not null and found.expires > rota.clock() as held
+  from ((select locks.*
+           from rota.locks
+          where not %(free)s::boolean
+            and locks.instance is not null
+            and locks.expires > rota.clock() - interval '1 hour'
+            and (%(name)s::text is null or locks.name = %(name)s::text)
+            and (locks.name, locks.slot) > (%(after)s::text, %(permit)s::int)
+            and locks.name >= %(first)s::text
+            and locks.name < %(beyond)s::text
+          order by locks.name, locks.slot
+          limit %(limit)s::int)
+         union all
+        (select locks.*
+           from rota.locks
+          where %(free)s::boolean
+            and (%(name)s::text is null or locks.name = %(name)s::text)
+            and (locks.name, locks.slot) > (%(after)s::text, %(permit)s::int)
+            and locks.name >= %(first)s::text
+            and locks.name < %(beyond)s::text
+          order by locks.name, locks.slot
+          limit %(limit)s::int)) as found
+ order by found.name, found.slot
  limit %(limit)s::int

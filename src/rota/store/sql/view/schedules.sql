@@ -1,5 +1,5 @@
--- Schedules by name, one or those after a name, at most `limit`: how each is defined, how it stands, whether a worker that is
--- there knows what it starts, and what became of its last tick.
+-- Schedules by name, one or those after a name and between two others, at most `limit`: how each is defined, how it stands,
+-- whether a worker that is there knows what it starts, and what became of its last tick.
 with skills as materialized (
     select distinct skill.task
       from rota.workers
@@ -33,5 +33,7 @@ select schedules.name, schedules.declared, schedules.kind, schedules.target, sch
    and (%(tenant)s::text is null or schedules.tenant = %(tenant)s::text)
    and (%(state)s::text is null or schedules.state = %(state)s::rota.watch)
    and (%(after)s::text is null or schedules.name > %(after)s::text)
+   and schedules.name >= %(first)s::text
+   and schedules.name < %(beyond)s::text
  order by schedules.name
  limit %(limit)s::int

@@ -1,0 +1,34 @@
+"""Something to think with. It stands for whatever your jobs need and your process has to open and close."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+PACE = float(os.environ.get("AGENTS_PACE", "1"))
+"""0.1: all that takes its time takes a tenth of it."""
+
+
+class Model:
+    def __init__(self) -> None:
+        self._open = False
+
+    async def open(self) -> None:
+        await asyncio.sleep(0.2 * PACE)
+        self._open = True
+        print("model open", flush=True)
+
+    async def close(self) -> None:
+        self._open = False
+        print("model closed", flush=True)
+
+    async def ask(self, question: str) -> str:
+        if not self._open:
+            raise RuntimeError(
+                "the model is not open: whoever asks it was started too soon, or left too late"
+            )
+        await asyncio.sleep(1 * PACE)
+        return f"about {question!r}: it depends"
+
+
+model = Model()

@@ -1,0 +1,26 @@
+"""What the API and its jobs keep: `python -m examples.agents.tables` makes it in ROTA_DATABASE_URL."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import psycopg
+
+from rota import Rota
+
+TABLES = """
+    create table if not exists steering (run bigint primary key, pauses int not null, resumes int not null);
+    create table if not exists deeds (run bigint, what text, planned timestamptz, pid int);
+"""  # Deeds have no key: if anything were done twice, it would be there twice.
+
+
+async def prepare(dsn: str) -> None:
+    async with Rota(dsn) as app:
+        await app.migrate()
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as connection:
+        await connection.execute(TABLES)
+
+
+if __name__ == "__main__":
+    asyncio.run(prepare(os.environ["ROTA_DATABASE_URL"]))

@@ -1,0 +1,66 @@
+"""`python -m examples.etl`: a worker, one run, and what becomes of it.
+
+Say another day for another run; the same day is the same run. Kill it whenever you like and start it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from argparse import ArgumentParser
+from datetime import UTC, datetime
+
+from rota.model.events import Event, JobFinished, JobRetried, JobSlept, WorkerDied
+
+from .app import app, etl
+
+APPROVE = """
+When all is checked it waits for your word. In another terminal:
+
+  rota signal -a examples.etl.app:app {run} approval true       (or false)
+  rota show -a examples.etl.app:app {run}                       where it stands
+"""
+
+
+def tell(event: Event) -> None:
+    """What happens in this process, line by line."""
+    match event:
+        case JobRetried(task=task, job=job, attempt=attempt, delay=delay):
+            line = f"{task} ({job}) failed at attempt {attempt}; again in {delay:.1f} s"
+        case JobFinished(task=task, job=job, state=state, took=took):
+            line = f"{task} ({job}) {state} after {took:.1f} s"
+        case JobSlept(task="etl.approval", job=job):
+            line = f"etl.approval ({job}) waits for your word, and holds no worker"
+        case JobSlept(task=task, job=job):
+            line = f"{task} ({job}) sleeps, and holds no worker"
+        case WorkerDied(dead=dead):
+            line = f"worker {dead} is dead: what it had not finished is done again"
+        case _:
+            return
+    print(f"  {line}", flush=True)
+
+
+async def main(day: str, answer: bool | None) -> None:
+    app.subscribe(tell)
+    async with app:
+        await app.migrate()
+        run = await etl.using(key=f"etl {day}").start(day=day)
+        word = "started" if run.created else "found, it was started before"
+        print(f"run {run.id} of {day}: {word}", flush=True)
+        if answer is None:
+            print(APPROVE.format(run=run.id), flush=True)
+        else:
+            await run.signal("approval", answer)  # it need not wait for it yet
+        async with app.worker():
+            result = await run.result()
+    cents = result.get("publish")
+    print(f"{day}: discarded" if cents is None else f"{day}: {cents / 100:,.2f} published")
+
+
+if __name__ == "__main__":
+    parser = ArgumentParser(prog="python -m examples.etl", description=__doc__)
+    parser.add_argument("day", nargs="?", default=f"{datetime.now(UTC):%Y-%m-%d}")
+    answers = parser.add_mutually_exclusive_group()
+    answers.add_argument("--approve", dest="answer", action="store_const", const=True)
+    answers.add_argument("--refuse", dest="answer", action="store_const", const=False)
+    told = parser.parse_args()
+    asyncio.run(main(told.day, told.answer))

@@ -1,0 +1,98 @@
+"""The flow. Whatever is killed whenever: each sale is staged once, and published once, or not at all.
+
+extract ── clean ── settle ── check ── approval ─┬─ publish
+             ╰ clean_file × 12                   ╰─ discard         alarm, if anything failed
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+
+from rota import Context, Retry, Rota
+
+from .source import PACE, files_of, read
+
+app = Rota(os.environ.get("ROTA_DATABASE_URL", "local"))  # else the embedded PostgreSQL
+etl = app.flow("etl")
+SETTLE = float(os.environ.get("ETL_SETTLE", "10"))
+
+TABLES = """
+    create table if not exists staged (day text, file text, product text, cents int);
+    create table if not exists sales (day text, product text, cents bigint);
+"""  # Not a key in sight: if anything were written twice, it would be there twice.
+
+
+@etl.task
+async def extract(ctx: Context, day: str) -> list[str]:
+    async with ctx.transaction() as connection:
+        await connection.execute(TABLES)  # yours has migrations
+    return await files_of(day)
+
+
+@etl.task
+async def clean(ctx: Context, day: str, extract: list[str]) -> int:
+    """Fans out over what was found, four files at a time, and holds no place in its worker meanwhile."""
+    counts = await ctx.map([clean_file.call(day, file) for file in extract], limit=4)
+    return sum(counts)
+
+
+@app.task(retry=Retry(attempts=5, wait=2 * PACE))
+async def clean_file(ctx: Context, day: str, file: str) -> int:
+    rows = await read(file, ctx.attempt)  # raises now and then: tried again, two seconds later
+    # The rows and "this job is done" are one commit. A worker that lost the job meanwhile commits nothing.
+    async with ctx.transaction() as connection:
+        async with connection.cursor() as cursor:
+            await cursor.executemany(
+                "insert into staged (day, file, product, cents) values (%s, %s, %s, %s)",
+                [(day, file, product, cents) for product, cents in rows],
+            )
+        ctx.complete(len(rows))
+    return len(rows)
+
+
+# Late corrections are waited for by nobody: no worker, no memory, no connection is held meanwhile.
+settle = etl.sleep("settle", timedelta(seconds=SETTLE), after=[clean])
+
+
+@etl.task(after=[settle])
+async def check(ctx: Context, day: str, clean: int) -> int:
+    """Is what was staged what was read? Answers what it comes to, for whoever is to approve it."""
+    async with ctx.transaction() as connection:
+        found = await connection.execute(
+            "select count(*), coalesce(sum(cents), 0) from staged where day = %s", (day,)
+        )
+        [rows, cents] = await found.fetchone() or (0, 0)
+    if rows != clean:
+        raise ValueError(f"{clean} sales were read, {rows} are staged")
+    return int(cents)
+
+
+# A person decides: `rota signal RUN approval true`, the API, or the dashboard. Silence is a no.
+etl.wait("approval", type=bool, timeout=timedelta(days=2), default=False, after=[check])
+
+
+@etl.task(skip_if=lambda approval: not approval)
+async def publish(ctx: Context, day: str, approval: bool, check: int) -> int:
+    async with ctx.transaction() as connection:
+        await connection.execute(
+            "insert into sales (day, product, cents) "
+            "select day, product, sum(cents) from staged where day = %s group by day, product",
+            (day,),
+        )
+        await connection.execute("delete from staged where day = %s", (day,))
+        ctx.complete(check)
+    return check
+
+
+@etl.task(skip_if=lambda approval: approval)
+async def discard(ctx: Context, day: str, approval: bool) -> None:
+    async with ctx.transaction() as connection:
+        await connection.execute("delete from staged where day = %s", (day,))
+        ctx.complete()
+
+
+@etl.on_failure
+async def alarm(ctx: Context, day: str) -> None:
+    for failure in await ctx.failures():
+        print(f"{day}: {failure.task} failed: {failure.reason}", flush=True)

@@ -1,0 +1,1 @@
+"""A market monitor on several instances: each filing, halt, article, report and alert once."""

@@ -1,0 +1,150 @@
+"""The monitors, the orchestrator, the research and the alerts.
+
+filings   a service, every minute         ─┬─▶ research, a job each, ─▶ findings
+articles  a flow, every half a minute,    ─╯   buys a report once          │
+          over three sources                                              ▼
+halts     a service, every ten seconds    ──────────────────────────────▶ page, a job each
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rota import Context, Retry, Rota, ServiceContext
+
+from .client import Feed, send
+from .settings import DATABASE, LEASE, PACE
+
+app = Rota(DATABASE)
+feed = Feed(app)
+patiently = Retry(attempts=10, wait=1 * PACE, cap=30 * PACE)
+
+
+# What is found: by one instance at a time, and if two should believe to be the one, by one all the same
+
+
+@app.service("filings", every=60 * PACE, lease=LEASE)
+async def filings(ctx: ServiceContext) -> None:
+    listed = await feed.get("/filings")
+    # Refused (TermLost) if another instance runs this by now. What is new and its jobs are one commit.
+    async with ctx.transaction() as connection:
+        new = await app.insert_once(connection, "filings", listed, conflict=["number"])
+        known = {each["number"]: each for each in listed}
+        for [number] in new.new:
+            await research.using(on=connection).start(f"filing {number}", known[number]["topic"])
+
+
+@app.service("halts", every=10 * PACE, lease=LEASE)
+async def halts(ctx: ServiceContext) -> None:
+    listed = await feed.get("/halts")
+    async with ctx.transaction() as connection:
+        new = await app.insert_once(connection, "halts", listed, conflict=["number"])
+        known = {each["number"]: each for each in listed}
+        for [number] in new.new:
+            halt = known[number]
+            await alert(connection, f"halt {number}", f"{halt['symbol']} halted: {halt['reason']}")
+
+
+articles = app.flow("articles")
+app.schedule(every=30 * PACE)(articles)  # one run a tick, whoever starts it
+
+
+@dataclass
+class Article:
+    source: str
+    topic: str
+    symbol: str
+    headline: str
+
+
+@articles.task(retry=Retry(attempts=3, wait=1 * PACE))
+async def wire() -> list[Article]:
+    return await fetch("wire")
+
+
+@articles.task(retry=Retry(attempts=3, wait=1 * PACE))
+async def press() -> list[Article]:
+    return await fetch("press")
+
+
+@articles.task(retry=Retry(attempts=3, wait=1 * PACE))
+async def blog() -> list[Article]:
+    return await fetch("blog")
+
+
+async def fetch(source: str) -> list[Article]:
+    return [Article(**each) for each in await feed.get(f"/articles/{source}")]
+
+
+@articles.task(when="all_done")
+async def merge(
+    ctx: Context,
+    wire: list[Article] | None = None,
+    press: list[Article] | None = None,
+    blog: list[Article] | None = None,
+) -> int:
+    """The same story from several sources is one article. A source that is down keeps no other back."""
+    told: dict[str, list[Article]] = {}
+    for article in [*(wire or []), *(press or []), *(blog or [])]:
+        told.setdefault(article.topic, []).append(article)
+    rows = [
+        {
+            "topic": topic,
+            "symbol": each[0].symbol,
+            "headline": each[0].headline,
+            "sources": [article.source for article in each],
+        }
+        for topic, each in told.items()
+    ]
+    async with ctx.transaction() as connection:
+        new = await app.insert_once(connection, "articles", rows, conflict=["topic"])
+        for [topic] in new.new:
+            await research.using(on=connection).start(f"article {topic}", topic)
+        ctx.complete(new.inserted)
+    return new.inserted
+
+
+# What follows from it: a job each, on any instance
+
+
+@dataclass
+class Report:
+    score: float
+    cents: int
+
+
+@app.task(queue="research", retry=patiently)
+async def research(ctx: Context, about: str, topic: str) -> float:
+    """Spends money. A filing and an article about the same thing need one report: whoever comes second, on
+    whatever instance, waits for the first and gets the same."""
+    report = await app.once(f"report {topic}", buy, topic, ttl=LEASE)
+    async with (
+        ctx.transaction() as connection
+    ):  # refused (ClaimLost) if the job is somebody else's by now
+        await connection.execute(
+            "insert into findings (about, topic, score, cents) values (%s, %s, %s, %s)",
+            (about, topic, report.score, report.cents),
+        )
+        if report.score > 0.7:
+            await alert(connection, about, f"{about}: {report.score:.2f}")
+        ctx.complete(report.score)
+    return report.score
+
+
+async def buy(topic: str) -> Report:
+    return Report(**await feed.buy(topic))
+
+
+async def alert(connection: Any, about: str, message: str) -> None:
+    """In the caller's transaction: the row, and the job that tells somebody."""
+    await connection.execute(
+        "insert into alerts (about, message) values (%s, %s)", (about, message)
+    )
+    await page.using(on=connection).start(about, message)
+
+
+@app.task(queue="pages", retry=patiently)
+def page(ctx: Context, about: str, message: str) -> None:
+    """Who dies between the request and its record leaves another to send it again, under the same key."""
+    send("/pages", {"about": about, "message": message}, key=f"page {ctx.job_id}")

@@ -1,0 +1,27 @@
+"""The dashboard inside an application of your own, as the guide to it shows.
+
+rota serve mounted:api                                      then look at /rota/
+"""
+
+# [mounted]
+from fastapi import FastAPI
+
+from rota import Rota
+from rota.web.site import EVERYTHING, site
+
+app = Rota()
+
+
+@app.task
+async def greet(name: str) -> str:
+    return f"Hello, {name}!"
+
+
+api = FastAPI(lifespan=app.lifespan)
+api.mount("/rota", site(app, parts=EVERYTHING))  # pages at /rota/, the API at /rota/api/v1
+# [/mounted]
+
+# [looking]
+looking = FastAPI(lifespan=app.lifespan.using(worker=False))
+looking.mount("/rota", site(app, parts=EVERYTHING, read_only=True))
+# [/looking]

@@ -1,0 +1,196 @@
+"""What the demo runs: an app as anybody would write one, with waits where real work would be.
+
+etl               three sources, cleaned in parts on whatever worker is free, joined; a durable sleep;
+                  somebody who has to approve; three places to publish to
+filings-monitor   a loop that one instance runs while the others stand by
+halts             by the clock
+square, ping      jobs that do next to nothing
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from rota import Context, Retry, Rota, ServiceContext, Settings
+
+# The environment has no say in it: what is shown is what anybody sees who has set nothing.
+app = Rota(settings=Settings(concurrency=40, prefetch=400, drain_for=2.0))
+
+MONITOR = "filings-monitor"
+MONITOR_EVERY = 1.0
+HALTS = "halts"
+HALTS_EVERY = 2.0
+
+PARTS = 6
+"""Pieces in which a source is cleaned."""
+
+SPEED = "speed"
+"""The queue of jobs that do next to nothing."""
+
+FLAKY = 100
+"""One in so many of them fails at first."""
+
+TABLE = (
+    "create table if not exists public.filings "
+    "(number bigint primary key, iteration bigint not null, term bigint not null)"
+)
+
+
+class Unreachable(ConnectionError):
+    """What goes wrong in the demo."""
+
+
+# The flow
+
+etl = app.flow("etl")
+
+
+async def work(ctx: Context, seconds: float, total: int, note: str) -> None:
+    """What takes its time, and says how far it is."""
+    for done in range(total):
+        ctx.progress(done, total, note)
+        await asyncio.sleep(seconds / total)
+    ctx.progress(total, total, note)
+
+
+@etl.task
+async def sources(day: str, pace: float) -> list[str]:
+    await asyncio.sleep(0.8 * pace)
+    return [f"{day}-{name}" for name in ("orders", "payments", "stock")]
+
+
+@etl.task
+async def extract_orders(ctx: Context, sources: list[str], pace: float) -> int:
+    await work(ctx, 3.0 * pace, 30, sources[0])
+    return 1200
+
+
+@etl.task(retry=Retry(attempts=5, wait=0.4, backoff=1.5, jitter=0))
+async def extract_payments(ctx: Context, sources: list[str], pace: float) -> int:
+    await work(ctx, 1.2 * pace, 10, sources[1])
+    if ctx.attempt < 3:
+        raise Unreachable("the payments service does not answer")
+    return 900
+
+
+@etl.task
+async def extract_stock(ctx: Context, sources: list[str], pace: float) -> int:
+    await work(ctx, 4.0 * pace, 40, sources[2])
+    return 600
+
+
+@app.task
+async def clean_part(rows: int, part: int, pace: float) -> int:
+    await asyncio.sleep((1.5 + part % 3) * pace)
+    return rows
+
+
+async def in_parts(ctx: Context, rows: int, pace: float) -> int:
+    """How many parts there are is known when it runs; each is a job of its own."""
+    calls = [clean_part.call(rows // PARTS, part, pace) for part in range(PARTS)]
+    return sum(await ctx.map(calls))
+
+
+@etl.task
+async def clean_orders(ctx: Context, extract_orders: int, pace: float) -> int:
+    return await in_parts(ctx, extract_orders, pace)
+
+
+@etl.task
+async def clean_payments(ctx: Context, extract_payments: int, pace: float) -> int:
+    return await in_parts(ctx, extract_payments, pace)
+
+
+@etl.task
+async def clean_stock(ctx: Context, extract_stock: int, pace: float) -> int:
+    return await in_parts(ctx, extract_stock, pace)
+
+
+@etl.task
+async def join(
+    ctx: Context, clean_orders: int, clean_payments: int, clean_stock: int, pace: float
+) -> int:
+    await work(ctx, 1.5 * pace, 10, "join")
+    return clean_orders + clean_payments + clean_stock
+
+
+@etl.task
+async def check(ctx: Context, join: int, pace: float) -> bool:
+    await work(ctx, 2.0 * pace, 10, "check")
+    return join > 0
+
+
+@etl.task
+async def settle(ctx: Context, join: int, pace: float) -> int:
+    await ctx.sleep(3.0 * pace)  # holds no worker; a restart does not shorten it
+    return join
+
+
+approval = etl.wait("approval", type=bool, after=[check, settle])
+
+
+@etl.task
+async def publish_web(ctx: Context, approval: bool, pace: float) -> str:
+    await work(ctx, 2.0 * pace, 10, "web")
+    return "web"
+
+
+@etl.task
+async def publish_mail(ctx: Context, approval: bool, pace: float) -> str:
+    await work(ctx, 1.5 * pace, 10, "mail")
+    return "mail"
+
+
+@etl.task
+async def publish_archive(ctx: Context, approval: bool, pace: float) -> str:
+    await work(ctx, 2.5 * pace, 10, "archive")
+    return "archive"
+
+
+@etl.task
+async def report(
+    publish_web: str, publish_mail: str, publish_archive: str, pace: float
+) -> list[str]:
+    await asyncio.sleep(0.5 * pace)
+    return [publish_web, publish_mail, publish_archive]
+
+
+LASTS = 22.0
+"""Seconds a run of it takes at pace 1, about, with the time somebody takes to approve."""
+
+
+# The monitor, and the clock
+
+
+@app.service(MONITOR, every=MONITOR_EVERY)
+async def monitor(ctx: ServiceContext) -> None:
+    await asyncio.sleep(0.05)
+    last = int(time.time())
+    rows = [
+        {"number": number, "iteration": ctx.iteration, "term": ctx.term}
+        for number in (last - 2, last - 1, last)
+    ]
+    async with ctx.transaction() as connection:
+        await app.insert_once(connection, "filings", rows, conflict=["number"])
+
+
+@app.schedule(every=HALTS_EVERY, overlap="allow", name=HALTS)
+@app.task
+async def halts(ctx: Context) -> str:
+    return "none" if ctx.scheduled_for is None else ctx.scheduled_for.isoformat()
+
+
+# As fast as it goes
+
+
+@app.task(queue=SPEED, retry=Retry(attempts=3, wait=0.2, backoff=1.5))
+async def square(ctx: Context, number: int) -> int:
+    if number % FLAKY == 0 and ctx.attempt == 1:
+        raise Unreachable("somebody else's service is down")
+    return number * number
+
+
+@app.task(queue="ping")
+async def ping(number: int) -> int:
+    return number

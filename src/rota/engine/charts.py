@@ -1,0 +1,34 @@
+"""What every check has at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+from rota.store.database import Database
+from rota.store.query import Query
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    database: Database
+    asked: Callable[[Query[Any]], Awaitable[list[Any]]]
+    pooled: bool
+    """A pooler is in between, in transaction mode."""
+    now: Callable[[], datetime]
+    """What time it is on this machine."""
+
+    @property
+    def schema(self) -> str:
+        return self.database.schema
+
+    async def ask(self, query: Query[Row]) -> list[Row]:
+        return await self.asked(query)
+
+    async def one(self, query: Query[Row]) -> Row:
+        [row] = await self.ask(query)
+        return row

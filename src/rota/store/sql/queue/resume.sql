@@ -1,0 +1,5 @@
+-- Have a queue's jobs claimed again. Answers whether it was paused.
+with gone as (
+    delete from rota.pauses where pauses.queue = %(queue)s::text returning pauses.queue
+)
+select exists (select from gone)

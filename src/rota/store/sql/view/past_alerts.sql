@@ -1,0 +1,8 @@
+-- Alerts that are over, the last first, before an id; who has closed each, if it was closed by hand.
+select alerts.id, alerts.kind, alerts.subject, alerts.message, alerts.raised, alerts.cleared, alerts.host, alerts.pid,
+       null::timestamptz, null::text, alerts.closed_by
+  from rota.alerts
+ where alerts.cleared is not null
+   and alerts.id < %(before)s::bigint
+ order by alerts.id desc
+ limit %(limit)s::int

@@ -1,0 +1,14 @@
+-- What a number stands for, a job or a run of several, and how it ended, if it has. No row: nothing.
+select job.id, coalesce(job.run, job.id) as run, false as is_flow, job.task as name, outcome.state::text, outcome.at,
+       outcome.error, wish.at as unwanted, rota.clock() as now
+  from rota.jobs as job
+  left join rota.outcomes as outcome on outcome.job = job.id
+  left join rota.cancels as wish on wish.job = job.id
+ where job.id = %(id)s::bigint
+ union all
+select run.id, run.id, true, coalesce(run.flow, ''), outcome.state::text, outcome.at, outcome.error, wish.at,
+       rota.clock()
+  from rota.runs as run
+  left join rota.outcomes as outcome on outcome.job = run.id
+  left join rota.cancels as wish on wish.job = run.id
+ where run.id = %(id)s::bigint

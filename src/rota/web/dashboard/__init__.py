@@ -1,0 +1,51 @@
+"""The dashboard: pages for people, drawn on the server from what the command line and the API ask, live
+while somebody looks. What a page does, it does through the API: the same roles, the same audit.
+
+A page is a function in a module of its own, with a template of its name. `pages` says what a page is,
+`live` how it stays current, `shown` what every template may use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from starlette.routing import Route
+
+from rota.web.dashboard import (
+    alerts,
+    audit,
+    coordination,
+    flows,
+    login,
+    overview,
+    queues,
+    run,
+    runs,
+    schedules,
+    statics,
+    workers,
+)
+from rota.web.dashboard.live import Live
+from rota.web.dashboard.pages import Page
+
+if TYPE_CHECKING:
+    from rota.app import Rota
+
+PAGES: list[Page] = [
+    page
+    for module in (
+        *(overview, queues, runs, run, flows),
+        *(workers, schedules, coordination, alerts, audit),
+    )
+    for page in module.table.pages
+]
+
+
+def routes(app: Rota) -> list[Route]:
+    """The routes of the dashboard; each says whom it is for."""
+    return [
+        *(page.route(app) for page in PAGES),
+        Live(app, PAGES).route(),
+        *login.routes(),
+        *statics.routes(),
+    ]

@@ -1,0 +1,84 @@
+"""Coming in and leaving with a browser: a token is shown once, and kept in a cookie that no script can read
+and no other site can use.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from rota.web.answers import Refused, answer
+from rota.web.api.operations import read_body
+from rota.web.auth import guard, open_to_all
+from rota.web.dashboard.pages import looking, page
+from rota.web.dashboard.shown import seen_by, template
+from rota.web.doorman import COOKIE, Tokens
+
+BODY = 4096
+
+# Not what a browser would take for another site: it reads \ as /, and leaves out tabs and line ends. Nor
+# { and }, which stand for what the API answers.
+_PAGE = re.compile(r"/(?!/)[^\x00-\x20\x7f\\{}]*")
+
+
+def routes() -> list[Route]:
+    return [
+        Route("/login", show_login, methods=["GET"]),
+        Route("/login", log_in, methods=["POST"]),
+        Route("/logout", log_out, methods=["POST"]),
+    ]
+
+
+@open_to_all
+async def show_login(request: Request) -> Response:
+    """Where somebody says who he is."""
+    if not isinstance(guard(request).doorman, Tokens):
+        return RedirectResponse(f"{request.scope.get('root_path', '')}/", 303)
+    with seen_by(looking(request)):
+        text = template("login.html").render(title="Come in", next=_back(request))
+    return page(text)
+
+
+@open_to_all
+async def log_in(request: Request) -> Response:
+    """Keep the token in a cookie, if it is good."""
+    doorman = guard(request).doorman
+    if not isinstance(doorman, Tokens):
+        raise Refused(404, "not_found", "nobody needs to say here who he is")
+    data = await read_body(request, BODY)
+    try:
+        text = msgspec.json.decode(data, type=_Shown).token.strip()
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        raise Refused(422, "invalid", 'say {"token": "rota_…"}') from None
+    caller = await doorman.identify(request, text)
+    response = answer({"name": caller.name, "role": caller.role.word})
+    response.set_cookie(
+        COOKIE,
+        text,
+        path=request.scope.get("root_path", "") or "/",
+        secure="https" in (request.url.scheme, request.headers.get("x-forwarded-proto")),
+        httponly=True,
+        samesite="lax",
+    )
+    return response
+
+
+@open_to_all
+async def log_out(request: Request) -> Response:
+    response = Response(status_code=204)
+    response.delete_cookie(COOKIE, path=request.scope.get("root_path", "") or "/")
+    return response
+
+
+class _Shown(msgspec.Struct):
+    token: str
+
+
+def _back(request: Request) -> str:
+    """Where somebody came from: a page of this site, and nothing else."""
+    at = request.query_params.get("next", "/")
+    return at if _PAGE.fullmatch(at) else "/"

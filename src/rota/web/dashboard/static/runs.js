@@ -1,0 +1,173 @@
+// @ts-check
+// What is done to several runs: to those that are selected, or to everything that matches. Everything is counted
+// first, and the number is named before anything is done; then it is done portion by portion, which can be stopped.
+// Runs that start after they were counted are not touched: the count says up to which number it goes.
+import { ask, confirmed, tell } from "./actions.js";
+
+/** @typedef {{count: number, exact: boolean, upto: string}} Counted */
+/** @typedef {{done: number, spared: number, next: string | null}} Acted */
+
+const WORDS = /** @type {const} */ ({
+  cancel: { act: "cancel", done: "cancelled", spared: "were over already" },
+  retry: { act: "retry", done: "tried again", spared: "had been tried again already" },
+});
+
+const card = /** @type {HTMLElement | null} */ (document.querySelector("[data-runs]"));
+const api = card?.dataset.api ?? "";
+/** @type {Record<string, string>} */
+const meant = JSON.parse(card?.dataset.meant ?? "{}");
+
+const all = /** @type {HTMLInputElement | null} */ (card?.querySelector("[data-pick-all]") ?? null);
+const everything = /** @type {HTMLButtonElement | null} */ (card?.querySelector("[data-everything]") ?? null);
+const said = card?.querySelector("[data-picked]");
+
+/** @returns {HTMLInputElement[]} */
+function boxes() {
+  return [...(card?.querySelectorAll("input[data-pick]") ?? [])].map((each) => /** @type {HTMLInputElement} */ (each));
+}
+
+/** @returns {string[]} */
+function picked() {
+  return boxes().filter((each) => each.checked).map((each) => each.dataset.pick ?? "");
+}
+
+function isEverything() {
+  return everything?.getAttribute("aria-pressed") === "true";
+}
+
+/** Say what is selected, and let be done what can be done to it. */
+function refresh() {
+  const [count, there] = [picked().length, boxes().length];
+  if (all) {
+    all.checked = there > 0 && count === there;
+    all.indeterminate = count > 0 && count < there;
+  }
+  const words = isEverything() ? "all, also beyond this page" : count === 0 ? "none selected" : `${count} selected`;
+  if (said && said.textContent !== words) said.textContent = words;
+  for (const button of card?.querySelectorAll("button[data-many]") ?? [])
+    /** @type {HTMLButtonElement} */ (button).disabled = count === 0 && !isEverything();
+}
+
+/** @param {number} count @param {boolean} exact */
+function many(count, exact = true) {
+  return `${exact ? "" : "at least "}${count.toLocaleString("en")} ${count === 1 ? "run" : "runs"}`;
+}
+
+/** What matches, in words.
+ * @returns {string} */
+function matching() {
+  const told = Object.entries(meant).map(([name, value]) => `${name} ${value}`);
+  return told.length ? ` with ${told.join(", ")}` : "";
+}
+
+let busy = false;
+
+/** One at a time: a question that is on its way must not be answered together with another.
+ * @param {"cancel" | "retry"} act */
+async function begin(act) {
+  if (busy) return;
+  busy = true;
+  try {
+    await decide(act);
+  } finally {
+    busy = false;
+  }
+}
+
+/** @param {"cancel" | "retry"} act */
+async function decide(act) {
+  const { act: verb } = WORDS[act];
+  const danger = act === "cancel";
+  if (!isEverything()) {
+    const ids = picked();
+    if (await confirmed(`${capital(verb)} ${many(ids.length)}?`, { yes: verb, danger }))
+      await go(act, { ids }, ids.length, true);
+    return;
+  }
+  /** @type {Counted} */
+  const found = await ask("GET", `${api}/count?${new URLSearchParams({ ...meant, act })}`);
+  if (found.count === 0 && found.exact) {
+    tell(`there is nothing to ${verb}${matching()}`);
+    return;
+  }
+  const question = `${capital(verb)} ${many(found.count, found.exact)}${matching()}? Those that start from now on are not touched.`;
+  if (await confirmed(question, { yes: verb, danger }))
+    await go(act, { ...meant, upto: found.upto }, found.count, found.exact);
+}
+
+/** Portion by portion, until there are no more or somebody stops it.
+ * @param {"cancel" | "retry"} act @param {Record<string, unknown>} body @param {number} count @param {boolean} exact */
+async function go(act, body, count, exact) {
+  const { done: word, spared: late } = WORDS[act];
+  const dialog = /** @type {HTMLDialogElement} */ (document.getElementById("many"));
+  const bar = /** @type {HTMLProgressElement} */ (dialog.querySelector("[data-many-bar]"));
+  const words = /** @type {HTMLElement} */ (dialog.querySelector("[data-many-said]"));
+  /** @type {HTMLElement} */ (dialog.querySelector("[data-many-words]")).textContent =
+    `${capital(act)} ${many(count, exact)}`;
+  let [done, spared, stopped] = [0, 0, false];
+  const stop = () => (stopped = true);
+  dialog.addEventListener("close", stop, { once: true });
+  /** @type {HTMLElement} */ (dialog.querySelector("[data-many-stop]")).onclick = () => dialog.close();
+  const result = () =>
+    `${done.toLocaleString("en")} ${word}${spared ? `, ${spared.toLocaleString("en")} ${late}` : ""}`;
+  const show = () => {
+    words.textContent = result();
+    if (exact) {
+      bar.max = Math.max(count, 1);
+      bar.value = Math.min(done + spared, count);
+    } else bar.removeAttribute("value");
+  };
+  show();
+  dialog.showModal();
+  try {
+    /** @type {string | null} */
+    let cursor = null;
+    do {
+      /** @type {Acted} */
+      const portion = await ask("POST", `${api}/${act}`, JSON.stringify(cursor ? { ...body, cursor } : body));
+      done += portion.done;
+      spared += portion.spared;
+      cursor = portion.next;
+      show();
+    } while (cursor && !stopped);
+    tell(stopped && cursor ? `stopped: ${result()}` : result());
+  } catch (error) {
+    tell(`${result()}, then: ${error instanceof Error ? error.message : error}`, "bad");
+  } finally {
+    dialog.removeEventListener("close", stop);
+    dialog.close();
+    for (const box of boxes()) box.checked = false;
+    everything?.setAttribute("aria-pressed", "false");
+    refresh();
+    dispatchEvent(new CustomEvent("rota:done"));
+  }
+}
+
+/** @param {string} word */
+function capital(word) {
+  return word.charAt(0).toUpperCase() + word.slice(1);
+}
+
+card?.addEventListener("change", (event) => {
+  const box = /** @type {HTMLInputElement} */ (event.target);
+  if (box === all) for (const each of boxes()) each.checked = box.checked;
+  if (box === all || box.dataset.pick) everything?.setAttribute("aria-pressed", "false");
+  refresh();
+});
+
+card?.addEventListener("click", (event) => {
+  const target = /** @type {Element} */ (event.target);
+  const button = /** @type {HTMLElement | null} */ (target.closest("button[data-many]"));
+  const act = button?.dataset.many;
+  if (act === "cancel" || act === "retry")
+    begin(act).catch((error) => tell(error instanceof Error ? error.message : String(error), "bad"));
+  if (target.closest("[data-everything]")) {
+    everything?.setAttribute("aria-pressed", String(!isEverything()));
+    refresh();
+  }
+});
+
+// What is on the page changes by itself; a browser may also remember what was ticked.
+document.addEventListener("rota:swapped", refresh);
+addEventListener("pageshow", refresh);
+refresh();

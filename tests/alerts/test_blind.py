@@ -1,0 +1,68 @@
+"""Where one thing cannot be looked at, the rest is: what is not seen is neither raised nor over."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from rota.model import judging, rules
+from rota.store import alerts
+from rota.store.query import Query
+
+from .looking import Looker, Sql, rows
+
+QUARANTINED = """
+insert into rota.quarantine (job, lane, attempt, lost, queue, task) values (7, 0, 1, 3, 'default', 'work')
+"""
+DEAD = """
+insert into rota.workers (host, pid, version, queues, tasks, capacity, state, beat, ended)
+values ('h', 1, '', '{default}', '{work}', 1, 'dead', rota.clock(), rota.clock())
+"""
+
+
+def broken() -> Query[Any]:
+    """A question that the database refuses, whoever asks."""
+    return Query("alert/late", {"late": "no number"}, lambda *row: row)
+
+
+@pytest.mark.parametrize("which", ["dead", "alive", "heads", "late", "refused", "server"])
+async def test_what_cannot_be_asked_silences_no_other_rule(
+    db: Sql,
+    looker: Looker,
+    which: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(alerts, which, lambda *given: broken())
+    await db.execute(QUARANTINED.encode())
+    with caplog.at_level(logging.WARNING, "rota"):
+        for _ in range(3):
+            await looker.look()
+    assert (rules.QUARANTINE, "default", True) in await rows(db)
+    told = [each for each in caplog.messages if "cannot be looked for" in each]
+    assert len(told) == (2 if which == "server" else 1)  # of each kind once, not with every round
+
+
+async def test_what_is_not_seen_is_not_over(
+    db: Sql, looker: Looker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judging, "CALM", 0.0)
+    await db.execute(DEAD.encode())
+    await db.execute(QUARANTINED.encode())
+    await looker.look()
+    dead, jobs = (rules.WORKER_DEAD, "h", True), (rules.QUARANTINE, "default", True)
+    assert sorted(await rows(db)) == sorted([dead, jobs])
+    await db.execute("delete from rota.workers")
+    await db.execute("delete from rota.quarantine")
+    # Without one of the two questions nobody knows who is dead.
+    monkeypatch.setattr(alerts, "alive", lambda *given: broken())
+    for _ in range(3):
+        await looker.look()
+    assert sorted(await rows(db)) == sorted([dead, (rules.QUARANTINE, "default", False)])
+    monkeypatch.undo()
+    monkeypatch.setattr(judging, "CALM", 0.0)
+    for _ in range(3):
+        await looker.look()
+    assert (rules.WORKER_DEAD, "h", False) in await rows(db)

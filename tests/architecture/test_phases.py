@@ -1,0 +1,32 @@
+"""What is named for a part of the tests is there: a name that nothing has would leave out nothing."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from phases import PARTS
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("name", [name for part in PARTS.values() for name in part])
+def test_what_is_named_is_there(name: str) -> None:
+    path, _, test = name.partition("::")
+    assert (ROOT / path).exists()
+    if test:
+        tree = ast.parse((ROOT / path).read_text("utf-8"))
+        functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+        names = [each.name for each in ast.walk(tree) if isinstance(each, functions)]
+        assert any(each.startswith(test.partition("[")[0]) for each in names)
+
+
+def test_no_test_says_for_itself_when_it_runs() -> None:
+    """The files of a part are read off its names: one that is only marked would never be run."""
+    says = re.compile(r"\bmark\.(crowd|alone|browser)\b")
+    conftest = ROOT / "tests" / "conftest.py"
+    files = [each for each in (ROOT / "tests").rglob("*.py") if each != conftest]
+    assert [each.name for each in files if says.search(each.read_text("utf-8"))] == []

@@ -1,0 +1,98 @@
+"""What `rota dev` sees of files: every change to the project's Python, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from rota.cli import changes
+from rota.cli.changes import Changes, mistake
+
+
+def test_a_file_that_is_changed_added_or_removed_is_seen_once(tmp_path: Path) -> None:
+    (tmp_path / "inside").mkdir()
+    old, new, gone = tmp_path / "old.py", tmp_path / "inside" / "new.py", tmp_path / "gone.py"
+    old.write_text("x = 1")
+    gone.write_text("")
+    seen = Changes([tmp_path])
+    assert seen.files == 2
+    assert seen.since() == set()
+
+    old.write_text("x = 12")
+    new.write_text("")
+    gone.unlink()
+
+    assert seen.since() == {old, new, gone}
+    assert seen.since() == set()
+
+
+def test_a_file_saved_with_the_same_size_is_seen_by_its_time(tmp_path: Path) -> None:
+    file = tmp_path / "app.py"
+    file.write_text("x = 1")
+    seen = Changes([tmp_path])
+
+    file.write_text("x = 2")
+    os.utime(file, ns=(1, 1))
+
+    assert seen.since() == {file}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "notes.txt",
+        ".git/hook.py",
+        ".venv/lib/a.py",
+        "__pycache__/a.py",
+        "env/lib/site-packages/a.py",
+        "myenv/bin/a.py",
+        "node_modules/a.py",
+    ],
+)
+def test_what_is_not_the_projects_python_is_left_out(tmp_path: Path, path: str) -> None:
+    file = tmp_path / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if path.startswith("myenv"):
+        (tmp_path / "myenv" / "pyvenv.cfg").touch()
+    seen = Changes([tmp_path])
+
+    file.write_text("x = 1")
+
+    assert seen.since() == set()
+
+
+def test_a_directory_inside_another_is_looked_at_once(tmp_path: Path) -> None:
+    (tmp_path / "inside").mkdir()
+
+    assert Changes([tmp_path / "inside", tmp_path]).roots == [tmp_path]
+
+
+async def test_a_change_in_several_steps_is_told_when_it_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "EVERY", 0.01)
+    monkeypatch.setattr(changes, "CALM", 0.2)
+    seen = Changes([tmp_path])
+    next = asyncio.create_task(seen.next())
+
+    for number in range(5):
+        (tmp_path / f"{number}.py").touch()
+        await asyncio.sleep(0.05)
+
+    assert len(await next) == 5
+
+
+def test_the_first_file_that_cannot_be_read_is_told_as_python_tells_it(tmp_path: Path) -> None:
+    good, bad, gone = tmp_path / "a.py", tmp_path / "b.py", tmp_path / "c.py"
+    good.write_text("x = 1")
+    bad.write_text("def broken(:\n    pass")
+
+    assert mistake([good, gone]) is None
+    told = mistake([good, bad])
+
+    assert told is not None
+    assert f'File "{bad}", line 1' in told
+    assert told.endswith("SyntaxError: invalid syntax")

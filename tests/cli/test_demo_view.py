@@ -1,0 +1,200 @@
+"""How a demo looks and what it says at the end: it fits a terminal, and every figure was taken."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import webbrowser
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from rota.cli.demo import command, summary
+from rota.cli.demo.scene import Hand, Part, Scene
+from rota.cli.demo.tally import Accident, Tally
+from rota.cli.demo.view import View
+
+
+def full_scene() -> Scene:
+    """As much as there ever is to see."""
+    scene = Scene(60.0, address="http://127.0.0.1:8019/", flow=123456)
+    scene.began = time.monotonic() - 31
+    scene.parts = [
+        *(
+            Part(f"etl {day}", done, 15, f"{done} of 15", "extract_orders, extract_payments, more")
+            for day, done in (("wednesday", 2), ("thursday", 8), ("friday", 15))
+        ),
+        Part("plain jobs", 1200, 2000, "123,456", "14,000 jobs/s"),
+        Part("one by one", count="88", words="12.3 ms from start to result"),
+        Part("filings-monitor", count="31", words="on worker 1, others stand by"),
+        Part("schedule", count="15", words="ticks, every 2 s"),
+    ]
+    scene.hands = [
+        Hand(1, 4194303, "works", 440, "check, extract_orders, extract_payments, square ×433"),
+        Hand(2, 4194304, "killed", 0, ""),
+        Hand(3, 4194305, "works", 12, "clean_part ×12"),
+    ]
+    for number in range(9):
+        scene.tell(
+            f"worker {number} was killed — its 1,234 jobs run again on worker 1 and worker 3"
+        )
+    return scene
+
+
+def drawn(scene: Scene, width: int, *, colours: bool = False) -> list[str]:
+    out = StringIO()
+    console = Console(
+        file=out,
+        width=width,
+        height=24,
+        force_terminal=True,
+        no_color=not colours,
+        highlight=False,
+        color_system="truecolor" if colours else None,
+    )
+    console.print(View(scene))
+    return out.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_all_there_is_to_see_fits_the_terminal(width: int) -> None:
+    lines = drawn(full_scene(), width)
+
+    assert len(lines) <= 23
+    assert max(map(len, lines)) <= width
+
+
+def test_what_matters_is_not_cut_at_80_columns() -> None:
+    text = "\n".join(drawn(full_scene(), 80))
+
+    for words in (
+        "http://127.0.0.1:8019/\n",
+        "http://127.0.0.1:8019/runs/123456",
+        "31 of 60 s · Ctrl-C ends it",
+        "etl wednesday",
+        "2 of 15",
+        "filings-monitor",
+        "123,456 14,000 jobs/s",
+        "4194304  killed",
+        "worker 8 was killed — its 1,234 jobs run again on worker 1",
+    ):
+        assert words in text, words
+
+
+def test_a_bar_can_be_read_without_colour() -> None:
+    wednesday, thursday, friday = [
+        next(line for line in drawn(full_scene(), 80) if day in line)
+        for day in ("wednesday", "thursday", "friday")
+    ]
+
+    assert 0 < wednesday.count("━") < thursday.count("━") < friday.count("━")
+
+
+def test_what_is_set_up_is_said() -> None:
+    scene = Scene(60.0)
+    scene.doing = "starting a PostgreSQL of its own"
+
+    assert "starting a PostgreSQL of its own …" in "\n".join(drawn(scene, 80))
+
+
+def test_names_from_elsewhere_are_no_markup() -> None:
+    scene = full_scene()
+    scene.tell("[bold]x[/bold] \x1b[2J")
+
+    text = "\n".join(drawn(scene, 80))
+
+    assert "[bold]x[/bold] \\x1b[2J" in text
+
+
+def tally() -> Tally:
+    return Tally(
+        plain=list(range(4000)),
+        starting=0.2,
+        fastest=9876.0,
+        latencies=[0.010, 0.012, 0.2],
+        flows={1: "succeeded", 2: "running"},
+        approved=1,
+        accident=Accident(2, 440, 1.25, 0.5, 3.4, (1, 3), 440),
+        ticks=30,
+        rounds=60,
+        states={"succeeded": 4100, "failed": 3},
+        retries=41,
+        lasted=60.2,
+    )
+
+
+def told(tally: Tally) -> dict[str, tuple[str, str]]:
+    return {name: (what, words) for name, what, words in summary.lines(tally)}
+
+
+def test_each_figure_is_said() -> None:
+    figures = told(tally())
+
+    assert figures["jobs"] == ("4,103", "ended in 1 min, each recorded once; 3 failed")
+    assert figures["speed"][0] == "9,900 jobs/s"
+    assert "started at 20,000 jobs/s" in figures["speed"][1]
+    assert figures["latency"][0] == "12 ms"
+    assert "the slowest of 3 took 200 ms" in figures["latency"][1]
+    assert figures["retries"][0] == "41"
+    assert figures["flows"] == (
+        "2",
+        "of etl: 1 succeeded, 1 running; 1 waited for a signal and got it",
+    )
+    assert figures["killed"][1] == "worker 2, with 440 jobs; the others knew after 1.2 s"
+    assert figures["recovered"] == (
+        "3.4 s",
+        "after the kill the last of them had ended on worker 1 and worker 3; none lost",
+    )
+    assert figures["taken over"][0] == "500 ms"
+    assert figures["monitor"][0] == "60 rounds"
+    assert figures["ticks"] == ("30", "one every 2 s, none of them twice, none missed")
+
+
+def test_what_went_wrong_is_not_hidden() -> None:
+    bad = tally()
+    bad.accident = Accident(2, 440, 1.25, 0.5, 3.4, (1,), 438)
+    bad.twice, bad.missed, bad.open = 1, 2, 5
+
+    figures = told(bad)
+
+    assert figures["recovered"][1].endswith("; 2 lost")
+    assert figures["ticks"][1] == "one every 2 s, 1 of them twice, 2 missed"
+    assert figures["open"][0] == "5"
+
+
+def test_what_did_not_happen_is_not_told() -> None:
+    early = Tally(accident=Accident(1, 7))
+
+    assert list(told(early)) == ["killed"]
+    assert "over before anybody could notice" in told(early)["killed"][1]
+    assert told(Tally()) == {}
+
+
+def test_a_browser_that_stays_open_keeps_no_demo_from_ending(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened: list[str] = []
+    closed = threading.Event()
+
+    def browse(url: str) -> bool:
+        opened.append(url)
+        return closed.wait(10)
+
+    monkeypatch.setattr(webbrowser, "open", browse)
+    scene = full_scene()
+
+    async def demo() -> None:
+        scene.shown.set()
+        await command._open(scene)
+        while not opened:
+            await asyncio.sleep(0.001)
+
+    began = time.monotonic()
+    try:
+        asyncio.run(asyncio.wait_for(demo(), 5))
+        assert time.monotonic() - began < 5
+    finally:
+        closed.set()
+    assert opened == [scene.link]

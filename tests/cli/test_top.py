@@ -1,0 +1,319 @@
+"""`rota top`: what moves is seen to move, it fits the terminal, and a key ends it."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from rota.cli.top import command
+from rota.cli.top.glance import OVER, Paces, QueueSight, Sight
+from rota.cli.top.view import View
+from rota.store.live import PaceLine
+from rota.store.meters import Fleet
+from rota.store.standing import AlertLine
+from rota.store.views import RunLine, WorkerDetail
+
+from .conftest import Rota
+from .terminal import Program, Terminal, eventually
+
+NOW = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
+
+
+def test_one_look_tells_of_queues_workers_and_runs(rota: Rota, worker: Program) -> None:
+    done = rota("top", "--once")
+
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert lines[0].startswith("rota top  20")
+    assert "1 worker · " in lines[1]
+    assert any(line.split()[:2] == ["queue", "ready"] for line in lines)
+    assert any("active" in line and f"{worker.pid}" in line for line in lines)
+    assert all(line == line.rstrip() for line in lines)
+
+
+def test_programs_read_a_document(rota: Rota, worker: Program) -> None:
+    document = rota("top", "--once", "--json").json()
+
+    assert sorted(document) == ["alerts", "at", "queues", "runs", "totals", "workers"]
+    [there] = document["workers"]
+    assert there["pid"] == worker.pid
+    assert {each["queue"] for each in document["queues"]} >= set(there["queues"])
+
+
+def test_programs_read_a_document_a_line_until_they_have_enough(terminal: Terminal) -> None:
+    with terminal.program("top", "--json", "--every", "0.2") as top:
+        assert top._process.stdout
+        first, second = (top._process.stdout.readline() for _ in range(2))
+
+        top.tell(signal.SIGTERM)
+
+        assert top.ended().code == 0
+    assert first.startswith('{"at":')
+    assert first != second
+
+
+@contextmanager
+def watching(dsn: str, said: Path, *words: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """The command in a terminal of its own, and our end of that."""
+    ours, theirs = pty.openpty()
+    os.set_blocking(ours, False)
+    with open(said, "wb") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "rota", "top", *words],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=errors,
+            env={**Terminal(dsn).environment, "TERM": "xterm-256color"},
+            start_new_session=True,
+        )
+    before = termios.tcgetattr(theirs)
+    try:
+        yield process, ours
+        assert termios.tcgetattr(theirs) == before  # as it was
+        process.wait(20)
+        with open(said, "rb") as file:
+            assert file.read() == b""
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+        os.close(theirs)
+
+
+def read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 100_000)
+    except BlockingIOError:
+        return b""
+
+
+@pytest.mark.parametrize("how", ["q", signal.SIGTERM], ids=["a key", "a signal"])
+def test_it_is_left_by_a_key_or_a_signal_and_leaves_the_terminal_as_it_was(
+    terminal: Terminal, tmp_path: Path, how: str | signal.Signals
+) -> None:
+    dsn = terminal.environment["ROTA_DATABASE_URL"]
+    with watching(dsn, tmp_path / "said", "--every", "0.2") as (process, ours):
+        printed, times = b"", 2
+
+        def seen() -> bool:
+            nonlocal printed
+            printed += read(ours)
+            return printed.count(b"q leaves") >= times
+
+        eventually(seen)
+        # It goes on after an arrow, and after F2, which a terminal sends as ESC O Q.
+        os.write(ours, b"\x1b[A\x1bOQ")
+        times = printed.count(b"q leaves") + 2
+        eventually(seen)
+        if isinstance(how, str):
+            os.write(ours, how.encode())
+        else:
+            process.send_signal(how)
+        deadline = time.monotonic() + 20
+        while process.poll() is None:
+            printed += read(ours)
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        printed += read(ours)
+
+    assert process.returncode == 0
+    assert b"\x1b[?1049h" in printed
+    assert printed.rindex(b"\x1b[?1049l") > printed.rindex(b"\x1b[?1049h")
+
+
+@pytest.mark.parametrize("pressed", [b"q", b"Q", b"\x1b", b"\x03", b"\x04", b"\x1b[Aq", b"", b"jq"])
+def test_keys_that_leave(pressed: bytes) -> None:
+    assert command.leaves(pressed)
+
+
+@pytest.mark.parametrize(
+    "pressed", [b"\x1b[A", b"\x1bOQ", b"\x1b[1;5D", b"\x1b[15~", b"\x1bq", b"j", b"\x1b[A\x1b[B"]
+)
+def test_keys_that_do_not(pressed: bytes) -> None:
+    assert not command.leaves(pressed)
+
+
+# What follows from several looks
+
+
+def line(queue: str, minute: int, ended: int, waits: int = 0, waited: float = 0.0) -> PaceLine:
+    return PaceLine(queue, minute, ended, 0, 0, waits, waited)
+
+
+def test_a_speed_is_what_was_counted_between_two_looks() -> None:
+    paces = Paces()
+    paces.add(1000.0, [line("default", 960, 400)])
+    paces.add(1010.0, [line("default", 960, 450, 50, 5.0)])
+
+    sums, seconds = paces.of("default")
+
+    assert (sums.ended, seconds) == (50, 10.0)
+    assert sums.waited / sums.waits == 0.1
+    assert paces.of("other")[0].ended == 0
+
+
+def test_a_speed_is_that_of_the_last_quarter_of_a_minute() -> None:
+    paces = Paces()
+    for second in range(100):
+        paces.add(1000.0 + second, [line("default", 960, 7 * second)])
+
+    sums, seconds = paces.of("default")
+
+    assert seconds == OVER
+    assert sums.ended / seconds == 7
+
+
+def test_a_minute_that_is_no_longer_told_stays_counted() -> None:
+    paces = Paces()
+    paces.add(1070.0, [line("default", 960, 600), line("default", 1020, 100)])
+    paces.add(1082.0, [line("default", 1020, 200), line("default", 1080, 20)])
+
+    assert paces.of("default")[0].ended == 120
+
+
+def test_a_steady_speed_is_steady_however_long_somebody_looks() -> None:
+    paces, pace, began = Paces(), 100, 960
+    speeds = []
+    for now in range(began + 60, began + 14 * 60, 2):
+        begun = range(began, now + 1, 60)[
+            -3:
+        ]  # of this minute and two before it, as the database tells
+        told = [line("default", minute, pace * min(now - minute, 60)) for minute in begun]
+        paces.add(float(now), told)
+        sums, seconds = paces.of("default")
+        speeds.append(sums.ended / seconds)
+
+    assert set(speeds) == {pace}
+
+
+def test_the_first_look_has_the_speed_of_the_minutes_it_sees() -> None:
+    paces = Paces()
+    paces.add(1060.0, [line("default", 960, 150), line("default", 1020, 50)])
+
+    assert paces.of("default")[1] == 100
+    assert paces.of("default")[0].ended == 200
+
+
+# How it is drawn
+
+
+def sight(many: int) -> Sight:
+    worker = WorkerDetail(
+        worker=1,
+        state="active",
+        host="a-host-with-a-long-name.example.org",
+        pid=4194304,
+        version="4f2c9e1",
+        engine="0.1",
+        queues=["default"],
+        tasks=["hello"],
+        capacity=100,
+        running=42,
+        lag=0.3,
+        metadata=b"{}",
+        started=NOW - timedelta(hours=1),
+        beat=NOW,
+        asked=None,
+        ended=None,
+        blamed=[],
+    )
+    run = RunLine(
+        run=2**63 - 1,
+        name="a.rather.long.name.of.a.task",
+        is_flow=False,
+        queue="default",
+        state="running",
+        attempt=1,
+        worker=7,
+        since=NOW,
+        created=NOW,
+        key=None,
+        wakes=None,
+        awaits=None,
+        done=3.0,
+        total=10.0,
+        note="half-way through [bold]the books[/bold]",
+    )
+    alert = AlertLine(
+        id=1,
+        kind="worker_dead",
+        subject="7",
+        message="worker 7 is dead",
+        raised=NOW - timedelta(minutes=3),
+        cleared=None,
+        host="host",
+        pid=1,
+        acknowledged=None,
+        who=None,
+        closed_by=None,
+    )
+    fleet = Fleet(
+        5, 3, 1, {"active": many, "dead": 1}, 42, 100, {}, None, 0.0, {"worker_dead": many}, []
+    )
+    queues = [
+        QueueSight(f"queue-{number}", number, True, 61.0, 1, 1234.5, 0.2, 0.0, False, 0.012)
+        for number in range(many)
+    ]
+    return Sight(NOW, fleet, queues, [worker] * many, [run] * many, [alert] * min(many, 10), 20.0)
+
+
+def drawn(sight: Sight, width: int, height: int, trouble: str = "") -> list[str]:
+    out = StringIO()
+    console = Console(file=out, width=width, height=height, color_system=None, highlight=False)
+    console.print(View(sight, trouble))
+    return out.getvalue().splitlines()
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 50), (60, 20)])
+@pytest.mark.parametrize("many", [0, 1, 3, 200])
+def test_it_fits_the_terminal_however_much_there_is(width: int, height: int, many: int) -> None:
+    lines = drawn(sight(many), width, height)
+
+    assert len(lines) <= height
+    assert max(map(len, lines)) <= width
+
+
+def test_what_does_not_fit_is_counted_and_the_fullest_come_first() -> None:
+    text = "\n".join(drawn(sight(200), 80, 40))
+
+    assert "queue-199" in text
+    assert "queue-0 " not in text
+    for what in ("queues", "workers", "runs", "alerts"):
+        assert f"more {what}" in text
+
+
+def test_a_queue_that_nobody_serves_says_so() -> None:
+    queue = QueueSight("lonely", 5, False, 61.0, 0, 0.0, 0.0, 0.0, False, None)
+    lonely = Sight(NOW, sight(0).fleet, [queue], [], [], [], 20.0)
+
+    [row] = [each for each in drawn(lonely, 80, 24) if "lonely" in each]
+
+    assert row.split() == ["lonely", "~5", "1", "min", "1", "s", "0", "0", "none"]
+
+
+def test_a_queue_that_somebody_has_paused_says_so() -> None:
+    queue = QueueSight("held", 5, True, 1.0, 3, 0.0, 0.0, 0.0, True, None)
+    held = Sight(NOW, sight(0).fleet, [queue], [], [], [], 20.0)
+
+    assert next(each for each in drawn(held, 80, 24) if "held" in each).endswith("paused")
+
+
+def test_what_runs_say_is_text_and_nothing_else() -> None:
+    assert "[bold]the books[/bold]" in "\n".join(drawn(sight(1), 120, 40))
+
+
+def test_a_database_that_is_away_is_told_where_everybody_looks() -> None:
+    assert "the database is away" in drawn(sight(1), 80, 24, "the database is away")[0]

@@ -1,0 +1,80 @@
+"""A moment that was slept through in a program that was frozen: nobody uses it, nobody waits longer."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+
+import pytest
+
+from rota import Rota
+from rota.coord.rate import Rate
+from rota.errors import RateExceeded
+from rota.store.rates import Turn
+
+
+async def test_a_program_that_was_frozen_does_not_let_all_go_at_once_that_waited_in_it(
+    rota_app: Rota,
+) -> None:
+    rate = rota_app.rate("feed", 20, per=1)
+    went: list[float] = []
+
+    async def go() -> None:
+        await rate.take()
+        went.append(time.monotonic())
+
+    await rate.take()
+    waiting = asyncio.gather(*(go() for _ in range(12)))
+    while len(went) < 2:
+        await asyncio.sleep(0.001)
+    time.sleep(1)  # noqa: ASYNC251  as if the process were stopped
+    woke = time.monotonic()
+    await waiting
+
+    # Those whose moment had just come may go; nobody else does at once.
+    late = sorted(at - woke for at in went if at >= woke)
+    assert len(late) >= 9
+    assert sum(at < 0.04 for at in late) <= 2, late
+    assert late[-1] - late[0] > 0.05 * (len(late) - 4), late
+
+
+@pytest.mark.parametrize("wait", [0.3, 30.0])
+async def test_who_has_slept_through_his_moment_waits_no_longer_than_he_said(
+    rota_app: Rota, monkeypatch: pytest.MonkeyPatch, wait: float
+) -> None:
+    asked: list[float] = []
+    usual = Rate._reserve
+
+    async def reserve(rate: Rate, n: int, wait: float) -> Turn:
+        turn = await usual(rate, n, wait)
+        asked.append(wait)
+        if turn.delay > 0 and len(asked) == 2:
+            # As if the process were stopped, as soon as it has gone to sleep.
+            asyncio.get_running_loop().call_soon(time.sleep, 0.6)
+        return turn
+
+    monkeypatch.setattr(Rate, "_reserve", reserve)
+    rate = rota_app.rate("feed", 10, per=1)
+    await rate.take()
+    await rate.take(wait=wait)
+
+    assert asked[:2] == [math.inf, wait]
+    assert len(asked) == 3
+    assert asked[2] <= max(wait - 0.6, 0.0)
+
+
+async def test_who_has_slept_through_his_moment_and_would_wait_longer_is_told(
+    rota_app: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = iter([Turn(0.01, True), Turn(0.2, False)])
+
+    async def reserve(rate: Rate, n: int, wait: float) -> Turn:
+        asyncio.get_running_loop().call_soon(time.sleep, 0.4)
+        return next(turns)
+
+    monkeypatch.setattr(Rate, "_reserve", reserve)
+
+    with pytest.raises(RateExceeded, match=r"no more for 0\.2 s") as raised:
+        await rota_app.rate("feed", 10, per=1).take(wait=0.3)
+    assert raised.value.retry_after == 0.2

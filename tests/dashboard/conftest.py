@@ -1,0 +1,99 @@
+"""Fixtures: the dashboard in a real browser, with a real worker behind it.
+
+All browser tests share the processes, the database and the browser; what a test looks for, it made itself,
+under names of its own. Whatever a page says on the browser's console fails the test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from rota import Rota
+from rota.app.access import create_token
+from rota.model.access import Role
+from rota.testing.server import Server
+from web.instance import Instance
+
+from .stage import Floor, Tab, chromium, launch, tab
+
+APPS = Path(__file__).with_name("apps")
+
+
+@pytest.fixture(scope="session")
+def floor_dsn(rota_server: Server) -> Iterator[str]:
+    with rota_server.database() as dsn:
+        yield dsn
+
+
+@pytest.fixture(scope="session")
+def floor(floor_dsn: str) -> Iterator[Floor]:
+    """The site of an app on which a worker is at work. Nobody serves the queue `nobody`."""
+    # In a thread: a browser that is driven from here keeps a loop running in this one.
+    with ThreadPoolExecutor(1) as thread:
+        passes = thread.submit(asyncio.run, _passes(floor_dsn)).result()
+    with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
+        log = Path(directory, "log")
+        words = {"PYTHONPATH": str(APPS), "ROTA_BEAT": "1"}
+        worker = Instance(
+            ["rota", "worker", "floor:app", "-q", "default", "--health-port", "{port}"],
+            floor_dsn,
+            log,
+            **words,
+        )
+        stack.callback(worker.close)
+        pages = Instance(
+            ["rota", "dashboard", "floor:app", "-p", "{port}"], floor_dsn, log, **words
+        )
+        stack.callback(pages.close)
+        for each in (worker, pages):
+            each.up()
+        yield Floor(f"http://127.0.0.1:{pages.port}", passes, floor_dsn)
+
+
+async def _passes(dsn: str) -> dict[str, str]:
+    async with Rota(dsn) as app:
+        return {
+            role.word: (await create_token(app, role.word, role, timedelta(days=1), "test"))[0].text
+            for role in Role
+        }
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    if chromium() is None:
+        pytest.skip("no Chromium here: apt install chromium")
+    with sync_playwright() as playwright:
+        browser = launch(playwright)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def look_as(browser: Browser, floor: Floor) -> Iterator[Callable[..., Tab]]:
+    """A window of somebody: `look_as("viewer")`, `look_as("admin", color_scheme="dark")`."""
+    with ExitStack() as stack:
+        made: list[Tab] = []
+
+        def look(who: str | None = "admin", **how: Any) -> Tab:
+            made.append(stack.enter_context(tab(browser, floor, who, **how)))
+            return made[-1]
+
+        yield look
+        faults = [fault for each in made for fault in each.faults]
+    assert faults == []
+
+
+@pytest.fixture
+def desk(look_as: Callable[..., Tab]) -> Tab:
+    """A window of an administrator."""
+    return look_as("admin")

@@ -1,0 +1,55 @@
+"""What workers counted a while ago, written down as they do."""
+
+from __future__ import annotations
+
+import psycopg
+
+TALLY = """
+insert into rota.tallies (
+       minute, queue, task, worker, claimed, given_back, succeeded, failed, cancelled, expired, skipped,
+       quarantined, retried, slept, attempts, took, longest, waits, waited, longest_wait)
+select date_trunc('minute', rota.clock()) - %(ago)s * interval '1 minute', %(queue)s, %(task)s, 0,
+       %(succeeded)s + %(failed)s, 0, %(succeeded)s, %(failed)s, 0, 0, 0, 0, %(retried)s, 0,
+       %(succeeded)s + %(failed)s, %(took)s, %(longest)s, 1, %(waited)s, %(waited)s
+"""
+
+SAMPLE = """
+insert into rota.samples (minute, queue, ready, oldest, seq)
+select date_trunc('minute', rota.clock()) - %s * interval '1 minute', %s, %s, 0, 1
+"""
+
+
+def tally(
+    dsn: str,
+    queue: str,
+    task: str,
+    ago: int,
+    *,
+    succeeded: int = 0,
+    failed: int = 0,
+    retried: int = 0,
+    took: float = 0.0,
+    longest: float = 0.0,
+    waited: float = 0.0,
+) -> None:
+    """So many minutes ago."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(
+            TALLY,
+            {
+                "queue": queue,
+                "task": task,
+                "ago": ago,
+                "succeeded": succeeded,
+                "failed": failed,
+                "retried": retried,
+                "took": took,
+                "longest": longest,
+                "waited": waited,
+            },
+        )
+
+
+def sample(dsn: str, queue: str, ago: int, ready: int) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(SAMPLE, (ago, queue, ready))

@@ -1,0 +1,139 @@
+"""Workers, alerts and the audit log in a browser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import quote
+from uuid import uuid4
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from web.instance import Instance
+
+from .conftest import APPS
+from .neighbour import Neighbour
+from .stage import Floor, Tab
+from .usable import faults
+
+
+@pytest.fixture
+def neighbour(floor: Floor) -> Iterator[Neighbour]:
+    with Neighbour(floor.dsn) as neighbour:
+        yield neighbour
+
+
+# Workers
+
+
+def test_a_worker_that_is_drained_finishes_and_leaves(
+    desk: Tab, floor: Floor, tmp_path: Path
+) -> None:
+    words = ["rota", "worker", "floor:app", "-q", "elsewhere", "--health-port", "{port}"]
+    names = {"PYTHONPATH": str(APPS), "ROTA_VERSION": "2026.2-next", "ROTA_BEAT": "1"}
+    worker = Instance(words, floor.dsn, tmp_path / "log", **names)
+    try:
+        worker.up()
+        page = desk.goto("/workers")
+        expect(page.get_by_text("versions run side by side")).to_be_visible()
+        line = page.get_by_role("row").filter(has_text="2026.2-next")
+        expect(line).to_contain_text("elsewhere")
+        expect(line).to_contain_text("active")
+        others = page.get_by_role("region", name="Workers that are there").locator("tbody tr")
+        many = others.count()
+        line.get_by_role("button", name="drain").click()
+        expect(page.get_by_role("dialog")).to_contain_text("takes no more jobs")
+        page.get_by_role("dialog").get_by_role("button", name="drain").click()
+        assert worker.process.wait(20) == 0, worker.said
+        gone = page.get_by_role("region", name="left or died").get_by_role("row")
+        expect(gone.filter(has_text="2026.2-next")).to_contain_text("stopped")
+        expect(others).to_have_count(many - 1)
+        expect(page.get_by_text("versions run side by side")).to_have_count(0)
+    finally:
+        worker.close()
+    [deed] = floor.ask("GET", "/audit?action=drain%20worker&limit=1")["entries"]
+    assert deed["who"].startswith("admin (token ")
+
+
+def test_what_a_worker_runs_leads_and_stands_by_for(look_as: Callable[..., Tab]) -> None:
+    page = look_as("viewer").goto("/workers")
+    line = page.get_by_role("row").filter(has_text="default")
+    expect(line).to_contain_text("runs trouble")
+    expect(line).to_contain_text("runs watch")
+    expect(line.get_by_role("img")).to_have_attribute("aria-label", re.compile(r"^\d+ of \d+$"))
+    expect(page.locator("main").get_by_role("button", name="drain")).to_have_count(0)
+
+
+# Alerts
+
+
+def raise_alert(neighbour: Neighbour, kind: str, subject: str = "this") -> None:
+    neighbour.sql(
+        "insert into rota.alerts (kind, subject, message, host, pid, tell)"
+        " values (%s, %s, %s, 'web-1', 7, null)",
+        kind,
+        subject,
+        f"{kind} is so",
+    )
+
+
+def alert(page: Page, kind: str) -> Locator:
+    return page.locator("article").filter(has_text=kind)
+
+
+def test_an_alert_is_acknowledged_for_a_while_and_closed(
+    desk: Tab, floor: Floor, neighbour: Neighbour
+) -> None:
+    kind = f"kind {uuid4()}"
+    page = desk.goto("/alerts")
+    raise_alert(neighbour, kind, 'a "subject" <b>')
+    raise_alert(neighbour, kind, "another")
+    here = alert(page, 'a "subject" <b>')
+    expect(here).to_contain_text("open")
+    expect(page.get_by_role("link", name="Alerts")).to_contain_text(re.compile(r"\d"))
+    here.get_by_label("For how long").select_option("8 hours")
+    here.get_by_role("button", name="acknowledge").click()
+    expect(here).to_contain_text("admin")
+    expect(here).to_contain_text("in 7 h 59 min")
+    expect(alert(page, "another")).to_contain_text("open")  # it was about one of them
+    assert faults(page) == []
+    here.get_by_role("button", name="close").click()
+    page.get_by_role("dialog").get_by_role("button", name="close").click()
+    expect(here).to_have_count(0)
+    past = page.get_by_role("region", name="Alerts that are over").get_by_role("row")
+    expect(past.filter(has_text=kind)).to_contain_text("admin (token ")
+    expect(alert(page, "another")).to_be_visible()
+    deeds = floor.ask("GET", f"/audit?subject={quote(kind)}%3A%20a%20%22subject%22%20%3Cb%3E")
+    assert [each["action"] for each in deeds["entries"]] == ["close alert", "acknowledge alert"]
+    floor.ask("POST", "/alerts/dismiss", {"kind": kind})
+
+
+# Audit
+
+
+def test_deeds_are_narrowed_by_who_what_and_whom(desk: Tab, neighbour: Neighbour) -> None:
+    mark = str(uuid4())
+    neighbour.sql(
+        "insert into rota.audit (who, action, subject, detail)"
+        " select case when n %% 2 = 0 then 'ada ' else 'bob ' end || %s, 'cancel run', n::text,"
+        '        \'{"task": "<script>alert(1)</script>"}\''
+        "   from generate_series(1, 120) as n",
+        mark,
+    )
+    page = desk.goto("/audit")
+    lines = page.get_by_role("region", name="What people did").locator("tbody tr")
+    lines.get_by_role("link", name=f"ada {mark}").first.click()
+    expect(page).to_have_url(re.compile("who=ada"))
+    expect(lines.first).to_contain_text("task <script>alert(1)</script>")
+    expect(lines).to_have_count(50)
+    page.get_by_role("link", name="older").click()
+    expect(lines).to_have_count(10)
+    expect(page.get_by_text("bob")).to_have_count(0)
+    page.get_by_label("To", exact=True).fill("4")
+    page.get_by_role("button", name="find").click()
+    expect(lines).to_have_count(1)
+    lines.get_by_role("link", name="show").click()
+    expect(page).to_have_url(re.compile("/runs/4$"))
+    desk.expected = ["404"]

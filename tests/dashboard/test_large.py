@@ -1,0 +1,277 @@
+"""With a million runs over and a hundred thousand queued every page answers at once, and reads no more than
+it shows: its statements are explained, as prepared ones are, in either way the server may plan them.
+
+The large form (ROTA_TEST_LONG=1) takes some minutes; the database is made for it, or named in
+ROTA_TEST_LARGE_DSN. The small one sees that the same database, made small, is whole, and that every page
+shows it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from rota.store.database import Database
+from rota.store.query import Query, positional
+from rota.testing.server import Server
+from rota.web.dashboard import PAGES
+from store.stage import MISCOUNTED, MISSHAPEN, PLACES
+from store.test_plans import Scan, scans
+from web.instance import Instance
+
+from . import large
+
+LONG = os.environ.get("ROTA_TEST_LONG") == "1"
+THERE = os.environ.get("ROTA_TEST_LARGE_DSN") if LONG else None
+APPS = Path(__file__).with_name("apps")
+
+pytestmark = pytest.mark.timeout(3600 if LONG else 120)
+
+WITHIN = 0.3
+"""Seconds, of 95 in 100 answers."""
+
+TIMES = 40 if LONG else 0
+
+SOME = 20_000
+"""Rows of a table that may be read as they come."""
+
+BIG = {
+    *("jobs", "outcomes", "ready", "runs", "attempts", "tallies", "samples", "ticks", "keys"),
+    *("logs", "steps", "audit", "onces", "asleep", "iterations", "alerts"),
+}
+
+READ_WHOLE = {
+    # Sorted by their ids; if there are more, they are looked for among the latest.
+    ("listing/places_older", "ready"): 150_000,
+    ("listing/crowded", "ready"): 150_001,
+    # So many are counted, more are not.
+    ("meter/fleet", "asleep"): 100_000,
+}
+
+RUNS = (
+    "/runs",
+    "/runs?name=orders.collect",
+    "/runs?name=crawl.tidy_up",
+    "/runs?name=no.such.task",
+    "/runs?name=etl",
+    "/runs?name=wide",
+    "/runs?queue=crawl",
+    *(f"/runs?state={state}" for state in ("ready", "asleep", "running", "quarantined")),
+    *(f"/runs?state={state}" for state in ("succeeded", "failed", "cancelled", "expired")),
+    "/runs?state=failed&name=crawl.tidy_up",
+    "/runs?state=ready&queue=crawl",
+    "/runs?state=failed&before=5000000",
+    "/runs?state=failed&after=5000000",
+    "/runs?after=5000000",
+    "/runs?before=5000000",
+    "/runs?key=order-13",
+    "/runs?find=order-13",
+    "/runs?find=said+no+to&state=failed",
+    "/runs?since=2020-01-01T00:00&until=2099-01-01T00:00&queue=mail",
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A large database, and where things are in it."""
+
+    dsn: str
+    paths: list[str]
+
+
+@pytest.fixture(scope="module")
+def place(rota_server: Server) -> Iterator[Place]:
+    with ExitStack() as stack:
+        dsn = THERE
+        if dsn is None:
+            dsn = stack.enter_context(rota_server.database())
+            large.fill(dsn, large.LARGE if LONG else large.SMALL)
+        with psycopg.connect(dsn) as connection:
+            yield Place(dsn, _paths(connection))
+
+
+def _paths(connection: psycopg.Connection[Any]) -> list[str]:
+    def one(text: str) -> Any:
+        found = connection.execute(text.encode()).fetchone()
+        assert found is not None
+        return found[0]
+
+    wide = one("select id from rota.runs where flow = 'wide'")
+    runs = {
+        "wide": wide,
+        "a job of it": f"{wide}?job={wide + 7}",
+        "flow": one("select max(id) from rota.runs where flow = 'etl'"),
+        "failed flow": one(
+            "select max(job) from rota.outcomes join rota.runs on id = job where state = 'failed'"
+        ),
+        "story": one("select job from rota.steps limit 1"),
+        "failed": one("select max(job) from rota.attempts"),
+        "ready": one("select min(job) from rota.ready where queue = 'crawl'"),
+        "asleep": one("select max(job) from rota.asleep"),
+        "running": one("select jobs[1] from rota.claims limit 1"),
+        "quarantined": one("select max(job) from rota.quarantine"),
+    }
+    schedule = one("select min(name) from rota.schedules")
+    return [
+        *("/", "/?within=6h", "/?within=24h"),
+        *("/queues", "/queues/default", "/queues/crawl"),
+        *("/flows", "/flows/etl", "/flows/wide", "/flows/orders.collect"),
+        *RUNS,
+        *(f"/runs/{run}" for run in runs.values()),
+        *("/workers", "/schedules", f"/schedules/{schedule}"),
+        *("/coordination", "/alerts"),
+        *("/audit", "/audit?who=ada", "/audit?subject=10", "/audit?action=retry+run"),
+    ]
+
+
+def test_every_page_is_among_them(place: Place) -> None:
+    def fits(pattern: str, path: str) -> bool:
+        wanted, given = pattern.split("/"), path.split("?")[0].split("/")
+        return len(wanted) == len(given) and all(
+            one == other or one.startswith("{") for one, other in zip(wanted, given, strict=True)
+        )
+
+    missing = [
+        page.path for page in PAGES if not any(fits(page.path, path) for path in place.paths)
+    ]
+    assert missing == []
+
+
+def test_what_is_made_up_is_whole(place: Place) -> None:
+    """Every job is in one place, whoever waits counts its parents: pages of it are as they would be."""
+    with psycopg.connect(place.dsn) as connection:
+        astray = [
+            (job, places)
+            for job, places in connection.execute(PLACES.encode())
+            if len(places) != 2 or "known" not in places
+        ]
+        assert astray == []
+        assert connection.execute(MISCOUNTED.encode()).fetchall() == []
+        assert connection.execute(MISSHAPEN.encode()).fetchall() == []
+
+
+@pytest.fixture(scope="module")
+def pages(place: Place) -> Iterator[Instance]:
+    with tempfile.TemporaryDirectory() as directory:
+        words = ["rota", "dashboard", "busy:app", "-p", "{port}", "--auth", "none"]
+        instance = Instance(words, place.dsn, Path(directory, "log"), PYTHONPATH=str(APPS))
+        try:
+            instance.up()
+            yield instance
+        finally:
+            instance.close()
+
+
+def test_every_page_answers_at_once(place: Place, pages: Instance) -> None:
+    took: dict[str, list[float]] = {path: [] for path in place.paths}
+    connection = http.client.HTTPConnection("127.0.0.1", pages.port, timeout=60)
+    # Round by round: nothing is warm because it was asked for just now.
+    for number in range(TIMES + 1):
+        for path in place.paths:
+            began = time.perf_counter()
+            connection.request("GET", path, headers={"Accept": "text/html"})
+            answer = connection.getresponse()
+            answer.read()
+            assert answer.status == 200, f"{path}: {answer.status}\n{pages.said[-3000:]}"
+            if number:
+                took[path].append(time.perf_counter() - began)
+    connection.close()
+    if not LONG:
+        return
+    figures = {path: statistics.quantiles(each, n=20)[-1] for path, each in took.items()}
+    for path, seconds in sorted(figures.items(), key=lambda each: -each[1]):
+        print(f"{seconds * 1000:6.0f} ms  {path}")
+    late = {path: round(seconds, 3) for path, seconds in figures.items() if seconds > WITHIN}
+    assert late == {}
+
+
+def no_page_reads_more_than_a_part(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    # In a thread: a browser that is driven from here keeps a loop running in this one.
+    with ThreadPoolExecutor(1) as thread:
+        asked = thread.submit(asyncio.run, _asked(place, monkeypatch)).result()
+    found: list[str] = []
+    with psycopg.connect(place.dsn, autocommit=True) as connection:
+        connection.execute("set statement_timeout = '60s'")
+        for (path, _, _), query in asked.items():
+            for mode in ("force_custom_plan", "force_generic_plan"):
+                connection.execute(f"set plan_cache_mode = {mode}".encode())
+                for scan in _scans(connection, query):
+                    if _is_too_much(query, scan):
+                        found.append(f"{path}: {query.statement} ({mode}): {scan}")
+    assert found == [], "\n".join(found)
+
+
+if LONG:
+    # Of a small table all is read, whatever is asked.
+    test_no_page_reads_more_than_a_part = no_page_reads_more_than_a_part
+
+
+def _is_too_much(query: Query[Any], scan: Scan) -> bool:
+    if scan.table not in BIG or scan.kind not in ("Seq Scan", "Parallel Seq Scan"):
+        return False
+    return scan.read > READ_WHOLE.get((query.statement, scan.table), SOME)
+
+
+def _scans(connection: psycopg.Connection[Any], query: Query[Any]) -> list[Scan]:
+    text, names = positional(query.statement, "rota")
+    if not text.lstrip().lower().startswith(("select", "with", "--")):
+        return []
+    connection.execute(b"prepare asked as " + text.encode(), prepare=False)
+    values = sql.SQL(", ").join(sql.Literal(query.params[name]) for name in names)
+    words = sql.SQL("explain (analyze, timing off, format json) execute asked")
+    given = sql.SQL("{} ({})").format(words, values) if names else words
+    try:
+        [[plan]] = connection.execute(given, prepare=False).fetchall()
+    finally:
+        connection.execute("deallocate asked")
+    return list(scans(plan[0]["Plan"]))
+
+
+async def _asked(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> dict[tuple[str, str, str], Query[Any]]:
+    """What the pages ask, each question once."""
+    import httpx2
+
+    from rota import Rota
+    from rota.web.site import EVERYTHING, site
+
+    asked: dict[tuple[str, str, str], Query[Any]] = {}
+    at = ""
+    known: set[tuple[str, str]] = set()
+    really = Database.exchange
+
+    async def noting(self: Database, segments: Any, patience: float = 0.0) -> Any:
+        for query in (each for segment in segments for each in segment):
+            key = (query.statement, repr(sorted(query.params.items())))
+            if key not in known:
+                known.add(key)
+                asked[at, *key] = query
+        return await really(self, segments, patience)
+
+    monkeypatch.setattr(Database, "exchange", noting)
+    async with Rota(place.dsn) as app:
+        transport = httpx2.ASGITransport(
+            app=site(app, auth="none", bind="127.0.0.1", parts=EVERYTHING)
+        )
+        async with httpx2.AsyncClient(
+            transport=transport, base_url="http://127.0.0.1:8000"
+        ) as client:
+            for at in place.paths:
+                answer = await client.get(at)
+                assert answer.status_code in (200, 404), f"{at}: {answer.text}"
+    return asked

@@ -1,0 +1,70 @@
+"""The overview in a browser: what goes on, how it went, what needs attention."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from playwright.sync_api import Locator, Page, expect
+
+from .counted import tally
+from .stage import PHONE, Floor, Tab
+
+
+def attention(page: Page) -> Locator:
+    return page.get_by_role("region", name="What needs attention")
+
+
+def test_what_needs_attention_comes_and_goes_while_one_looks(desk: Tab, floor: Floor) -> None:
+    page = desk.goto("/")
+    line = attention(page).get_by_role("listitem").filter(has_text="greet in queue a-nobody")
+    expect(line).to_have_count(0)
+
+    run = floor.ask("POST", "/runs", {"name": "greet", "queue": "a-nobody", "input": {"name": "x"}})
+    expect(line).to_contain_text("waits, and no worker serves the queue")
+    waiting = page.get_by_role("region", name="Waiting longest").get_by_role("row")
+    expect(waiting.filter(has_text="a-nobody")).to_contain_text("1")
+    floor.ask("POST", f"/runs/{run['run']}/cancel")
+    expect(line).to_have_count(0)
+
+
+def test_a_failure_is_listed_at_once_and_leads_to_its_run(desk: Tab, floor: Floor) -> None:
+    page = desk.goto("/")
+    run = floor.start("slip")
+
+    listed = page.get_by_role("region", name="Failed last").get_by_role("link", name=f"#{run}")
+    expect(listed).to_be_visible()
+    listed.click()
+    expect(page).to_have_url(f"{floor.url}/runs/{run}")
+
+
+def test_how_far_back_one_looks_is_in_the_address(desk: Tab, floor: Floor) -> None:
+    tally(floor.dsn, "overview", "overview", 200, succeeded=77)
+    page = desk.goto("/?within=1h")
+    expect(page.get_by_role("img", name="Jobs ended a minute, the last hour")).to_be_visible()
+
+    page.get_by_role("navigation", name="How far back").get_by_role("link", name="6 h").click()
+    expect(page).to_have_url(f"{floor.url}/?within=6h")
+    picture = page.get_by_role("img", name="Jobs ended a minute, the last 6 hours")
+    expect(picture).to_have_attribute("aria-label", re.compile("succeeded .* now, at most "))
+    chosen = page.get_by_role("navigation", name="How far back").locator("[aria-current]")
+    expect(chosen).to_have_text("6 h")
+    # Whoever cannot see pictures reads a table.
+    page.get_by_text("The figures as a table").click()
+    rows = page.get_by_role("region", name="The figures as a table").locator("tbody tr")
+    expect(rows).to_have_count(72)
+    expect(rows.get_by_role("cell", name="77", exact=True)).to_have_count(1)
+
+
+def test_what_cannot_be_asked_is_told(desk: Tab) -> None:
+    desk.expected = ["422"]
+    page = desk.goto("/?within=3y")
+    expect(page.get_by_role("heading", name="This cannot be asked")).to_be_visible()
+
+
+def test_a_viewer_on_a_phone_sees_all_of_it(look_as: Callable[..., Tab]) -> None:
+    width, height = PHONE
+    page = look_as("viewer", viewport={"width": width, "height": height}).goto("/")
+    expect(page.get_by_role("img", name="Jobs ready, the last")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    expect(page.get_by_role("link", name=re.compile("workers"))).to_contain_text("1")

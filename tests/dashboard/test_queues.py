@@ -1,0 +1,111 @@
+"""Queues in a browser: what waits in each, how fast it comes and goes, and who serves it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from playwright.sync_api import Locator, Page, expect
+
+from .counted import sample, tally
+from .stage import Floor, Tab
+from .usable import faults
+
+
+def start(floor: Floor, queue: str, many: int = 1) -> list[str]:
+    body: dict[str, Any] = {"name": "greet", "queue": queue, "input": {"name": "x"}}
+    return [floor.ask("POST", "/runs", body)["run"] for _ in range(many)]
+
+
+def line(page: Page, queue: str) -> Locator:
+    named = page.get_by_role("link", name=queue, exact=True)
+    return (
+        page.get_by_role("region", name="Queues", exact=True).get_by_role("row").filter(has=named)
+    )
+
+
+def test_a_queue_nobody_serves_says_what_would_help(desk: Tab, floor: Floor) -> None:
+    page = desk.goto("/queues")
+    first, *_ = start(floor, "q-unserved", 3)
+
+    row = line(page, "q-unserved")
+    expect(row).to_contain_text("3")
+    expect(row).to_contain_text("none")
+    stuck = page.get_by_role("region", name="What no worker would take").get_by_role("row")
+    mine = stuck.filter(has_text="q-unserved")
+    expect(mine).to_contain_text("rota worker MODULE:APP -q q-unserved")
+    expect(mine.get_by_role("link", name=f"#{first}")).to_be_visible()
+    row.get_by_role("link", name="runs of q-unserved").click()
+    expect(page).to_have_url(f"{floor.url}/runs?queue=q-unserved")
+
+
+def test_the_queue_a_worker_serves_names_it_and_its_rates(desk: Tab, floor: Floor) -> None:
+    for _ in range(3):
+        floor.start("echo", value=1)
+    page = desk.goto("/queues")
+    row = line(page, "default")
+    expect(row.get_by_role("img")).to_have_count(3)
+    row.get_by_role("link", name="default", exact=True).click()
+
+    expect(page).to_have_url(f"{floor.url}/queues/default")
+    serving = page.get_by_role("region", name="Workers that serve it").locator("tbody tr")
+    expect(serving).to_have_count(1)
+
+
+def test_one_queue_shows_its_own_past_and_nothing_else(desk: Tab, floor: Floor) -> None:
+    queue = "q past/ü"
+    tally(floor.dsn, queue, "a", 4, succeeded=7, failed=2, took=18, longest=5, waited=0.25)
+    tally(floor.dsn, queue, "b", 4, succeeded=1)
+    sample(floor.dsn, queue, 6, 12)
+    sample(floor.dsn, queue, 5, 0)
+    page = desk.goto("/queues/q%20past%2F%C3%BC?within=1h")
+
+    ended = page.get_by_role("img", name="Jobs ended a minute, the last hour")
+    said = "succeeded 0 now, at most 8; failed 0 now, at most 2; other 0 now, at most 0"
+    expect(ended).to_have_attribute("aria-label", f"Jobs ended a minute, the last hour: {said}")
+    expect(page.get_by_role("img", name="Jobs ready")).to_have_attribute(
+        "aria-label", "Jobs ready, the last hour: ready 0 now, at most 12"
+    )
+    expect(page.get_by_role("img", name="Time an attempt took")).to_have_attribute(
+        "aria-label", re.compile(r"longest 5 s now, at most 5 s; mean 1\.8 s now")
+    )
+    # Each stretch says its figures when it is pointed at.
+    titles = ended.locator("rect.look title").all_text_contents()
+    assert len(titles) == 60
+    assert [each for each in titles if "succeeded 8\nfailed 2" in each] != []
+    expect(page.get_by_text("No worker serves this queue")).to_be_visible()
+    assert faults(page) == []
+    # It has an address, whatever is in its name.
+    page.get_by_role("link", name="24 h").click()
+    expect(page).to_have_url(f"{floor.url}/queues/q%20past%2F%C3%BC?within=24h")
+
+
+def test_a_queue_is_paused_and_resumed(
+    desk: Tab, floor: Floor, look_as: Callable[..., Tab]
+) -> None:
+    start(floor, "q-pause")
+    page = desk.goto("/queues/q-pause")
+    page.get_by_role("button", name="Pause").click()
+    form = page.get_by_role("dialog", name="Pause q-pause")
+    form.get_by_label("Why").fill("the printer burns")
+    form.get_by_role("button", name="pause").click()
+    expect(page.get_by_text("the printer burns")).to_be_visible()
+
+    others = look_as("viewer").goto("/queues/q-pause")
+    expect(others.get_by_text("What runs goes on")).to_be_visible()
+    expect(others.get_by_text("the printer burns")).to_have_count(0)
+    expect(others.get_by_role("button", name=re.compile("Pause|Resume"))).to_have_count(0)
+    others.goto(f"{floor.url}/queues")
+    expect(line(others, "q-pause")).to_contain_text("paused")
+
+    page.get_by_role("button", name="Resume").click()
+    expect(page.get_by_text("the printer burns")).to_have_count(0)
+    expect(line(others, "q-pause")).not_to_contain_text("paused")
+    expect(page.get_by_role("button", name="Pause")).to_be_visible()
+
+
+def test_a_queue_nobody_has_heard_of_is_not_there(desk: Tab) -> None:
+    desk.expected = ["404"]
+    page = desk.goto("/queues/never-heard-of")
+    expect(page.get_by_text("nothing is known of a queue 'never-heard-of'")).to_be_visible()

@@ -1,0 +1,223 @@
+"""The page of runs: found by what the address says, page by page, live; and done to several at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from .stage import PHONE, Floor, Tab
+
+
+@pytest.fixture
+def mark() -> str:
+    """A word that only this test uses."""
+    return f"w{uuid4().hex[:10]}"
+
+
+def start(floor: Floor, count: int, mark: str) -> list[str]:
+    """Runs that nobody serves: they stay where they are."""
+    with psycopg.connect(floor.dsn, autocommit=True) as connection:
+        found = connection.execute(
+            "select started.run::text"
+            "  from generate_series(0, %s) as n, lateral rota.start("
+            "       'unserved', queue => 'nobody', key => %s || '-' || n) as started order by n",
+            (count - 1, mark),
+        )
+        return [run for [run] in found]
+
+
+def told(page: Page) -> Any:
+    return page.locator(".toast")
+
+
+def row(page: Page, run: str) -> Any:
+    return page.locator(f'tr[data-key="{run}"]')
+
+
+def rows(page: Page) -> list[str]:
+    return [
+        each.get_attribute("data-key") or "" for each in page.locator("tbody tr[data-key]").all()
+    ]
+
+
+def test_runs_show_up_and_change_by_themselves(desk: Tab, floor: Floor, mark: str) -> None:
+    page = desk.goto(f"/runs?find={mark}")
+    expect(page.get_by_text("No run matches")).to_be_visible()
+    [run] = start(floor, 1, mark)
+    expect(row(page, run)).to_contain_text("ready")
+    page.get_by_label(f"Select run {run}").check()
+    floor.ask("POST", f"/runs/{run}/cancel")
+    expect(row(page, run)).to_contain_text("cancelled")
+    # What somebody has ticked stays so.
+    expect(page.get_by_label(f"Select run {run}")).to_be_checked()
+
+
+def test_filters_are_in_the_address(desk: Tab, floor: Floor, mark: str) -> None:
+    one, two = start(floor, 2, mark)
+    floor.ask("POST", f"/runs/{two}/cancel")
+    page = desk.goto("/runs")
+    page.get_by_label("Text", exact=True).fill(mark)
+    page.get_by_role("button", name="find").click()
+    expect(page).to_have_url(re.compile(rf"find={mark}"))
+    assert rows(page) == [two, one]
+    page.get_by_role("navigation", name="State").get_by_role("link", name="cancelled").click()
+    expect(page).to_have_url(re.compile(r"state=cancelled"))
+    assert rows(page) == [two]
+    # Another filter leaves the state as it is.
+    page.get_by_label("Queue").fill("elsewhere")
+    page.get_by_role("button", name="find").click()
+    expect(page.get_by_text("No run matches")).to_be_visible()
+    desk.goto(f"/runs?queue=nobody&name=unserved&find={mark}&state=ready")
+    assert rows(page) == [one]
+    desk.goto(f"/runs?key={mark}-0")
+    assert rows(page) == [one]
+    desk.goto(f"/runs?find={mark}&until=2020-01-01T00:00")
+    assert rows(page) == []
+
+
+def test_a_number_leads_to_its_run(desk: Tab, floor: Floor, mark: str) -> None:
+    [run] = start(floor, 1, mark)
+    page = desk.goto("/")
+    page.get_by_role("searchbox", name="Find a run").fill(run)
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(f"{floor.url}/runs/{run}")
+    desk.expected = ["404"]
+    desk.goto("/runs?id=999999999999")
+    expect(page.get_by_text("there is no run 999999999999")).to_be_visible()
+
+
+def test_pages_go_back_and_forth_and_neither_skip_nor_repeat(
+    desk: Tab, floor: Floor, mark: str
+) -> None:
+    runs = start(floor, 120, mark)[::-1]
+    page = desk.goto(f"/runs?find={mark}")
+    seen = [rows(page)]
+    for _ in range(2):
+        page.get_by_role("link", name="older").click()
+        expect(row(page, seen[-1][-1])).to_have_count(0)
+        seen.append(rows(page))
+    assert [run for each in seen for run in each] == runs
+    expect(page.get_by_role("link", name="older")).to_have_count(0)
+    page.get_by_role("link", name="newer").click()
+    expect(row(page, seen[1][0])).to_be_visible()
+    assert rows(page) == seen[1]
+    page.get_by_role("link", name="newer").click()
+    expect(row(page, seen[0][0])).to_be_visible()
+    assert rows(page) == seen[0]
+    expect(page.get_by_role("link", name="newer")).to_have_count(0)
+
+
+def test_those_selected_are_cancelled_and_tried_again(desk: Tab, floor: Floor, mark: str) -> None:
+    one, two, three = start(floor, 3, mark)
+    page = desk.goto(f"/runs?find={mark}")
+    expect(page.get_by_role("button", name="cancel")).to_be_disabled()
+    for run in (one, three):
+        page.get_by_label(f"Select run {run}").check()
+    expect(page.get_by_text("2 selected")).to_be_visible()
+    page.get_by_role("button", name="cancel").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("Cancel 2 runs?")
+    dialog.get_by_role("button", name="no").click()
+    assert [floor.state(run) for run in (one, two, three)] == ["ready"] * 3
+    page.get_by_role("button", name="cancel").click()
+    dialog.get_by_role("button", name="cancel").click()
+    expect(told(page)).to_have_text("2 cancelled")
+    expect(row(page, one)).to_contain_text("cancelled")
+    assert [floor.state(run) for run in (one, two, three)] == ["cancelled", "ready", "cancelled"]
+    page.get_by_label("select this page").check()
+    expect(page.get_by_text("3 selected")).to_be_visible()
+    page.get_by_role("button", name="retry").click()
+    dialog.get_by_role("button", name="retry").click()
+    # One of the three was ready as it was.
+    expect(told(page).last).to_have_text("2 tried again")
+    assert [floor.state(run) for run in (one, two, three)] == ["ready"] * 3
+
+
+def test_everything_that_matches_is_counted_named_and_done(
+    desk: Tab, floor: Floor, mark: str
+) -> None:
+    runs = start(floor, 60, mark)
+    [other] = start(floor, 1, f"x{mark[1:]}")
+    page = desk.goto(f"/runs?find={mark}")
+    page.get_by_role("button", name="everything that matches").click()
+    page.get_by_role("button", name="cancel").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text(f"Cancel 60 runs with find {mark}?")
+    # Whatever starts while somebody thinks about it is not touched.
+    late = floor.ask("POST", "/runs", {"name": "unserved", "key": f"{mark}-late"})["run"]
+    dialog.get_by_role("button", name="cancel").click()
+    expect(told(page)).to_have_text("60 cancelled", timeout=30_000)
+    assert {floor.state(run) for run in runs} == {"cancelled"}
+    assert [floor.state(other), floor.state(late)] == ["ready", "ready"]
+    noted = floor.ask("GET", f"/audit?subject={runs[0]}")["entries"]
+    assert [(each["action"], each["who"].split()[0]) for each in noted] == [("cancel run", "admin")]
+
+
+def test_it_can_be_stopped_in_between(desk: Tab, floor: Floor, mark: str) -> None:
+    start(floor, 3, mark)
+    page = desk.goto(f"/runs?find={mark}")
+    asked: list[str] = []
+
+    def portion(route: Any) -> None:
+        asked.append(route.request.post_data)
+        route.fulfill(json={"done": 1, "spared": 0, "next": "MQ"})
+        if len(asked) == 3:
+            page.keyboard.press("Escape")
+
+    page.route(re.compile("/api/v1/runs/cancel$"), portion)
+    page.get_by_role("button", name="everything that matches").click()
+    page.get_by_role("button", name="cancel").click()
+    page.get_by_role("dialog").get_by_role("button", name="cancel").click()
+    expect(told(page)).to_have_text(re.compile(r"stopped: \d+ cancelled"))
+    many = len(asked)
+    assert many >= 3
+    page.wait_for_timeout(200)
+    assert len(asked) == many
+
+
+def test_what_did_not_work_is_said(desk: Tab, floor: Floor, mark: str) -> None:
+    start(floor, 1, mark)
+    desk.expected = ["503"]
+    page = desk.goto(f"/runs?find={mark}")
+    page.route(
+        re.compile("/api/v1/runs/cancel$"),
+        lambda route: route.fulfill(
+            status=503, json={"error": {"code": "x", "message": "the database is away"}}
+        ),
+    )
+    page.get_by_label("select this page").check()
+    page.get_by_role("button", name="cancel").click()
+    page.get_by_role("dialog").get_by_role("button", name="cancel").click()
+    expect(told(page)).to_have_text("0 cancelled, then: the database is away")
+
+
+def test_viewers_look_and_do_nothing(look_as: Callable[..., Tab], floor: Floor, mark: str) -> None:
+    secret = floor.start("echo", value=mark)
+    page = look_as("viewer").goto("/runs")
+    expect(row(page, secret)).to_be_visible()
+    expect(page.get_by_role("checkbox")).to_have_count(0)
+    expect(page.get_by_role("button", name="cancel")).to_have_count(0)
+    page = look_as("viewer").goto(f"/runs?find={mark}")
+    expect(page.get_by_text("No run matches")).to_be_visible()
+    page = look_as("operator").goto(f"/runs?find={mark}")
+    expect(row(page, secret)).to_be_visible()
+
+
+@pytest.mark.parametrize("path", ["/runs?state=ready", "/runs?find=no-such-thing&key=x"])
+def test_everybody_can_use_it(look_as: Callable[..., Tab], floor: Floor, path: str) -> None:
+    start(floor, 1, uuid4().hex)
+    viewport = {"width": PHONE[0], "height": PHONE[1]}
+    for how in ({"color_scheme": "dark"}, {"viewport": viewport}):
+        page = look_as("admin", **how).goto(path)
+        expect(page.get_by_role("navigation", name="Main")).to_be_visible()
+        found = Axe().run(page).response["violations"]
+        assert [each for each in found if each["impact"] in ("serious", "critical")] == []
+        if "viewport" in how:
+            assert page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]

@@ -1,0 +1,16 @@
+"""Whether everybody can use a page: what axe-core has to say of it."""
+
+from __future__ import annotations
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page
+
+
+def faults(page: Page, *rules: str) -> list[tuple[str, list[str]]]:
+    """Serious ones, and where; of some rules, or of all."""
+    options = {"runOnly": list(rules)} if rules else None
+    return [
+        (each["id"], [node["html"] for node in each["nodes"]])
+        for each in Axe().run(page, options=options).response["violations"]
+        if each["impact"] in ("serious", "critical")
+    ]

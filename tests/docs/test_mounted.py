@@ -1,0 +1,53 @@
+"""The application in the guide to the dashboard serves it where the guide says."""
+
+from __future__ import annotations
+
+import httpx2
+import pytest
+
+from rota.app.access import create_token
+from rota.model.access import Role
+
+from .pages import program
+
+
+@pytest.mark.parametrize("served", ["api", "looking"])
+async def test_the_dashboard_is_below_its_path_and_wants_a_token(
+    served: str, rota_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROTA_DATABASE_URL", rota_dsn)
+    mounted = program("examples/tutorial/mounted.py")
+    transport = httpx2.ASGITransport(app=getattr(mounted, served))
+    async with (
+        mounted.app,
+        httpx2.AsyncClient(transport=transport, base_url="http://shop") as client,
+    ):
+        asked = await client.get("/rota/", headers={"Accept": "text/html"})
+        login = await client.get("/rota/login", headers={"Accept": "text/html"})
+        api = await client.get("/rota/api/v1/runs")
+
+    assert asked.status_code in (303, 401)
+    assert login.status_code == 200
+    assert "/rota/static/" in login.text
+    assert api.status_code == 401
+
+
+async def test_the_second_one_is_for_looking_only(
+    rota_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROTA_DATABASE_URL", rota_dsn)
+    mounted = program("examples/tutorial/mounted.py")
+    codes = []
+    async with mounted.app:
+        token, _ = await create_token(mounted.app, "ada", Role.ADMIN, None, by="test")
+        for served in (mounted.api, mounted.looking):
+            transport = httpx2.ASGITransport(app=served)
+            async with httpx2.AsyncClient(transport=transport, base_url="http://shop") as client:
+                answer = await client.post(
+                    "/rota/api/v1/runs",
+                    json={"name": "greet", "input": {"name": "Ada"}},
+                    headers={"Authorization": f"Bearer {token.text}"},
+                )
+                codes.append(answer.status_code)
+
+    assert codes == [201, 403]

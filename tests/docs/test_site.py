@@ -1,0 +1,91 @@
+"""The site builds without a warning, its links lead somewhere, and nothing is fetched from elsewhere."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from functools import cache
+from html import unescape
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from .pages import ROOT, around
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy: the tree is left alone, and nothing of an earlier build is in it."""
+    home = tmp_path_factory.mktemp("docs")
+    shutil.copy(ROOT / "mkdocs.yml", home)
+    shutil.copytree(ROOT / "docs", home / "docs")
+    built = subprocess.run(
+        [sys.executable, "-m", "zensical", "build", "--strict"],
+        cwd=home,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    assert "No issues found" in built.stdout + built.stderr
+    return (home / "site").resolve()
+
+
+TAG = re.compile(r"<(\w+)\s([^>]*)>")
+SAID = re.compile(r"""\b(id|href|src)=(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""")
+
+
+@dataclass
+class Read:
+    """What a page links to, and what can be linked to in it."""
+
+    ids: set[str] = field(default_factory=set)
+    links: set[tuple[str, str]] = field(default_factory=set)
+
+
+@cache
+def read(page: Path) -> Read:
+    found = Read()
+    for tag, inside in TAG.findall(page.read_text("utf-8")):
+        for word, *ways in SAID.findall(inside):
+            value = unescape("".join(ways))
+            if word == "id":
+                found.ids.add(value)
+            elif value:
+                found.links.add((tag, value))
+    return found
+
+
+def test_every_link_leads_somewhere(site: Path) -> None:
+    broken = []
+    seen = 0
+    for page in site.rglob("*.html"):
+        for _, link in read(page).links:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc or page.name == "404.html":
+                continue
+            target = (page.parent / unquote(parts.path)).resolve() if parts.path else page
+            target = target / "index.html" if target.is_dir() else target
+            inside = target.is_relative_to(site) and target.is_file()
+            if not inside or (parts.fragment and parts.fragment not in read(target).ids):
+                broken.append(f"{page.relative_to(site).parent}: {link}")
+            seen += 1
+    assert broken == []
+    assert seen > 3000
+
+
+def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        elsewhere = [link for tag, link in read(page).links if tag != "a" and urlsplit(link).netloc]
+        assert elsewhere == [], page.relative_to(site)
+
+
+def test_links_in_the_pages_around_the_docs_lead_somewhere() -> None:
+    for path in (*around(), ROOT / "CONTRIBUTING.md", ROOT / "deploy" / "README.md"):
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text("utf-8")):
+            assert (path.parent / target).exists(), f"{path}: {target}"

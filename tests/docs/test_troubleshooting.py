@@ -1,0 +1,47 @@
+"""Every message that the page on troubleshooting is keyed by is one that the code can say."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+
+import pytest
+
+from .pages import DOCS, ROOT
+
+PAGE = (DOCS / "troubleshooting.md").read_text("utf-8")
+HEADS = re.findall(r"^### (.+)$", PAGE, re.MULTILINE)
+
+
+def said(node: ast.AST) -> str | None:
+    """A text in the code, with … for what is put in."""
+    match node:
+        case ast.Constant(value=str() as text):
+            return re.sub(r"%[-.\d]*[sdrgf]", "…", text)
+        case ast.JoinedStr(values=parts):
+            return "".join(said(part) or "…" for part in parts)
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return (said(left) or "…") + (said(right) or "…")
+    return None
+
+
+@cache
+def messages() -> str:
+    texts = []
+    for path in (ROOT / "src" / "rota").rglob("*.py"):
+        texts += [
+            text for node in ast.walk(ast.parse(path.read_text("utf-8"))) if (text := said(node))
+        ]
+    for path in (ROOT / "src" / "rota" / "store").rglob("*.sql"):
+        texts.append(path.read_text("utf-8").replace("%", "…"))
+    return "\n".join(re.sub(r"\s+", " ", text) for text in texts)
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_it_is_a_message_that_the_code_has(head: str) -> None:
+    assert head in messages()
+
+
+def test_there_are_many() -> None:
+    assert len(HEADS) > 40

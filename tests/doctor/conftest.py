@@ -1,0 +1,51 @@
+"""A database to break things in, and what the doctor finds there."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+
+import pytest
+
+from rota.engine.doctor import look_over
+from rota.model.checkup import Checked
+from rota.model.settings import Settings
+from rota.store.database import Database
+
+Look = Callable[..., "AsyncIterator[Checked]"]
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Doctor:
+    def __init__(self, dsn: str) -> None:
+        self.dsn = dsn
+
+    async def look(
+        self,
+        *,
+        now: Callable[[], datetime] = now,
+        dsn: str | None = None,
+        direct: str | None = None,
+        schema: str = "rota",
+    ) -> list[Checked]:
+        database = Database(dsn or self.dsn, Settings(schema=schema), direct)
+        try:
+            return [each async for each in look_over(database, now)]
+        finally:
+            await database.close()
+
+    async def finds(self, check: str, **how: object) -> list[Checked]:
+        """What one check found."""
+        return [each for each in await self.look(**how) if each.check == check]  # type: ignore[arg-type]
+
+    async def one(self, check: str, **how: object) -> Checked:
+        [found] = await self.finds(check, **how)
+        return found
+
+
+@pytest.fixture
+def doctor(direct_dsn: str) -> Doctor:
+    return Doctor(direct_dsn)

@@ -1,0 +1,275 @@
+"""Things are broken on purpose: each is found, with a figure, and what is said to mend it does."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import AsyncConnection
+
+from rota.engine import doctor_server
+from rota.model.checkup import Checked
+
+from .conftest import Doctor, now
+
+Database = AsyncConnection[Any]
+
+
+async def row(db: Database, text: str, *params: Any) -> Any:
+    cursor = await db.execute(text.encode(), params)
+    found = await cursor.fetchone()
+    assert found is not None
+    return found[0]
+
+
+async def mend(db: Database, checked: Checked) -> None:
+    """Do what it says."""
+    assert checked.fix is not None
+    await db.execute(checked.fix.encode())
+
+
+async def eventually(condition: Callable[[], Awaitable[Checked]], level: str) -> Checked:
+    """Until it is found so: what the server counts is known a moment later."""
+    found = await condition()
+    async with asyncio.timeout(10):
+        while found.level != level:
+            await asyncio.sleep(0.05)
+            found = await condition()
+    return found
+
+
+async def test_a_database_that_is_well_has_no_problem(doctor: Doctor, db: Database) -> None:
+    found = await doctor.look()
+
+    bad = {each.check for each in found if each.level == "problem"}
+    expected = set() if await row(db, "show fsync") == "on" else {"durability"}
+    assert bad == expected
+    whole = await row(db, "show full_page_writes") == "on"
+    noticed = {each.check for each in found if each.level == "notice"}
+    assert noticed <= {"workers", "snapshots"} | (set() if whole else {"durability"})
+    assert all(each.fix for each in found if each.level in ("problem", "notice"))
+
+
+async def test_a_transaction_that_is_left_open(
+    doctor: Doctor, db: Database, direct_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor_server, "LONG", 0.0)
+    monkeypatch.setattr(doctor_server, "TOO_LONG", 0.05)
+    holder = await psycopg.AsyncConnection.connect(direct_dsn, application_name="report")
+    await holder.set_isolation_level(psycopg.IsolationLevel.REPEATABLE_READ)
+    await holder.execute("select count(*) from rota.jobs")
+    await asyncio.sleep(0.1)
+
+    found = await doctor.one("snapshots")
+
+    pid = holder.info.backend_pid
+    assert found.level == "problem"
+    assert f"process {pid} (report, idle in transaction)" in found.words
+    assert found.figure is not None
+    assert 0.05 < found.figure < 60
+    assert found.fix is not None
+    statement = found.fix.split(";")[0]
+    assert statement == f"select pg_terminate_backend({pid})"
+    await db.execute(statement.encode())
+    mended = await eventually(lambda: doctor.one("snapshots"), "ok")
+    assert mended.words == "no transaction is open"
+    await holder.close()
+
+
+async def test_an_index_that_is_gone(doctor: Doctor, db: Database) -> None:
+    await db.execute("drop index rota.ready_order")
+    await db.execute("alter table rota.outcomes drop constraint outcomes_pkey")
+
+    found = {each.words.split()[1]: each for each in await doctor.finds("indexes")}
+
+    assert {name: each.level for name, each in found.items()} == {
+        "outcomes_pkey": "problem",
+        "ready_order": "problem",
+    }
+    for each in found.values():
+        await mend(db, each)
+    assert (await doctor.one("indexes")).level == "ok"
+
+
+async def test_an_index_that_cannot_be_used(doctor: Doctor, db: Database) -> None:
+    await db.execute(
+        "update pg_index set indisvalid = false where indexrelid = 'rota.ready_order'::regclass"
+    )
+
+    found = await doctor.one("indexes")
+
+    assert (found.level, found.fix) == (
+        "problem",
+        "reindex index concurrently rota.ready_order;",
+    )
+    await mend(db, found)
+    assert (await doctor.one("indexes")).level == "ok"
+
+
+async def test_an_index_of_somebody_else_that_nobody_uses(doctor: Doctor, db: Database) -> None:
+    await db.execute("create index mine on rota.ready (task)")
+
+    found = await doctor.one("indexes")
+
+    assert found.level == "notice"
+    assert "rota.mine" in found.words
+    await mend(db, found)
+    assert (await doctor.one("indexes")).level == "ok"
+
+
+async def test_rows_that_are_gone_and_autovacuum_off_for_a_table(
+    doctor: Doctor, db: Database, direct_dsn: str
+) -> None:
+    await db.execute("alter table rota.ready set (autovacuum_enabled = false)")
+    async with await psycopg.AsyncConnection.connect(direct_dsn, autocommit=True) as busy:
+        await busy.execute(
+            "insert into rota.ready (seq, job, lane, queue, task)"
+            " select number, number, 0, 'default', 'work' from generate_series(1, 25000) as number"
+        )
+        await busy.execute("delete from rota.ready")
+
+    dead = await eventually(lambda: doctor.one("dead rows"), "notice")
+    off = await doctor.one("autovacuum")
+
+    assert dead.figure == 25000
+    assert "rota.ready has 25,000 rows that are gone" in dead.words
+    assert (off.level, off.words) == ("problem", "autovacuum is off for rota.ready")
+    await mend(db, dead)
+    await mend(db, off)
+    assert (await eventually(lambda: doctor.one("dead rows"), "ok")).level == "ok"
+    assert (await doctor.one("autovacuum")).level == "ok"
+
+
+async def test_clocks_that_differ(doctor: Doctor, db: Database) -> None:
+    def ahead(seconds: float) -> Callable[[], Any]:
+        return lambda: now() + timedelta(seconds=seconds)
+
+    fast, slow = await doctor.one("clock", now=ahead(45)), await doctor.one("clock", now=ahead(-3))
+
+    assert (fast.level, slow.level) == ("problem", "notice")
+    assert fast.figure is not None
+    assert slow.figure is not None
+    assert 44 < fast.figure <= 45.5
+    assert -3.5 <= slow.figure < -2
+    assert "before the server's" in fast.words
+    assert "behind the server's" in slow.words
+    assert (await doctor.one("clock")).level == "ok"
+
+    await db.execute(
+        "create or replace function rota.clock() returns timestamptz language sql stable parallel safe"
+        " return statement_timestamp() + interval '1 day'"
+    )
+    left = (await doctor.finds("clock"))[0]
+    assert (left.level, left.figure) == ("problem", 86400)
+
+
+async def test_jobs_that_nobody_takes(doctor: Doctor, db: Database) -> None:
+    await db.execute(
+        "insert into rota.workers (host, pid, version, queues, tasks, capacity)"
+        " values ('there', 1, '', '{default}', '{known}', 10)"
+    )
+    for task, queue in (("known", "default"), ("unknown", "default"), ("known", "far")):
+        await db.execute(f"select rota.start('{task}', queue => '{queue}')".encode())
+
+    found = await doctor.finds("unclaimable")
+
+    assert [(each.level, each.figure) for each in found] == [("problem", 1)] * 2
+    first, second = found
+    assert "none of the 1 workers that serve it knows" in first.words
+    assert "task 'unknown' in queue 'default'" in first.words
+    assert "no worker serves it" in second.words
+    assert second.fix == "rota worker MODULE:APP -q far"
+    await db.execute("update rota.workers set queues = '{default,far}', tasks = '{known,unknown}'")
+    assert (await doctor.one("unclaimable")).level == "ok"
+
+
+async def test_sleepers_whom_nobody_wakes(doctor: Doctor, db: Database) -> None:
+    await db.execute("select rota.start('work', delay => '1 hour')")
+    assert (await doctor.one("overdue")).level == "ok"
+    await db.execute("update rota.asleep set wake = rota.clock() - interval '90 seconds'")
+
+    found = await doctor.one("overdue")
+
+    assert found.level == "problem"
+    assert found.figure is not None
+    assert 90 <= found.figure < 100
+
+
+async def test_jobs_of_workers_that_are_gone(doctor: Doctor, db: Database) -> None:
+    worker = await row(
+        db,
+        "insert into rota.workers (host, pid, version, queues, tasks, capacity, beat)"
+        " values ('gone', 1, '', '{default}', '{work}', 10, rota.clock() - interval '50 seconds')"
+        " returning id",
+    )
+    await db.execute(
+        "insert into rota.claims (worker, nonce, jobs, attempts, lost, seqs)"
+        " values (%s, gen_random_uuid(), '{1,2}', '{1,1}', '{0,0}', '{1,2}')",
+        (worker,),
+    )
+
+    held, silent = await doctor.one("orphans"), await doctor.one("workers")
+
+    assert (held.level, held.figure) == ("problem", 2)
+    assert f"such as {worker}" in held.words
+    assert (silent.level, silent.figure) == ("problem", 1)
+    await db.execute("update rota.workers set beat = rota.clock()")
+    assert (await doctor.one("orphans")).level == "ok"
+    assert (await doctor.one("workers")).level == "ok"
+    await db.execute(
+        "update rota.workers set state = 'dead', ended = rota.clock() - interval '1 h'"
+    )
+    assert (await doctor.one("orphans")).level == "problem"
+
+
+async def test_a_listener_who_does_not_read(
+    doctor: Doctor, db: Database, direct_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor_server, "FULL", 1e-5)
+    listener = await psycopg.AsyncConnection.connect(direct_dsn, autocommit=True)
+    await listener.execute("listen filled")
+    await listener.set_autocommit(False)
+    await listener.execute("select 1")  # in a transaction it is told nothing
+    await db.execute(
+        "select pg_notify('filled', number || repeat('x', 7900)) from generate_series(1, 100) as number"
+    )
+
+    found = await doctor.one("notifications")
+
+    assert found.level == "notice"
+    assert found.figure is not None
+    assert found.fix is not None
+    assert re.fullmatch(r"select pg_terminate_backend\(\d+\);", found.fix)
+    await listener.close()
+
+
+async def test_a_quarantine_that_is_not_empty(doctor: Doctor, db: Database) -> None:
+    await db.execute(
+        "insert into rota.quarantine (job, lane, attempt, lost, queue, task)"
+        " values (1, 0, 1, -5, 'default', 'work')"
+    )
+
+    found = await doctor.one("quarantine")
+
+    assert (found.level, found.figure, found.fix) == ("notice", 1, "rota quarantine")
+
+
+async def test_a_schema_that_is_not_there_or_not_up_to_date(doctor: Doctor, db: Database) -> None:
+    missing = await doctor.look(schema="elsewhere")
+    assert [each.fix for each in missing if each.check == "schema"] == ["rota db migrate"]
+    assert {each.level for each in missing if each.check == "orphans"} == {"unseen"}
+
+    await db.execute(
+        "delete from rota.migrations where version = (select max(version) from rota.migrations)"
+    )
+    behind = await doctor.one("schema")
+    assert (behind.level, behind.figure) == ("problem", 1)
+    assert (await doctor.one("indexes")).level == "unseen"
+    await db.execute("insert into rota.migrations (version, name) values (9999, 'later')")
+    newer = await doctor.one("schema")
+    assert "newer Rota" in newer.words

@@ -1,0 +1,125 @@
+"""`rota doctor`: how it ends, what it prints, through a pooler and with few rights."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from pooler.bouncer import Bouncer, bouncer
+from rota.cli import main
+from rota.cli.endings import FAILED, NO_DATABASE, OK
+from rota.engine import doctor_server
+from rota.testing.server import Server
+
+from .conftest import Doctor
+
+
+@pytest.fixture
+def well(monkeypatch: pytest.MonkeyPatch, direct_dsn: str) -> str:
+    """A database without a problem; that a server for tests keeps nothing through a crash is none."""
+    monkeypatch.setenv("ROTA_DATABASE_URL", direct_dsn)
+
+    async def durable(_: object) -> list[object]:
+        return []
+
+    from rota.engine import doctor
+
+    checks = [each for each in doctor.CHECKS if each[1] is not doctor_server.durability]
+    monkeypatch.setattr(doctor, "CHECKS", [*checks, ("durability", durable)])
+    return direct_dsn
+
+
+def test_it_ends_with_zero_where_nothing_is_wrong(
+    well: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code = main.run(["doctor"])
+
+    said = capfd.readouterr().out
+    assert code == OK
+    assert "0 problems, 1 notice" in said
+    assert said.startswith("notice  workers        no worker is there\n")
+    assert "        fix            rota worker MODULE:APP\n" in said
+
+
+def test_it_ends_with_one_where_something_is(well: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with psycopg.connect(well, autocommit=True) as connection:
+        connection.execute("drop index rota.ready_order")
+
+    assert main.run(["doctor"]) == FAILED
+    said = capfd.readouterr().out
+    assert said.startswith("problem  indexes        index ready_order of rota.ready is missing")
+    assert (
+        "CREATE INDEX CONCURRENTLY ready_order ON rota.ready USING btree (queue, lane, seq);"
+        in said
+    )
+
+    assert main.run(["doctor", "--json"]) == FAILED
+    document = json.loads(capfd.readouterr().out)
+    assert document["well"] is False
+    [found] = [each for each in document["found"] if each["level"] == "problem"]
+    assert (found["check"], found["figure"], found["unit"]) == ("indexes", 1, "index")
+
+
+def test_a_database_that_is_not_there_is_another_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(
+        "ROTA_DATABASE_URL", "postgresql://nobody@127.0.0.1:1/none?connect_timeout=1"
+    )
+
+    assert main.run(["doctor"]) == NO_DATABASE
+
+
+@pytest.fixture
+def stranger(direct_dsn: str) -> Iterator[str]:
+    """A role that may do nothing but log in."""
+    with psycopg.connect(direct_dsn, autocommit=True) as connection:
+        connection.execute('drop role if exists "Rota-Stranger"')
+        connection.execute('create role "Rota-Stranger" login')
+    yield make_conninfo(direct_dsn, user="Rota-Stranger")
+    with psycopg.connect(direct_dsn, autocommit=True) as connection:
+        connection.execute('drop owned by "Rota-Stranger"')
+        connection.execute('drop role "Rota-Stranger"')
+
+
+async def test_it_says_what_it_could_not_see(
+    doctor: Doctor, stranger: str, direct_dsn: str
+) -> None:
+    found = await doctor.look(dsn=stranger)
+
+    unseen = {each.check: each for each in found if each.level == "unseen"}
+    assert {"schema", "server", "workers", "unclaimable", "orphans"} <= set(unseen)
+    assert "permission denied" in unseen["orphans"].words
+    assert unseen["server"].fix == 'grant pg_read_all_stats to "Rota-Stranger";'
+    assert {"clock", "connections"} <= {each.check for each in found}
+
+    async with await psycopg.AsyncConnection.connect(direct_dsn, autocommit=True) as connection:
+        await connection.execute('grant usage on schema rota to "Rota-Stranger"')
+        await connection.execute('grant select on all tables in schema rota to "Rota-Stranger"')
+    found = await doctor.look(dsn=stranger)
+    assert {each.check for each in found if each.level == "unseen"} == {"server"}
+
+
+@pytest.fixture(scope="module")
+def pooler(rota_server: Server) -> Iterator[Bouncer]:
+    with bouncer(rota_server.dsn) as started:
+        yield started
+
+
+async def test_a_pooler_is_told_and_in_nobodys_way(
+    doctor: Doctor, pooler: Bouncer, direct_dsn: str
+) -> None:
+    through = pooler.before(direct_dsn)
+
+    found = await doctor.look(dsn=through)
+    past = await doctor.one("pooler", dsn=through, direct=direct_dsn)
+    straight = await doctor.one("pooler")
+
+    [told] = [each for each in found if each.check == "pooler"]
+    assert (told.level, past.level, straight.level) == ("notice", "ok", "ok")
+    assert told.fix is not None
+    assert told.fix.startswith("ROTA_DIRECT_URL=")
+    assert [each for each in found if each.level == "unseen"] == []
+    assert {each.check for each in found if each.level == "problem"} <= {"durability"}

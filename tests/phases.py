@@ -1,0 +1,90 @@
+"""Which tests run when, each named by how its id begins. The marks come from here, and so do the files that
+are read for a part (`python tests/phases.py crowd`): reading all the others takes ten seconds, and no test
+can fall between two parts.
+"""
+
+from __future__ import annotations
+
+import sys
+
+CROWD = (
+    "tests/alerts/test_fleet.py",
+    "tests/chaos/test_short.py",
+    "tests/cluster/",
+    "tests/deploy/test_as_deployed.py",
+    "tests/engine/test_large_flows.py",
+    "tests/examples/",
+    "tests/outage/",
+    "tests/pooler/test_job_suite.py::test_the_tests_of_jobs_and_recovery",
+    "tests/web/test_drain.py",
+    "tests/web/test_long_jobs.py",
+    "tests/web/test_serve.py",
+)
+ALONE = (
+    "tests/architecture/test_import.py",
+    "tests/engine/test_exchange.py::test_an_idle_worker",
+    "tests/engine/test_exchange.py::test_jobs_committed_late",
+    "tests/schedules/test_many.py",
+    "tests/unit/test_timetable.py::test_a_year_of_minutes_is_skipped_and_counted_in_no_time",
+    "tests/unit/test_timetable.py::test_the_next_one_is_found_in_no_time",
+)
+
+# Run with ROTA_TEST_LONG=1 alone (`make proofs`): each is dear, and what it shows is shown more cheaply
+# elsewhere, for another case or in a smaller form.
+PROOFS = (
+    "tests/chaos/test_short.py::test_durable_functions_go_on",
+    "tests/cli/test_demo.py::test_a_demo_that_is_killed_leaves_no_process",
+    "tests/cli/test_durable_page.py::test_the_onboarding_example",
+    "tests/cli/test_leaders_page.py",
+    "tests/cli/test_locks_page.py",
+    "tests/cli/test_once_page.py",
+    "tests/cli/test_quarantine.py::test_a_job_that_kills_is_put_aside",
+    "tests/cli/test_services_page.py",
+    "tests/cli/test_worker.py::test_ctrl_c_reaches_each_process_once",
+    "tests/cli/test_worker.py::test_no_process_of_a_process_outlives",
+    "tests/cli/test_worker.py::test_processes_that_are_drained_are_not_replaced",
+    "tests/cli/test_worker_services.py::test_they_spread_over_the_processes_of_one_crew",
+    "tests/cluster/test_contenders.py::test_a_known_mistake_is_found[M6]",
+    "tests/cluster/test_durable_kills.py::test_a_known_mistake_is_seen",
+    "tests/cluster/test_durable_kills.py::test_killed_at_any_await_each_step_has_its_effect_once[threaded]",
+    "tests/cluster/test_flows.py::test_the_same_without_the_lock",
+    "tests/cluster/test_leader_processes.py::test_through_a_pooler_one_that_is_killed",
+    "tests/cluster/test_leaders.py::test_a_known_mistake_is_found",
+    "tests/cluster/test_many_sleepers.py::test_ten_thousand_due",
+    "tests/cluster/test_monitor.py::test_a_known_mistake_is_seen",
+    "tests/cluster/test_signals.py::test_the_same_without",
+    "tests/coord/test_keeper.py::test_five_hundred_are_renewed",
+    "tests/coord/test_keeper_outages.py",
+    "tests/coord/test_leader_many.py::test_standing_by_for_thirty_names",
+    "tests/coord/test_lock_clocks.py::test_who_wants_it_does_not_get_it",
+    "tests/coord/test_once_ends.py::test_who_is_killed_or_frozen_is_replaced",
+    "tests/coord/test_semaphore.py::test_the_permit_of_one_who_is_killed_or_frozen_comes_back[19]",
+    "tests/coord/test_service_outages.py::test_with_the_line_dead",
+    "tests/docs/test_tutorial.py::test_whoever_follows_it",
+    "tests/localpg/test_crashes.py",
+    "tests/localpg/test_sharing.py::test_an_app_killed_at_any_moment",
+    "tests/localpg/test_sharing.py::test_an_app_that_arrives_while_the_last_one_is_killed",
+    "tests/localpg/test_sharing.py::test_three_apps_at_once",
+    "tests/outage/test_lost_database.py::test_a_worker_waits_quietly_and_goes_on_by_itself[a pooler]",
+    "tests/pooler/test_job_suite.py::test_the_tests_of_jobs_and_recovery",
+    "tests/pooler/test_services.py::test_one_that_dies_is_replaced",
+    "tests/schedules/test_page.py::test_the_example_ticks_greets_and_reports",
+    "tests/store/test_durable_plans.py::test_they_do_so_among_very_many",
+    "tests/store/test_plans.py::test_they_do_so_among_very_many",
+    "tests/store/test_quarantine.py::test_a_storm_of_deaths",
+    "tests/store/test_reap_plans.py::test_they_do_so_among_very_many",
+    "tests/store/test_role_settings.py::test_a_program_comes_to_the_same",
+    "tests/store/test_schedule_plans.py::test_it_does_so_among_very_many",
+    "tests/tracing/test_worker_lines.py::test_all_processes_of_a_worker_write_alike",
+    "tests/tracing/test_worker_lines.py::test_text_says_it_in_a_line",
+)
+
+PARTS = {"crowd": CROWD, "alone": ALONE, "proofs": PROOFS}
+
+
+def paths(part: str) -> list[str]:
+    return sorted({name.partition("::")[0] for name in PARTS[part]})
+
+
+if __name__ == "__main__":
+    print(*paths(sys.argv[1]))

@@ -1,0 +1,204 @@
+"""A paused queue: nobody claims from it, wherever he runs and whenever he came, until it is resumed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import AsyncConnection
+
+from rota import ArgumentError, Retry, Rota
+from rota.cli import main
+from rota.cli.endings import FAILED, NOT_THERE, OK
+from web.visitors import Visitors, shop
+
+Database = AsyncConnection[Any]
+
+
+async def counted(db: Database, query: str) -> int:
+    cursor = await db.execute(query.encode())
+    [[count]] = await cursor.fetchall()
+    return int(count)
+
+
+async def test_what_runs_ends_and_what_is_ready_waits_until_it_is_resumed(
+    direct_dsn: str, db: Database
+) -> None:
+    # It looks once a minute unless it is told, which no pooler lets through.
+    async with Rota(direct_dsn, poll=60) as app:
+        gate, ran = asyncio.Event(), list[str]()
+        began = asyncio.Event()
+
+        @app.task(queue="mail")
+        async def send(name: str) -> str:
+            ran.append(name)
+            if name == "first":
+                began.set()
+                await gate.wait()
+            return name
+
+        @app.task(queue="rest")
+        async def other() -> str:
+            return "done"
+
+        async with app.worker(concurrency=10):
+            first = await send.start(name="first")
+            await asyncio.wait_for(began.wait(), 10)
+
+            assert await app.queues.pause("mail", "smtp is down") is True
+            second = await send.start(name="second")
+            gate.set()
+
+            assert await first.result(timeout=10) == "first"
+            assert await (await other.start()).result(timeout=10) == "done"
+            assert await second.status() == "ready"
+            assert ran == ["first"]
+            assert await app.queues.resume("mail") is True
+            assert await second.result(timeout=10) == "second"
+    assert await counted(db, "select count(*) from rota.claims") == 0
+
+
+async def test_a_worker_that_comes_later_takes_nothing_either(rota_app: Rota, db: Database) -> None:
+    @rota_app.task(queue="mail")
+    async def send() -> None: ...
+
+    @rota_app.task
+    async def after() -> None: ...
+
+    await rota_app.queues.pause("mail")
+    ready = [await send.start() for _ in range(3)]
+    suspect, grave = ready[:2]
+    await db.execute("update rota.ready set lost = -1 where job = %s", (suspect.id,))
+    await db.execute("update rota.ready set lost = -4 where job = %s", (grave.id,))
+    async with rota_app.worker():
+        for _ in range(3):
+            await (await after.start()).result(timeout=10)
+        # It has claimed more than once by now, and looked for those that were lost.
+        assert [await each.status() for each in ready] == ["ready"] * 3
+        await rota_app.queues.resume("mail")
+        for each in ready:
+            await each.result(timeout=10)
+
+
+async def test_what_wakes_up_or_is_tried_again_waits_too(rota_app: Rota) -> None:
+    tries: list[int] = []
+
+    @rota_app.task(queue="mail", retry=Retry(attempts=2, wait=0.2))
+    async def send() -> int:
+        tries.append(1)
+        if len(tries) == 1:
+            await rota_app.queues.pause("mail")
+            raise ValueError
+        return len(tries)
+
+    async with rota_app.worker():
+        run = await send.start()
+        async with asyncio.timeout(10):
+            while (await run.why()).reasons[0].code != "paused":
+                await asyncio.sleep(0.02)
+        assert tries == [1]
+        await rota_app.queues.resume("mail")
+        assert await run.result(timeout=10) == 2
+
+
+async def test_doing_it_twice_changes_nothing_and_each_deed_is_written_down(
+    rota_app: Rota, db: Database
+) -> None:
+    queues = rota_app.queues
+
+    assert [await queues.pause("mail", "a deploy", by="ada") for _ in range(2)] == [True, False]
+    [paused] = await queues.paused()
+    assert (paused.queue, paused.who, paused.why) == ("mail", "ada", "a deploy")
+    assert [await queues.resume("mail", by="ben") for _ in range(2)] == [True, False]
+    assert await queues.paused() == []
+
+    cursor = await db.execute("select who, action, subject, detail from rota.audit order by id")
+    assert await cursor.fetchall() == [
+        ("ada", "pause queue", "mail", {"why": "a deploy"}),
+        ("ben", "resume queue", "mail", {}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("queue", "why"), [("", ""), ("x" * 201, ""), ("a\0b", ""), ("a", "x" * 1001)]
+)
+async def test_what_cannot_be_kept_is_refused(rota_app: Rota, queue: str, why: str) -> None:
+    with pytest.raises(ArgumentError):
+        await rota_app.queues.pause(queue, why)
+
+
+@pytest.mark.parametrize("queue", ["", "x" * 201, "a\0b", "a\ud800b"])
+async def test_what_cannot_have_been_paused_is_not_resumed(rota_app: Rota, queue: str) -> None:
+    with pytest.raises(ArgumentError, match="queue has 1 to 200 letters"):
+        await rota_app.queues.resume(queue)
+
+
+async def test_nobody_is_wanted_for_what_waits_there(rota_app: Rota, db: Database) -> None:
+    @rota_app.task(queue="mail")
+    async def send() -> None: ...
+
+    await rota_app.start_many([send.call() for _ in range(50)])
+    wanted = "select rota.wanted_workers('mail')"
+    assert await counted(db, wanted) > 0
+
+    await rota_app.queues.pause("mail")
+
+    assert await counted(db, wanted) == 0
+    assert await counted(db, "select backlog from rota.autoscale(only_queue => 'mail')") == 50
+
+
+async def test_over_http_viewers_see_that_it_is_paused_and_not_why(rota_dsn: str) -> None:
+    api = "/api/v1/queues"
+    async with shop(rota_dsn) as app, Visitors(app) as visitors:
+        done = await visitors.done("POST", f"{api}/a/b c/pause", json={"why": "planted"})
+        again = await visitors.done("POST", f"{api}/a/b c/pause")
+        shown = await visitors.ask("GET", api, who="operator")
+        viewed = await visitors.ask("GET", api, who="viewer")
+        metrics = await visitors.ask("GET", "/metrics", who="viewer")
+        resumed = await visitors.done("POST", f"{api}/a/b c/resume")
+
+    assert done == {"queue": "a/b c", "paused": True, "changed": True}
+    assert again["changed"] is False
+    assert [each["why"] for each in shown.json()["paused"]] == ["planted"]
+    [line] = viewed.json()["paused"]
+    assert set(line) == {"queue", "since"}
+    assert 'rota_queue_paused{queue="a/b c"} 1.0' in metrics.text
+    assert resumed == {"queue": "a/b c", "paused": False, "changed": True}
+
+
+def test_on_the_command_line(
+    direct_dsn: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ROTA_DATABASE_URL", direct_dsn)
+    with psycopg.connect(direct_dsn, autocommit=True) as connection:
+        row = connection.execute("select run from rota.start('send', queue => 'mail')").fetchone()
+    assert row is not None
+
+    assert main.run(["queues", "pause", "mail", "--why", "smtp is down"]) == OK
+    assert capfd.readouterr().out == "queue 'mail' is paused\n"
+    assert main.run(["queues", "pause", "mail"]) == OK
+    assert "was paused already" in capfd.readouterr().err
+
+    assert main.run(["queues"]) == OK
+    said = capfd.readouterr().out
+    assert "queue 'mail' is paused" in said
+    assert "smtp is down: nobody takes from it until `rota queues resume mail`" in said
+    assert "no worker is there" not in said
+    assert main.run(["queues", "--json"]) == OK
+    [line] = json.loads(capfd.readouterr().out)
+    assert line["paused"] is not None
+
+    assert main.run(["explain", str(row[0])]) == FAILED
+    said = capfd.readouterr().out
+    assert "it is ready, and queue 'mail' is paused" in said
+    assert "do   `rota queues resume mail`" in said
+    main.run(["doctor"])
+    assert "notice   paused" in capfd.readouterr().out
+
+    assert main.run(["queues", "resume", "mail"]) == OK
+    assert main.run(["queues", "resume", "mail"]) == NOT_THERE
+    assert main.run(["queues", "--json"]) == OK
+    assert json.loads(capfd.readouterr().out.split("goes on\n")[-1])[0]["paused"] is None

@@ -1,0 +1,369 @@
+"""What became of jobs over time: every stretch, each count once; what nobody saw is not nothing."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from rota.store import history, meters
+from rota.store.history import QueuePast
+from rota.store.meters import Tally
+
+from .flows import DIAMOND, claim_only, end
+from .flows import start as lay
+from .stage import Stage
+
+MINUTE = timedelta(minutes=1)
+
+
+async def this_minute(stage: Stage) -> datetime:
+    found: datetime = await stage.one("select date_trunc('minute', rota.clock())")
+    return found
+
+
+async def tell(
+    stage: Stage,
+    ago: int,
+    *,
+    worker: int = 1,
+    queue: str = "default",
+    task: str = "work",
+    **counts: Any,
+) -> None:
+    minute = int((await this_minute(stage)).timestamp()) // 60 - ago
+    given = dict.fromkeys(Tally.__struct_fields__, 0) | counts
+    await stage.run(
+        meters.flush(worker, [Tally(**(given | {"minute": minute, "queue": queue, "task": task}))])
+    )
+
+
+async def sample(stage: Stage, ago: int, ready: int, queue: str = "default") -> None:
+    await stage.sql(
+        "insert into rota.samples select date_trunc('minute', rota.clock()) - %s * interval '1 minute',"
+        " %s, %s, 0, 1",
+        ago,
+        queue,
+        ready,
+    )
+
+
+# Counts
+
+
+async def test_every_stretch_has_a_row_and_counts_of_all_workers(stage: Stage) -> None:
+    await tell(stage, 0, worker=1, succeeded=3, attempts=4, took=2.0, longest=1.5)
+    await tell(stage, 0, worker=2, succeeded=2, failed=1, attempts=1, took=0.5, longest=0.5)
+    await tell(stage, 2, succeeded=7, waits=2, waited=3.0, longest_wait=2.5)
+    await tell(stage, 5, succeeded=99)
+
+    now = await this_minute(stage)
+    found = await stage.run(history.counts(60.0, 5))
+
+    assert [each.at for each in found] == [now - ago * MINUTE for ago in (4, 3, 2, 1, 0)]
+    assert [each.succeeded for each in found] == [0, 0, 7, 0, 5]
+    assert [each.mean for each in found] == [None, None, None, None, 0.5]
+    last, waited = found[-1], found[2]
+    assert (last.failed, last.longest, last.rate, last.ended) == (1, 1.5, 5 / 6, 6)
+    assert (waited.mean_wait, waited.longest_wait) == (1.5, 2.5)
+
+
+async def test_longer_stretches_begin_at_whole_multiples_and_leave_nothing_out(
+    stage: Stage,
+) -> None:
+    for ago in range(25):
+        await tell(stage, ago, succeeded=1, longest=1.5)
+
+    found = await stage.run(history.counts(300.0, 6))
+
+    assert all(each.at.minute % 5 == each.at.second == 0 for each in found)
+    assert sum(each.succeeded for each in found) == 25
+    assert {each.longest for each in found if each.succeeded} == {1.5}
+
+
+async def test_counts_of_one_queue_or_one_task_are_those_alone(stage: Stage) -> None:
+    await tell(stage, 0, succeeded=1)
+    await tell(stage, 0, queue="aside", succeeded=10)
+    await tell(stage, 0, task="other", succeeded=100)
+
+    async def total(**only: str) -> int:
+        return sum(each.succeeded for each in await stage.run(history.counts(60.0, 3, **only)))
+
+    assert await total() == 111
+    assert await total(queue="aside") == 10
+    assert await total(task="other") == 100
+    assert await total(queue="nowhere") == 0
+
+
+async def test_each_task_has_its_sums(stage: Stage) -> None:
+    await tell(stage, 1, task="a", succeeded=9, failed=1, attempts=12, took=6.0, retried=2)
+    await tell(stage, 20, task="a", queue="aside", failed=10)
+    await tell(stage, 1, task="b", cancelled=4)
+
+    found = {each.task: each for each in await stage.run(history.tasks(10))}
+    assert (found["a"].rate, found["a"].mean, found["a"].retried) == (0.9, 0.5, 2)
+    assert (found["b"].rate, found["b"].mean, found["b"].ended) == (None, None, 4)
+    longer = {each.task: each for each in await stage.run(history.tasks(60))}
+    assert (longer["a"].rate, longer["b"].rate) == (9 / 20, None)
+
+
+async def test_for_how_long_there_are_counts(stage: Stage) -> None:
+    assert await stage.run(history.begins()) == [None]
+    await tell(stage, 3, succeeded=1)
+    await tell(stage, 1, succeeded=1)
+
+    [age] = await stage.run(history.begins())
+    assert age is not None
+    assert 180 <= age <= 241
+
+
+# How deep it was
+
+
+async def deep(stage: Stage, step: float, many: int) -> list[int | None]:
+    return [ready for _, ready in await stage.run(history.depths(step, many))]
+
+
+async def test_the_depth_is_that_of_all_queues_together(stage: Stage) -> None:
+    for ago, ready, queue in ((2, 3, "a"), (2, 4, "b"), (1, 5, "a"), (1, 0, "b"), (0, 1, "a")):
+        await sample(stage, ago, ready, queue)
+
+    assert await deep(stage, 60.0, 4) == [0, 7, 5, 1]
+
+
+async def test_what_is_empty_stays_empty_until_something_comes(stage: Stage) -> None:
+    await sample(stage, 9, 6)
+    await sample(stage, 8, 0)
+    await sample(stage, 2, 1)
+    await sample(stage, 1, 2)
+
+    assert await deep(stage, 60.0, 7) == [0, 0, 0, 0, 1, 2, None]
+
+
+@pytest.mark.parametrize("first", [4, 9])
+async def test_minutes_in_which_nobody_looked_are_not_known(stage: Stage, first: int) -> None:
+    """Also where the last look was before all that is shown."""
+    await sample(stage, first, 6)
+    await sample(stage, 1, 2)
+    await sample(stage, 0, 0)
+
+    assert await deep(stage, 60.0, 4) == [None, None, 2, 0]
+
+
+async def test_a_longer_stretch_is_as_deep_as_it_was_at_most(stage: Stage) -> None:
+    for ago in range(12, -1, -1):
+        await sample(stage, ago, ago + 1)
+
+    found = await stage.run(history.depths(300.0, 2))
+
+    [now] = await stage.run(history.counts(60.0, 1))
+    for at, ready in found:
+        assert ready == min((now.at - at) // MINUTE, 12) + 1
+
+
+# Queues
+
+
+async def test_a_queue_has_its_past(stage: Stage) -> None:
+    await tell(stage, 2, queue="a", claimed=5, given_back=1, succeeded=2, failed=1)
+    await tell(stage, 0, queue="a", claimed=3, succeeded=1, worker=2)
+    await tell(stage, 0, queue="b", claimed=50)
+    await sample(stage, 2, 10, "a")
+    await sample(stage, 1, 7, "a")
+    await sample(stage, 0, 0, "a")
+
+    [past] = await stage.run(history.queues(["a"], 60.0, 4))
+
+    assert past == QueuePast("a", [0, 4, 0, 3], [0, 3, 0, 1], [0, 10, 7, 0])
+    # 10 came though none was taken; of 4 that were taken 3 had been there; 7 went nowhere; 3 came and went.
+    assert past.arrived(ready_now=2) == [10, 1, 0, 5]
+
+
+async def test_of_a_queue_nobody_looked_at_that_is_said(stage: Stage) -> None:
+    await sample(stage, 8, 10, "a")
+    await sample(stage, 1, 3, "a")
+
+    [past, never] = await stage.run(history.queues(["a", "b"], 60.0, 4))
+
+    assert past.ready == [None, None, 3, None]
+    assert past.arrived(ready_now=0) == [None, None, None, None]
+    assert never.ready == [0, 0, 0, 0]
+
+
+async def test_what_no_worker_would_take_is_found_however_many_wait_behind_it(stage: Stage) -> None:
+    await stage.worker()
+    lost = [await stage.start(task="gone"), await stage.start(task="gone", priority=3)]
+    await stage.start_several(50)
+    await stage.start(task="gone")
+    await stage.start_several(300)
+    alone = await stage.start(queue="aside")
+
+    found = await stage.run(history.unserved())
+
+    assert [(each.queue, each.task, each.jobs, each.run, each.serving) for each in found] == [
+        ("aside", "work", 1, alone, 0),
+        ("default", "gone", 3, lost[0], 1),
+    ]
+
+
+# Flows
+
+
+async def finish(stage: Stage, run: int, state: str, seconds: float) -> None:
+    """Say that a run is over, straight: how it came to that is tested elsewhere."""
+    await stage.sql("delete from rota.waiting where job = %s", run)
+    await stage.sql(
+        "insert into rota.outcomes (job, state, attempt, at) select id, %s, 1,"
+        " created + %s * interval '1 s' from rota.runs where id = %s",
+        state,
+        seconds,
+        run,
+    )
+
+
+async def test_figures_of_a_flow_are_those_of_its_last_runs(stage: Stage) -> None:
+    laid = [await lay(stage, DIAMOND) for _ in range(6)]
+    for each, seconds in zip(laid[1:4], (1.0, 2.0, 9.0), strict=True):
+        await finish(stage, each.run, "succeeded", seconds)
+    await finish(stage, laid[4].run, "failed", 100.0)
+    await finish(stage, laid[0].run, "failed", 100.0)
+
+    [past] = await stage.run(history.flows(["f", "unknown"], runs=5))
+
+    assert (past.flow, past.runs, past.running, past.succeeded, past.failed) == ("f", 5, 1, 3, 1)
+    assert (past.median, past.longest, past.rate) == (2.0, 9.0, 0.75)
+    assert past.p95 == pytest.approx(8.3)
+
+
+async def test_figures_of_its_tasks_are_of_as_many_runs_as_can_be_looked_at(stage: Stage) -> None:
+    laid = [await lay(stage, DIAMOND) for _ in range(3)]
+    worker = await stage.worker()
+    for each, state, took in zip(
+        laid, ("failed", "succeeded", "succeeded"), (5, 1, 3), strict=True
+    ):
+        await end(stage, await claim_only(stage, worker, "a"), state)
+        await stage.sql("update rota.outcomes set took = %s where job = %s", took, each["a"])
+
+    found = {each.task: each for each in await stage.run(history.nodes("f", size=4))}
+    few = {each.task: each for each in await stage.run(history.nodes("f", size=history.JOBS // 2))}
+
+    assert (found["f.a"].ended, found["f.a"].rate, found["f.a"].median) == (3, 2 / 3, 2.0)
+    assert (found["f.d"].ended, found["f.d"].skipped, found["f.d"].rate) == (1, 1, None)
+    assert (few["f.a"].ended, few["f.a"].rate) == (2, 1.0)
+
+
+async def test_the_last_runs_of_a_flow_come_last_first(stage: Stage) -> None:
+    laid = [await lay(stage, DIAMOND) for _ in range(3)]
+    await finish(stage, laid[0].run, "failed", 2.0)
+
+    found = await stage.run(history.flow_runs("f"))
+
+    assert [(each.run, each.state, each.took) for each in found] == [
+        (laid[2].run, "running", None),
+        (laid[1].run, "running", None),
+        (laid[0].run, "failed", 2.0),
+    ]
+
+
+async def test_what_is_under_way_says_how_far_it_has_come(stage: Stage) -> None:
+    worker = await stage.worker()
+    await lay(stage, {"a": []})
+    await end(stage, await claim_only(stage, worker, "a"))
+    open = await lay(stage, DIAMOND)
+    await end(stage, await claim_only(stage, worker, "a"))
+    await claim_only(stage, worker, "b")
+    lone = await stage.start()
+    await stage.start()
+    await stage.claim(worker, 1)
+    await stage.sql(
+        "insert into rota.progress (job, claim, done, total) values (%s, 1, 3, 10)", lone
+    )
+
+    found = await stage.run(history.under_way())
+
+    assert [(each.run, each.name, each.is_flow, each.done, each.total) for each in found] == [
+        (lone, "work", False, 3, 10),
+        (open.run, "f", True, 1, 4),
+    ]
+    assert [each.run for each in await stage.run(history.under_way(limit=1))] == [lone]
+
+
+async def test_the_latest_runs_that_failed_are_found_without_the_jobs_of_flows(
+    stage: Stage,
+) -> None:
+    worker = await stage.worker()
+    for state in ("failed", "succeeded", "failed"):
+        await stage.start()
+        await end(stage, await stage.claim(worker), state)
+    flow = await lay(stage, {"a": []})
+    await end(stage, await claim_only(stage, worker, "a"), "failed")
+    [first, _, last] = await stage.sql("select id from rota.jobs where run is null order by id")
+
+    found = await stage.run(history.failed())
+    assert [(each.run, each.name) for each in found] == [
+        (flow.run, "f"),
+        (last, "work"),
+        (first, "work"),
+    ]
+    assert [each.run for each in await stage.run(history.failed(limit=2))] == [flow.run, last]
+
+
+async def test_the_last_runs_of_a_task_are_looked_for_among_the_latest(stage: Stage) -> None:
+    first = await stage.start(task="rare")
+    await stage.start_several(3)
+    last = await stage.start(task="rare")
+    await lay(stage, {"a": []})
+
+    found = await stage.run(history.task_runs("rare"))
+    assert [(each.run, each.state) for each in found] == [(last, "ready"), (first, "ready")]
+    few = await stage.run(history.task_runs("rare", among=3))
+    assert [each.run for each in few] == [last]
+    assert await stage.run(history.task_runs("f.a")) == []
+
+
+# Schedules
+
+
+async def plan(stage: Stage, name: str, **columns: Any) -> None:
+    given = {"name": name, "failures": 0, "state": "active", "late": -60.0} | columns
+    await stage.sql(
+        "insert into rota.schedules (name, declared, kind, target, input, every, anchor, next, due,"
+        " failures, failed, state) select %s, true, 'task', 'work', '{}', 60, rota.clock(), at, at, %s,"
+        " rota.clock(), %s::rota.watch from (select rota.clock() - %s * interval '1 s' as at) as now",
+        *(given[key] for key in ("name", "failures", "state", "late")),
+    )
+
+
+async def test_schedules_that_somebody_should_look_at_are_found(stage: Stage) -> None:
+    await plan(stage, "fine")
+    await plan(stage, "tardy", late=61.0)
+    await plan(stage, "a-little-late", late=59.0)
+    await plan(stage, "at-rest", late=900.0, state="paused")
+    await plan(stage, "broken", failures=4)
+    await plan(stage, "given-up", failures=9, state="paused")
+    for ago, state in (
+        (5, "missed"),
+        (90, "missed"),
+        (3, "refused"),
+        (4, "started"),
+        (2000, "missed"),
+    ):
+        await stage.sql(
+            "insert into rota.ticks (schedule, tick, number, state, at, host, pid)"
+            " select 'fine', at, %s, %s, at, 'h', 1"
+            " from (select rota.clock() - %s * interval '1 min' as at) as past",
+            ago,
+            state,
+            ago,
+        )
+
+    found = await stage.run(history.troubled(late=60.0))
+
+    assert sorted((each.name, each.trouble, each.many) for each in found) == [
+        ("broken", "failing", 4),
+        ("fine", "missed", 2),
+        ("fine", "refused", 1),
+        ("given-up", "stopped", 9),
+        ("tardy", "late", 1),
+    ]

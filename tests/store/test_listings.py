@@ -1,0 +1,182 @@
+"""What pages list of the fleet is what there is, in its order, and is found without looking through all."""
+
+from __future__ import annotations
+
+import os
+from itertools import product
+
+import pytest
+
+from rota.store import audit, standing, ticks, views
+
+from .stage import Stage
+from .test_schedule_plans import explain, read_by
+
+MANY = 1_000_000 if os.environ.get("ROTA_TEST_LONG") == "1" else 20_000
+
+DEEDS = """
+insert into rota.audit (who, action, subject)
+select 'ada', 'cancel run', n::text from generate_series(1, %(rows)s) as n
+"""
+
+# What somebody else did, here and there among it.
+FEW = """
+insert into rota.audit (who, action, subject)
+select who, action, subject
+  from unnest(array['ada', 'bob', repeat('long ', 1000), repeat('long ', 1000) || 'er']) as who,
+       unnest(array['cancel run', 'drain worker']) as action,
+       unnest(array['7', 'a lock', repeat('lang ', 1000), repeat('lang ', 1000) || 'er']) as subject
+"""
+
+THROUGH_ALL = """
+select id, who, action, subject
+  from rota.audit
+ where (%(who)s::text is null or who = %(who)s)
+   and (%(action)s::text is null or action = %(action)s)
+   and (%(subject)s::text is null or subject = %(subject)s)
+   and id < %(before)s
+ order by id desc
+ limit %(limit)s
+"""
+
+QUESTIONS = list(
+    product(
+        (None, "ada", "bob", "long " * 1000, "nobody"),
+        (None, "cancel run", "drain worker"),
+        (None, "7", "lang " * 1000),
+    )
+)
+
+
+async def fill_audit(stage: Stage, rows: int) -> None:
+    await stage.sql("set statement_timeout = 0")
+    await stage.sql("delete from rota.audit")
+    await stage.watch.execute(FEW.encode())
+    await stage.watch.execute(DEEDS.encode(), {"rows": rows})
+    await stage.watch.execute(FEW.encode())
+
+
+async def test_deeds_are_found_by_who_what_and_whom(stage: Stage) -> None:
+    await fill_audit(stage, 30)
+    middle = await stage.one("select min(id) + 20 from rota.audit")
+    for who, action, subject in QUESTIONS:
+        for before in (audit.NEWEST, middle):
+            asked = audit.entries(5, before, who=who, action=action, subject=subject)
+            found = [
+                (each.id, each.who, each.action, each.subject) for each in await stage.run(asked)
+            ]
+            cursor = await stage.watch.execute(THROUGH_ALL.encode(), asked.params)
+            assert found == await cursor.fetchall()
+
+
+@pytest.mark.parametrize("analysed", [False, True])
+async def test_a_few_deeds_among_many_are_not_looked_for_through_all(
+    own_stage: Stage, analysed: bool
+) -> None:
+    await fill_audit(own_stage, MANY)
+    if analysed:
+        await own_stage.sql("analyze rota.audit")
+    for who, action, subject in QUESTIONS:
+        if (who, action) == ("ada", "drain worker") and subject is None:
+            continue  # of all that she did; two things are not looked for at once
+        asked = audit.entries(51, who=who, action=action, subject=subject)
+        async with own_stage.watch.transaction(force_rollback=True):
+            await own_stage.run(ticks.hurry(), own_stage.watch)
+            found = await explain(own_stage.watch, own_stage.schema, asked)
+        assert read_by(found)["audit"] < 800, (who, action, subject, found)
+
+
+async def test_those_who_have_left_are_listed_the_last_first(stage: Stage) -> None:
+    there, left, died = [await stage.worker() for _ in range(3)]
+    later = (
+        "update rota.workers set state = %s::rota.presence,"
+        " ended = rota.clock() + %s * interval '1 s' where id = %s"
+    )
+    await stage.sql(later, "stopped", 2, left)
+    await stage.sql(later, "dead", 1, died)
+    assert [each.worker for each in await stage.run(views.departed())] == [left, died]
+    assert [each.worker for each in await stage.run(views.departed(1))] == [left]
+    assert there in [each.worker for each in await stage.run(views.workers())]
+
+
+async def test_alerts_that_are_over_are_listed_page_by_page_and_open_ones_are_not(
+    stage: Stage,
+) -> None:
+    await stage.sql("delete from rota.alerts")
+    await stage.sql(
+        "insert into rota.alerts (kind, subject, message, host, pid, cleared)"
+        " select 'k', n::text, 'm', 'h', 1, case when n <> 3 then rota.clock() end"
+        "   from generate_series(1, 5) as n order by n"
+    )
+    first = await stage.run(standing.past_alerts(limit=3))
+    assert [each.subject for each in first] == ["5", "4", "2"]
+    rest = await stage.run(standing.past_alerts(first[-1].id, 3))
+    assert [each.subject for each in rest] == ["1"]
+
+
+async def test_calls_made_once_are_found_by_how_their_keys_begin(stage: Stage) -> None:
+    await stage.sql("delete from rota.onces")
+    await stage.sql(
+        "insert into rota.onces (key, token, instance, nonce, host, pid, label, began, expires,"
+        "                        finished, until, result)"
+        " select key, 1, gen_random_uuid(), gen_random_uuid(), 'h', 1, 'l', rota.clock(),"
+        "        rota.clock() + case when key = 'b:lost' then -1 else 60 end * interval '1 s',"
+        "        case when key like '%%done%%' then rota.clock() end,"
+        "        case when key = 'b:done' then 'infinity' else rota.clock() end, '42'"
+        "   from unnest(array['a', 'b', 'b:done', 'b:lost', 'b:on', 'b\U0001f600 done', 'c']) as key"
+    )
+    lines = await stage.run(standing.onces("b"))
+    states = {each.key: (each.state, each.until is None) for each in lines}
+    assert states == {
+        "b": ("running", False),
+        "b:done": ("finished", True),
+        "b:lost": ("lost", False),
+        "b:on": ("running", False),
+        "b\U0001f600 done": ("finished", False),
+    }
+    assert [each.key for each in await stage.run(standing.onces("b", "b:done", 2))] == [
+        "b:lost",
+        "b:on",
+    ]
+    assert len(await stage.run(standing.onces())) == 7
+
+
+async def test_a_rate_says_how_much_of_it_is_used_up(stage: Stage) -> None:
+    await stage.sql("delete from rota.rates")
+    await stage.sql(
+        "insert into rota.rates (name, due, apart, seen)"
+        " values ('busy', rota.clock() + interval '20 s', 2, rota.clock()),"
+        "        ('idle', rota.clock() - interval '20 s', 2, rota.clock())"
+    )
+    busy, idle = await stage.run(standing.rates())
+    assert (busy.name, idle.name) == ("busy", "idle")
+    assert 8 < busy.used <= 10
+    assert idle.used == 0
+    assert await stage.run(standing.rates("busy")) == [idle]
+
+
+@pytest.mark.parametrize("analysed", [False, True])
+async def test_a_few_locks_that_are_held_are_found_among_many_that_are_not(
+    own_stage: Stage, analysed: bool
+) -> None:
+    await own_stage.sql("set statement_timeout = 0")
+    await own_stage.sql(
+        "insert into rota.locks (name, slot, token, acquired, expires, instance)"
+        " select 'lock ' || n, n %% 2, n, rota.clock(), rota.clock() + interval '1 h',"
+        "        case when n %% 1000 = 0 then gen_random_uuid() end from generate_series(1, %s) as n",
+        MANY,
+    )
+    if analysed:
+        await own_stage.sql("analyze rota.locks")
+    found = await own_stage.run(standing.locks())
+    held = await own_stage.sql(
+        "select name from rota.locks where instance is not null order by name, slot limit 200"
+    )
+    assert [each.name for each in found] == held
+    after = (found[9].name, found[9].permit)
+    page = await own_stage.run(standing.locks(after=after, limit=5))
+    assert [each.name for each in page] == held[10:15]
+    scans = await explain(own_stage.watch, own_stage.schema, standing.locks())
+    assert read_by(scans)["locks"] <= 2 * len(held), scans
+    free = await own_stage.run(standing.locks("lock 7", free=True))
+    assert [(each.name, each.held) for each in free] == [("lock 7", False)]

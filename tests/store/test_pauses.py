@@ -1,0 +1,54 @@
+"""A claim asks which queues are paused: what that costs, and what it sees."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+from rota.store import jobs, queues
+
+from .stage import Stage
+from .test_plans import explain
+
+LANES = range(9, -1, -1)
+
+
+async def test_what_waits_in_a_paused_queue_is_not_even_read(stage: Stage) -> None:
+    worker = await stage.worker()
+    await stage.start_several(1000)
+    await stage.run(queues.pause("default", "ada", ""))
+
+    found = await explain(
+        stage, jobs.claim(worker, uuid4(), ["work"], ["default"] * 10, LANES, [0] * 10, 100)
+    )
+
+    assert sum(each.read for each in found if each.table == "ready") == 0
+    [pauses] = [each for each in found if each.table == "pauses"]
+    assert (pauses.rounds, pauses.read) == (1, 1)  # once, however many lanes there are
+    assert (await stage.claim(worker)).jobs == []
+    await stage.run(queues.resume("default"))
+    assert len((await stage.claim(worker)).jobs) == 100
+
+
+async def test_other_queues_are_read_as_ever(stage: Stage) -> None:
+    worker = await stage.worker()
+    await stage.start(queue="mail")
+    other = await stage.start(queue="rest")
+    await stage.run(queues.pause("mail", "ada", ""))
+
+    batch = await stage.claim(worker, queues=["mail", "rest", "third"])
+
+    assert batch.jobs == [other]
+
+
+async def test_a_pause_counts_from_its_commit_on(stage: Stage) -> None:
+    worker = await stage.worker()
+    first, second = await stage.start(), await stage.start()
+    pausing = await stage.connect()
+
+    async with pausing.transaction():
+        await stage.run(queues.pause("default", "ada", ""), pausing)
+        assert (await stage.claim(worker, 1)).jobs == [first]  # nobody waits for whoever pauses
+
+    assert (await stage.claim(worker, 1)).jobs == []
+    await stage.run(queues.resume("default"))
+    assert (await stage.claim(worker, 1)).jobs == [second]

@@ -1,0 +1,110 @@
+"""A graph on a page: it stays where it is whatever becomes of its jobs, and each of them can be reached."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping
+
+import pytest
+
+from rota.drawing.board import INSET, LEAST, Card, board, edges, place
+from rota.drawing.label import STATES
+from rota.model.graph import Graph
+
+from .graphs import DIAMOND
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def draw(cards: Mapping[str, Card], graph: Graph = DIAMOND, chosen: str = "") -> ET.Element:
+    made = place(graph, {key: card.name for key, card in cards.items()})
+    between = edges(made, [("a", "b")])
+    return ET.fromstring(board(made, cards, between=between, chosen=chosen))
+
+
+def cards(state: str = "", remark: str = "") -> dict[str, Card]:
+    return {name: Card(f"job {name}", state, remark, href=f"?job={name}") for name in DIAMOND.order}
+
+
+def jobs(picture: ET.Element) -> list[ET.Element]:
+    return [each for each in picture.iter(f"{SVG}a")]
+
+
+def test_boxes_stay_where_they_are_whatever_becomes_of_their_jobs() -> None:
+    def places(picture: ET.Element) -> list[tuple[str | None, ...]]:
+        boxes = [each.find(f"{SVG}rect") for each in jobs(picture)]
+        return [
+            (each.get("data-key"), each.get("transform"), box.get("width"))
+            for each, box in zip(jobs(picture), boxes, strict=True)
+            if box is not None
+        ]
+
+    before = places(draw(cards("waiting", "waiting")))
+
+    assert len(before) == 4
+    for state in STATES:
+        assert places(draw(cards(state, f"{state} · attempt 12, and a very long remark"))) == before
+
+
+def test_every_box_is_a_link_with_a_state_in_its_class_its_icon_and_its_words() -> None:
+    picture = draw(cards("failed", "failed · attempt 3"))
+
+    for job in jobs(picture):
+        assert job.get("class") == "job failed"
+        assert job.get("href") == f"?job={job.get('data-key')}"
+        assert [each.get("href") for each in job.iter(f"{SVG}use")] == ["#i-state-failed"]
+        assert "failed · attempt 3" in "".join(job.itertext())
+
+
+def test_what_is_too_long_for_a_box_is_cut_and_told_in_full_elsewhere() -> None:
+    remark = "asleep · for a signal with a name that nobody can read at a glance"
+
+    job = jobs(draw(cards("asleep", remark)))[0]
+
+    [line] = [each for each in job.iter(f"{SVG}text") if each.get("class") == "remark"]
+    assert line.text is not None
+    assert line.text.endswith("…")
+    assert len(line.text) <= int(line.get("data-most", ""))
+    assert remark in (job.findtext(f"{SVG}title") or "")
+
+
+def test_edges_that_carry_no_data_are_told_apart_and_know_their_ends() -> None:
+    paths = [each for each in draw(cards()).iter(f"{SVG}path") if each.get("data-from")]
+
+    ends = {(each.get("data-from"), each.get("data-to")): each.get("class") for each in paths}
+    assert ends == {("a", "b"): "after", ("a", "c"): None, ("b", "d"): None, ("c", "d"): None}
+
+
+def test_the_chosen_box_is_marked() -> None:
+    found = [each.get("aria-current") for each in jobs(draw(cards(), chosen="c"))]
+
+    assert found == [None, None, "true", None]
+
+
+@pytest.mark.parametrize(
+    "shares", [[("failed", 0.001), ("succeeded", 0.999)], [("running", 0.4)], [("failed", 1.0)]]
+)
+def test_shares_fill_the_foot_of_a_box_and_none_is_too_small_to_be_seen(
+    shares: list[tuple[str, float]],
+) -> None:
+    graph = Graph({"many": []})
+    picture = draw({"many": Card("many", "failed", many=1_000, shares=shares)}, graph)
+
+    bars = [each for each in picture.iter(f"{SVG}rect") if "share" in each.get("class", "")]
+    widths = [float(each.get("width", "")) for each in bars]
+    box = next(each for each in picture.iter(f"{SVG}rect") if each.get("class") == "box")
+    whole = float(box.get("width", "")) - 2 * INSET
+    assert min(widths) >= LEAST
+    assert sum(widths) == pytest.approx(whole * min(sum(n for _, n in shares), 1), abs=0.2)
+
+
+def test_names_are_text_whatever_is_in_them() -> None:
+    name = '</title><script>alert("x")</script>\x00" onload="x'
+    made = place(Graph({name: []}), {name: name})
+
+    text = board(made, {name: Card(name, "", name, name, name)}, between="")
+
+    ET.fromstring(text)
+    assert "<script" not in text
+    assert re.search(r"style=|<style|onload=\"x", text) is None

@@ -1,0 +1,39 @@
+"""What a flow or a task takes, as it is shown before it is started."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rota import Context, Flow, Rota
+from rota.drawing.definition import flow_input, label, only_before, order_only, task_input
+
+
+def test_a_task_takes_what_its_function_does_and_not_its_context(app: Rota) -> None:
+    @app.task
+    async def send(ctx: Context, to: str, copies: int = 1, more: Any = None) -> None: ...
+
+    words = task_input(app.registry.tasks["send"])
+
+    assert [str(word) for word in words] == ["to: str", "copies: int = 1", "more: Any = None"]
+    assert [word.required for word in words] == [True, False, False]
+
+
+def test_a_flow_takes_what_is_no_result_of_its_tasks(app: Rota, flow: Flow) -> None:
+    @flow.task
+    async def extract(day: str) -> int:
+        return len(day)
+
+    @flow.task(queue="heavy")
+    async def load(extract: int, day: str | None = None, limit: int = 5) -> None: ...
+
+    @flow.task(after=[load])
+    async def tell() -> None: ...
+
+    plan = app.registry.flows["etl"].plan
+    day, limit = flow_input(plan)
+    assert (day.name, day.required) == ("day", True)
+    assert (str(limit), limit.required) == ("limit: int = 5", False)
+    told, loaded = plan.nodes[-1], plan.nodes[1]
+    assert only_before(plan, told) == ["load"]
+    assert order_only(plan) == {("load", "tell")}
+    assert label(plan, loaded).detail == "queue heavy"

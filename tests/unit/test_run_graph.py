@@ -1,0 +1,103 @@
+"""The graph of a run: laid out once for each shape, and every job is in it, whatever became of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from rota.drawing.board import place
+from rota.drawing.layout import Layout
+from rota.model.graph import Graph
+from rota.store.views import JobLine
+from rota.web.dashboard import run_graph
+from rota.web.dashboard.run_graph import CALLER, counts, picture
+
+from .test_run_timeline import START, job, run
+
+
+def line(states: list[str], first: int = 10) -> list[JobLine]:
+    """A chain of jobs a, b, c …"""
+    last = first + len(states) - 1
+    return [
+        job(
+            state,
+            first + place,
+            task=f"f.{'abcdefgh'[place]}",
+            children=[first + place + 1] if first + place < last else [],
+            takes=[first + place - 1] if place else [],
+        )
+        for place, state in enumerate(states)
+    ]
+
+
+def test_runs_of_one_shape_are_laid_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    laid: list[Graph] = []
+
+    def counting(graph: Graph, names: Mapping[str, str]) -> Layout:
+        laid.append(graph)
+        return place(graph, names)
+
+    monkeypatch.setattr(run_graph, "place", counting)
+    other = msgspec.structs.replace(run(3), run=2, created=START + timedelta(days=1))
+
+    one = picture(run(3), line(["succeeded", "running", "waiting"]))
+    same = picture(run(3), line(["succeeded", "succeeded", "failed"]))
+    alike = picture(other, line(["waiting"] * 3, first=500))
+    longer = picture(run(4), line(["waiting"] * 4))
+
+    assert one.shape is same.shape is alike.shape
+    assert one.shape is not longer.shape
+    assert len(laid) <= 2
+    assert [card.state for card in one.cards.values()] == ["succeeded", "running", "waiting"]
+    assert [card.state for card in same.cards.values()] == ["succeeded", "succeeded", "failed"]
+    assert [card.href for card in alike.cards.values()] == ["?job=500", "?job=501", "?job=502"]
+
+
+def test_what_a_script_is_told_is_what_the_picture_says() -> None:
+    drawn = picture(run(2), line(["succeeded", "running"]))
+
+    told = json.loads(drawn.colours())
+
+    assert [each[:2] for each in told] == [["0", "succeeded"], ["1", "running"]]
+    svg = drawn.svg("a run", drawn.key_of(11))
+    assert svg.count('class="job running"') == 1
+    assert svg.index('aria-current="true"') > svg.index('data-key="1"')
+
+
+def test_a_crowd_tells_how_many_are_in_which_state_those_to_look_at_first() -> None:
+    parts = [
+        job("failed" if number == 7 else "succeeded", number + 3, task=f"f.part_{number}")
+        for number in range(40)
+    ]
+    split = job("succeeded", 2, task="f.split", children=[each.job for each in parts])
+    jobs = [split, *(msgspec.structs.replace(each, takes=[2]) for each in parts)]
+
+    drawn = picture(run(41), jobs)
+
+    [key] = drawn.shape.crowd.folds
+    card = drawn.cards[key]
+    assert (card.name, card.state, card.many) == ("part_* × 40", "failed", 40)
+    assert card.remark == "1 failed, 39 succeeded"
+    assert card.shares == [("failed", 1 / 40), ("succeeded", 39 / 40)]
+    assert drawn.key_of(10) == key
+    assert counts(drawn.members[key]) == [("failed", 1), ("succeeded", 39)]
+    opened = picture(run(41), jobs, opened=[key])
+    assert len(opened.cards) == 41
+    assert opened.cards["8"].href == f"?open={key}&job=10"
+
+
+def test_calls_hang_on_their_caller() -> None:
+    calls = msgspec.structs.replace(run(3), flow="", parent=99)
+
+    drawn = picture(calls, line(["succeeded"] * 3))
+
+    parents = drawn.shape.crowd.graph.parents
+    assert {key: list(each) for key, each in parents.items()} == {
+        CALLER: [],
+        **{str(number): [CALLER] for number in range(3)},
+    }
+    assert drawn.cards[CALLER].name == "job 99"

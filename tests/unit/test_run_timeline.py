@@ -1,0 +1,170 @@
+"""When a job waited, ran and slept, from what was written down of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from rota.drawing.gantt import Bar
+from rota.store.chronicle import Doing
+from rota.store.views import FlowDetail, JobLine, TryLine
+from rota.web.dashboard.run_gantt import (
+    bars_of_job,
+    merged,
+    ready_since,
+    rows_of_run,
+    until_now,
+)
+from rota.web.dashboard.run_graph import picture
+
+START = datetime(2026, 11, 16, 12, tzinfo=UTC)
+NOW = START + timedelta(seconds=100)
+
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+def job(state: str, id: int = 2, **more: Any) -> JobLine:
+    known: dict[str, Any] = {
+        **{"job": id, "task": "f.work", "queue": "default", "state": state, "attempt": 1},
+        **{"worker": 1, "since": START, "rule": None, "children": [], "takes": []},
+        **dict.fromkeys(("finished", "took", "error", "wakes", "awaits", "done", "total")),
+        **{"args": None, "result": None},
+    }
+    return JobLine(**known | more)
+
+
+def run(many: int) -> FlowDetail:
+    return FlowDetail(1, "f", "running", 1, START, START, None, None, None, b"{}", None, many)
+
+
+def told(bars: Sequence[Bar]) -> list[tuple[str, float, float]]:
+    return [
+        (each.kind, (each.start - START).total_seconds(), (each.end - START).total_seconds())
+        for each in bars
+    ]
+
+
+def test_what_has_ended_waited_from_when_it_could_run_until_it_began() -> None:
+    done = job("succeeded", finished=at(10), took=4.0)
+
+    assert told(bars_of_job(done, [], [], at(1), NOW)) == [("queued", 1, 6), ("running", 6, 10)]
+
+
+def test_each_attempt_is_drawn_with_the_wait_before_it() -> None:
+    failed = job("failed", attempt=3, finished=at(30), took=2.0)
+    tries = [
+        TryLine(2, 1, "failed", 1, at(5), 3.0, None),
+        TryLine(2, 2, "failed", 1, at(15), 5.0, None),
+    ]
+
+    bars = bars_of_job(failed, tries, [], START, NOW)
+
+    assert told(bars) == [
+        *(("queued", 0, 2), ("attempt", 2, 5), ("queued", 5, 10), ("attempt", 10, 15)),
+        *(("queued", 15, 28), ("running", 28, 30)),
+    ]
+    assert [each.state for each in bars if each.kind != "queued"] == ["failed"] * 3
+
+
+def test_what_was_lost_with_its_worker_is_not_said_to_have_only_waited() -> None:
+    done = job("succeeded", attempt=2, finished=at(40), took=5.0)
+    tries = [TryLine(2, 1, "failed", 1, at(20), None, None)]
+
+    assert told(bars_of_job(done, tries, [], START, NOW)) == [
+        *(("attempt", 0, 20), ("queued", 20, 35), ("running", 35, 40)),
+    ]
+
+
+def test_what_goes_on_reaches_until_now() -> None:
+    running = job("running", since=at(40))
+    assert told(bars_of_job(running, [], [], at(30), NOW)) == [
+        *(("queued", 30, 40), ("running", 40, 100)),
+    ]
+    assert told(bars_of_job(job("ready"), [], [], at(30), NOW)) == [("queued", 30, 100)]
+    assert told(bars_of_job(job("asleep", since=at(50)), [], [], at(30), NOW)) == [
+        ("asleep", 50, 100)
+    ]
+    assert bars_of_job(job("waiting"), [], [], START, NOW) == []
+
+
+def test_what_slept_ran_before_that_as_its_steps_tell() -> None:
+    done = job("succeeded", finished=at(60), took=5.0)
+    doings = [
+        Doing(2, "step", "a", at(4), 2.0, None, False),
+        Doing(2, "step", "b", at(7), 2.0, None, False),
+        Doing(2, "sleep", "sleep", at(8), None, at(38), False),
+        Doing(2, "wait", "go", at(50), None, None, False),
+    ]
+
+    assert told(bars_of_job(done, [], doings, START, NOW)) == [
+        *(("queued", 0, 2), ("running", 2, 8), ("asleep", 8, 38), ("asleep", 38, 50)),
+        *(("queued", 50, 55), ("running", 55, 60)),
+    ]
+
+
+def test_what_waits_for_a_signal_sleeps_until_now_and_once() -> None:
+    waiting = job("asleep", since=at(9))
+    doings = [Doing(2, "wait", "go", at(8), None, None, True)]
+
+    assert told(bars_of_job(waiting, [], doings, START, NOW)) == [
+        *(("queued", 0, 8), ("asleep", 8, 100)),
+    ]
+
+
+def test_steps_of_an_attempt_before_are_not_drawn_again() -> None:
+    done = job("succeeded", attempt=2, finished=at(30), took=5.0)
+    tries = [TryLine(2, 1, "failed", 1, at(20), 10.0, None)]
+    doings = [Doing(2, "sleep", "sleep", at(11), None, at(12), False)]
+
+    assert told(bars_of_job(done, tries, doings, START, NOW)) == [
+        *(("queued", 0, 10), ("attempt", 10, 20), ("queued", 20, 25), ("running", 25, 30)),
+    ]
+
+
+def test_a_job_could_run_when_the_last_before_it_had_ended() -> None:
+    jobs = [
+        job("succeeded", 2, children=[4], finished=at(25)),
+        job("succeeded", 3, children=[4], finished=at(10)),
+        job("ready", 4),
+    ]
+
+    assert ready_since(jobs, START) == {2: START, 3: START, 4: at(25)}
+
+
+def test_many_on_one_line_overlap_as_one_in_the_state_to_look_at_first() -> None:
+    bars = [
+        Bar("running", at(0), at(10), "succeeded"),
+        Bar("running", at(5), at(20), "failed"),
+        Bar("running", at(30), at(40), "succeeded"),
+        Bar("queued", at(0), at(1), "ready"),
+    ]
+
+    found = merged(bars)
+
+    assert told(found) == [("running", 0, 20), ("running", 30, 40), ("queued", 0, 1)]
+    assert [each.state for each in found] == ["failed", "succeeded", "ready"]
+
+
+def test_lines_come_in_the_order_in_which_they_began() -> None:
+    jobs = [
+        job("waiting", 2, task="f.last"),
+        job("succeeded", 3, task="f.second", finished=at(20), took=1.0),
+        job("succeeded", 4, task="f.first", finished=at(10), took=10.0),
+    ]
+    ready = {2: START, 3: at(10), 4: START}
+
+    rows = rows_of_run(picture(run(3), jobs), [], [], ready, NOW)
+
+    assert [each.name for each in rows] == ["first", "second", "last"]
+
+
+def test_now_moves_in_steps_and_never_back() -> None:
+    seen = [until_now(START, at(n / 10), 10) for n in range(20_000)]
+
+    assert all(shown >= at(n / 10) for n, shown in enumerate(seen))
+    assert seen == sorted(seen)
+    assert len(set(seen)) < 1_500  # of two thousand looks, one a second
+    assert seen[-1] - at(1999.9) <= timedelta(seconds=15)

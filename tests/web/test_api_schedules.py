@@ -1,0 +1,89 @@
+"""Backfilling over HTTP, and the audit log by who, what and whom."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+from uuid import uuid4
+
+import pytest
+
+from .visitors import Visitors
+
+V1 = "/api/v1"
+
+
+async def schedule(visitors: Visitors, **more: Any) -> str:
+    name = f"schedule {uuid4()}"
+    body = {"name": name, "task": "greet", "cron": "0 7 * * *", "input": {"name": "Ada"}, **more}
+    await visitors.done("POST", f"{V1}/schedules", json=body)
+    return f"{V1}/schedules/{quote(name)}"
+
+
+async def planned(visitors: Visitors, at: str) -> list[str]:
+    found = await visitors.done("GET", at)
+    return [each["planned"] for each in found["ticks"]]
+
+
+async def test_a_time_without_a_zone_is_one_of_the_schedule_and_it_can_be_done_again(
+    visitors: Visitors,
+) -> None:
+    at = await schedule(visitors, tz="Asia/Tokyo")
+    body = {"start": "2026-01-01T07:00", "end": "2026-01-03T07:00"}
+    first = await visitors.done("POST", f"{at}/backfill", json=body)
+    assert len(first["runs"]) == 2
+    assert await planned(visitors, at) == ["2026-01-01T22:00:00Z", "2025-12-31T22:00:00Z"]
+    # Once more, a day longer, and in a zone of its own.
+    longer = {"start": "2026-01-01", "end": "2026-01-03T22:00:01Z"}
+    again = await visitors.done("POST", f"{at}/backfill", json=longer)
+    assert len(again["runs"]) == 2
+    assert len(set(first["runs"] + again["runs"])) == 4
+    none = await visitors.done("POST", f"{at}/backfill", json=longer)
+    assert none["runs"] == []
+
+
+async def test_up_to_now_unless_it_is_said(visitors: Visitors) -> None:
+    at = await schedule(visitors, cron=None, every=3600, starts="2026-01-01T00:00:00Z")
+    [[now]] = await visitors.sql("select rota.clock() - interval '150 min'")
+    made = await visitors.done("POST", f"{at}/backfill", json={"start": now.isoformat()})
+    assert len(made["runs"]) in (2, 3)
+
+
+@pytest.mark.parametrize(
+    "start", ["", "soon", "2026-13-01", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"]
+)
+async def test_what_is_no_time_is_refused(visitors: Visitors, start: str) -> None:
+    at = await schedule(visitors)
+    answer = await visitors.ask("POST", f"{at}/backfill", json={"start": start})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid")
+    assert await planned(visitors, at) == []
+
+
+async def test_of_a_schedule_that_is_not_there(visitors: Visitors) -> None:
+    answer = await visitors.ask(
+        "POST", f"{V1}/schedules/none/backfill", json={"start": "2026-01-01"}
+    )
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found")
+
+
+async def test_deeds_are_asked_for_by_who_what_and_whom(visitors: Visitors) -> None:
+    at = await schedule(visitors)
+    name = (await visitors.done("GET", at))["name"]
+    await visitors.done("POST", f"{at}/pause", who="operator")
+    await visitors.done("POST", f"{at}/resume")
+
+    async def deeds(**asked: str) -> list[tuple[str, str]]:
+        found = await visitors.done("GET", f"{V1}/audit", params=asked)
+        return [(each["action"], each["subject"]) for each in found["entries"]]
+
+    made, paused, resumed = ((f"{word} schedule", name) for word in ("create", "pause", "resume"))
+    assert await deeds(subject=name) == [resumed, paused, made]
+    [line] = (await visitors.done("GET", f"{V1}/audit", params={"subject": name, "limit": 2}))[
+        "entries"
+    ][1:]
+    assert await deeds(subject=name, who=line["who"]) == [paused]
+    assert await deeds(subject=name, action="create schedule") == [made]
+    assert await deeds(subject=name, action="drain worker") == []
+    first = await visitors.done("GET", f"{V1}/audit", params={"subject": name, "limit": 2})
+    rest = await deeds(subject=name, cursor=first["next"])
+    assert rest == [made]

@@ -1,0 +1,55 @@
+"""A flow's picture on its page: with figures, and of any size within a moment."""
+
+from __future__ import annotations
+
+import time
+
+from rota import Rota
+from rota.drawing.definition import Word
+from rota.store.history import NodePast
+from rota.web.dashboard.flows import example, picture
+
+
+async def nothing(ctx: object = None) -> None: ...
+
+
+def test_a_task_is_drawn_with_how_it_has_done() -> None:
+    app = Rota("postgresql://nowhere/nothing")
+    flow = app.flow("etl")
+    flow.task(nothing, name="first")
+    flow.task(nothing, name="second", after=["first"], queue="heavy")
+    past = {"etl.second": NodePast("etl.second", 10, 9, 1, 0, 1.25, 3.0)}
+
+    drawn = picture(app.registry.flows["etl"].plan, past)
+
+    assert "queue heavy, 90% succeed, 1.25 s" in drawn
+    assert drawn.count('class="job plain"') == 2
+    assert "<style" not in drawn
+
+
+def test_a_large_flow_is_drawn_in_a_moment() -> None:
+    app = Rota("postgresql://nowhere/nothing")
+    flow = app.flow("wide")
+    for number in range(2000):
+        before = [f"n{number - 40}", f"n{(number // 40 - 1) * 40 + number * 7 % 40}"]
+        after = list(dict.fromkeys(before)) if number >= 40 else []
+        flow.task(nothing, name=f"n{number}", after=after)
+    plan = app.registry.flows["wide"].plan
+
+    began = time.process_time()
+    drawn = picture(plan, {})
+
+    assert time.process_time() - began < 1.0
+    assert 1 < drawn.count('class="job plain"') <= 250
+    assert "2,000 jobs" in drawn
+
+
+def test_anexample_has_what_must_be_given() -> None:
+    words = [
+        Word("day", "str", True, ""),
+        Word("limit", "int", False, "5"),
+        Word("parts", "list[int]", True, ""),
+        Word("how", "Thing", True, ""),
+    ]
+
+    assert example(words) == '{\n  "day": "",\n  "parts": [],\n  "how": null\n}'

@@ -1,0 +1,137 @@
+"""Every page, asked for by everybody: the table of pages itself says who may look. A page that is not in
+`EXAMPLES` fails here, so none is forgotten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from uuid import uuid4
+
+import pytest
+
+from rota import Rota
+from rota.model.access import Role
+from rota.web import api, dashboard
+from rota.web.auth import rules
+from rota.web.site import EVERYTHING
+
+from .test_api_roles import EXAMPLES as DEEDS
+from .test_pages import stream
+from .visitors import PASSES, SECRET, Visitors
+
+ROUTES = {
+    path: role
+    for method, path, role in rules(dashboard.routes(Rota("postgresql://nowhere/at_all")))
+    if method == "GET"
+}
+PAGES = {page.path: page.role for page in dashboard.PAGES}
+WRITES = [
+    (method, path)
+    for method, path, _ in rules(api.routes(Rota("postgresql://nowhere/at_all")))
+    if method != "GET"
+]
+
+EXAMPLES = {path: path for path in PAGES if "{" not in path} | {
+    "/queues/{queue:path}": "/queues/slow",
+    "/flows/{name:path}": "/flows/etl",
+    "/runs/{run}": "/runs/{run}",
+    "/schedules/{name:path}": "/schedules/{schedule}",
+}
+
+
+@pytest.fixture
+async def readers(site_app: Rota) -> AsyncIterator[Visitors]:
+    async with Visitors(site_app, parts=EVERYTHING) as visitors:
+        yield visitors
+
+
+async def _example(readers: Visitors, path: str) -> str:
+    """An address of it that there is."""
+    found = EXAMPLES[path]
+    if found == "/queues/slow":
+        await readers.start("stumble", input={"word": SECRET})
+    elif "{run}" in found:
+        found = found.format(run=await readers.start("etl", input={"day": SECRET}))
+    elif "{schedule}" in found:
+        name = f"page-{uuid4()}"
+        schedule = {"name": name, "task": "greet", "every": 3600, "input": {"name": SECRET}}
+        await readers.done("POST", "/api/v1/schedules", json=schedule)
+        found = found.format(schedule=name)
+    return found
+
+
+def test_every_page_has_an_example() -> None:
+    assert PAGES.keys() == EXAMPLES.keys()
+    assert ROUTES.keys() == PAGES.keys() | {"/live", "/login", "/static/{version}/{name}"}
+    assert (ROUTES["/login"], ROUTES["/static/{version}/{name}"]) == (None, None)
+
+
+@pytest.mark.parametrize("path", PAGES)
+async def test_a_page_is_for_its_role_and_those_above_and_for_nobody_else(
+    readers: Visitors, path: str
+) -> None:
+    at = await _example(readers, path)
+    for who in PASSES:
+        page = await readers.ask("GET", at, who=who)
+        if who in ("nobody", "expired", "revoked"):
+            assert page.status_code == 303, who
+            assert page.headers["location"].startswith("/login?next=")
+            refused = 401
+        elif Role.named(who) < PAGES[path]:
+            assert page.status_code == 403, who
+            refused = 403
+        else:
+            assert page.status_code == 200, f"{who}: {page.text}"
+            continue
+        live = await readers.ask("GET", "/live", who=who, params={"at": at})
+        assert live.status_code == refused, who
+
+
+async def test_a_viewer_is_shown_nothing_of_what_went_in_came_out_or_went_wrong(
+    readers: Visitors, site_app: Rota
+) -> None:
+    runs = [
+        await readers.start("stumble", input={"word": SECRET}),
+        await readers.start("greet", input={"name": SECRET}),
+        await readers.start("etl", input={"day": SECRET}),
+        await readers.start("approve"),
+    ]
+    answer = {"name": "answer", "payload": {"by": SECRET}}
+    await readers.done("POST", f"/api/v1/runs/{runs[-1]}/signals", json=answer)
+    async with site_app.worker(concurrency=4), asyncio.timeout(20):
+        for run in runs[1:]:
+            await site_app.run(int(run)).result()
+        # It is tried again later: that it failed once is enough.
+        while await site_app.run(int(runs[0])).status() != "asleep":
+            await asyncio.sleep(0.02)
+    await readers.done("POST", "/api/v1/queues/slow/pause", json={"why": SECRET})
+    addresses = [await _example(readers, path) for path in PAGES if PAGES[path] is Role.VIEWER]
+    addresses += [f"/runs/{run}" for run in runs]
+    addresses += [f"/runs?find={SECRET}", f"/runs?find={SECRET[:6]}", "/flows/stumble"]
+    try:
+        for at in addresses:
+            page = await readers.ask("GET", at, who="viewer")
+            assert page.status_code == 200, at
+            # What was asked for is in the address, and so on the page.
+            assert SECRET not in page.text.replace(at.partition("=")[2] or "\0", ""), at
+            async with stream(readers.site, at, readers.passes["viewer"]) as seen:
+                async for kind, part in seen.events():
+                    if kind == "looked":
+                        break
+                    said = str(part).replace(at.partition("=")[2] or "\0", "")
+                    assert SECRET not in said, (at, kind)
+    finally:
+        await readers.done("POST", "/api/v1/queues/slow/resume", json={})
+    shown = [await readers.ask("GET", f"/runs/{run}", who="operator") for run in runs]
+    assert all(SECRET in page.text for page in shown)
+
+
+async def test_where_it_is_read_only_no_route_changes_anything(
+    readers: Visitors, site_app: Rota
+) -> None:
+    async with Visitors(site_app, parts=EVERYTHING, read_only=True) as lookers:
+        for method, path in WRITES:
+            at, more = await DEEDS[method, path](readers)
+            answer = await lookers.ask(method, at, **{"json": {}, **more})
+            assert answer.json()["error"]["code"] == "read_only", (method, path)

@@ -1,0 +1,350 @@
+"""Pages, asked for without a browser: where they are served, for looking only, how they stay current."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.routing import Mount
+from starlette.types import ASGIApp, Message
+
+from rota import Rota
+from rota.app.access import revoke_token
+from rota.errors import DatabaseUnavailable, SettingsError
+from rota.model.access import Caller
+from rota.web import dashboard
+from rota.web.answers import Refused
+from rota.web.api.operations import Desk
+from rota.web.dashboard import live as lively
+from rota.web.dashboard import overview
+from rota.web.dashboard.pages import Page, View
+from rota.web.site import EVERYTHING, site
+
+from .visitors import Visitors
+
+HTML = {"Accept": "text/html"}
+
+
+@pytest.fixture
+async def readers(site_app: Rota) -> AsyncIterator[Visitors]:
+    async with Visitors(site_app, parts=EVERYTHING) as visitors:
+        yield visitors
+
+
+async def test_the_dashboard_needs_the_api(site_app: Rota) -> None:
+    with pytest.raises(SettingsError, match="through the API"):
+        site(site_app, parts=("dashboard",))
+
+
+async def test_a_stranger_is_led_to_where_he_can_say_who_he_is(readers: Visitors) -> None:
+    answer = await readers.ask("GET", "/runs?state=failed", who="nobody")
+    assert answer.status_code == 303
+    assert answer.headers["location"] == "/login?next=%2Fruns%3Fstate%3Dfailed"
+    assert (await readers.ask("GET", "/api/v1/runs", who="nobody")).status_code == 401
+
+
+# For looking only
+
+
+async def test_where_it_is_read_only_nobody_changes_anything(site_app: Rota) -> None:
+    async with Visitors(site_app, parts=EVERYTHING, read_only=True) as visitors:
+        answer = await visitors.ask("POST", "/api/v1/runs", json={"name": "greet"})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (403, "read_only")
+        answer = await visitors.ask("DELETE", "/api/v1/schedules/x", json={})
+        assert answer.json()["error"]["code"] == "read_only"
+        answer = await visitors.ask("POST", "/admin/drain", json={})
+        assert answer.json()["error"]["code"] == "read_only"
+        for path in ("/", "/schedules", "/workers", "/runs", "/coordination"):
+            text = (await visitors.ask("GET", path)).text
+            assert "nothing can be changed here" in text
+            assert not re.search(r'data-act="(POST|DELETE|PUT|PATCH)" data-url="[^"]*/api/', text)
+        assert (await visitors.ask("GET", "/api/v1/runs")).status_code == 200
+
+
+# Under any path
+
+
+async def test_mounted_under_a_path_all_that_it_leads_to_is_there(site_app: Rota) -> None:
+    async with Visitors(site_app, parts=EVERYTHING) as visitors:
+        visitors.site = Starlette(routes=[Mount("/ops/rota", app=visitors.site)])
+        page = await visitors.ask("GET", "/ops/rota/queues")
+        assert page.status_code == 200
+        found = re.findall(r'(?:href|src|action|data-url)="(/[^"]*)"', page.text)
+        assert found
+        assert all(each.startswith("/ops/rota/") for each in found)
+        for each in {each.partition("?")[0] for each in found}:
+            if "data-url" not in each and "/api/" not in each and "logout" not in each:
+                answer = await visitors.ask("GET", each)
+                assert answer.status_code in (200, 303), each
+        answer = await visitors.ask("GET", "/ops/rota/runs?state=failed", who="nobody")
+        assert answer.headers["location"].startswith("/ops/rota/login?next=%2Fruns")
+        answer = await visitors.ask(
+            "POST", "/ops/rota/login", who="nobody", json={"token": visitors.passes["viewer"]}
+        )
+        assert "Path=/ops/rota;" in answer.headers["set-cookie"]
+        assert "HttpOnly" in answer.headers["set-cookie"]
+
+
+async def test_what_is_kept_for_good_has_an_address_of_its_own(readers: Visitors) -> None:
+    page = (await readers.ask("GET", "/")).text
+    for each in re.findall(r'(?:href|src)="(/static/[^"]*)"', page):
+        answer = await readers.ask("GET", each, who="nobody")
+        assert answer.status_code == 200, each
+        assert "immutable" in answer.headers["cache-control"]
+        assert answer.headers["x-content-type-options"] == "nosniff"
+    old = await readers.ask("GET", "/static/0123456789ab/rota.css", who="nobody")
+    assert old.headers["cache-control"] == "no-cache"
+    assert (await readers.ask("GET", "/static/x/..%2fpages.py", who="nobody")).status_code == 404
+
+
+# Coming in
+
+
+async def test_a_browser_comes_in_with_a_cookie_and_changes_things_with_json_alone(
+    readers: Visitors,
+) -> None:
+    cookie = {"Cookie": f"rota_token={readers.passes['operator']}"}
+    start = {"name": "greet", "input": {"name": "Ada"}}
+    assert (await readers.ask("GET", "/", who="nobody", headers=cookie)).status_code == 200
+    done = await readers.ask("POST", "/api/v1/runs", who="nobody", headers=cookie, json=start)
+    assert done.status_code == 201
+    form = await readers.ask(
+        "POST", "/api/v1/runs", who="nobody", headers=cookie, data={"name": "greet"}
+    )
+    assert form.status_code == 415
+    empty = await readers.ask("POST", "/api/v1/runs/1/cancel", who="nobody", headers=cookie)
+    assert empty.status_code == 415
+    cross = {**cookie, "Sec-Fetch-Site": "cross-site"}
+    foreign = await readers.ask("POST", "/api/v1/runs", who="nobody", headers=cross, json=start)
+    assert foreign.status_code == 403
+
+
+async def test_a_cookie_does_not_help_a_token_that_is_shown_and_not_good(readers: Visitors) -> None:
+    said = {"Cookie": f"rota_token={readers.passes['admin']}", "Authorization": "Bearer rota_bad"}
+    assert (await readers.ask("GET", "/api/v1/me", who="nobody", headers=said)).status_code == 401
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{}",
+        b'{"token": 7}',
+        b'{"token": "' + b"x" * 5000 + b'"}',
+        b"[]",
+        b'{"token": "\xff"}',
+        b"{",
+    ],
+)
+async def test_what_is_no_token_lets_nobody_in(readers: Visitors, body: bytes) -> None:
+    said = {"Content-Type": "application/json"}
+    answer = await readers.ask("POST", "/login", who="nobody", headers=said, content=body)
+    assert answer.status_code in (401, 413, 422)
+    assert "set-cookie" not in answer.headers
+
+
+async def test_what_is_said_to_a_proxy_does_not_keep_out_who_has_come_in(readers: Visitors) -> None:
+    said = {"Cookie": f"rota_token={readers.passes['viewer']}", "Authorization": "Basic YTpi"}
+    assert (await readers.ask("GET", "/", who="nobody", headers=said)).status_code == 200
+
+
+async def test_whoever_tells_who_asks_by_himself_is_not_asked_for_a_token(site_app: Rota) -> None:
+    class Elsewhere:
+        async def know(self, request: Request) -> Caller:
+            raise Refused(401, "unauthenticated", "log in at the front door")
+
+    async with Visitors(site_app, parts=EVERYTHING, auth=Elsewhere()) as visitors:
+        answer = await visitors.ask("GET", "/", who="nobody", headers=HTML)
+        assert (answer.status_code, "front door" in answer.text) == (401, True)
+        assert (await visitors.ask("GET", "/login", who="nobody")).status_code == 303
+
+
+# Live
+
+
+class Stream:
+    """Server-sent events, as they come."""
+
+    def __init__(self) -> None:
+        self._chunks: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.status = 0
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        else:
+            await self._chunks.put(message.get("body", b""))
+            if not message.get("more_body"):
+                await self._chunks.put(None)
+
+    async def events(self) -> AsyncIterator[tuple[str, Any]]:
+        text = ""
+        async with asyncio.timeout(20):
+            while (chunk := await self._chunks.get()) is not None:
+                text += chunk.decode()
+                *whole, text = text.split("\n\n")
+                for each in whole:
+                    kind, _, data = each.partition("\ndata:")
+                    yield kind.removeprefix("event: "), json.loads(data) if data.strip() else None
+
+
+@asynccontextmanager
+async def stream(served: ASGIApp, at: str, token: str) -> AsyncIterator[Stream]:
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": "GET",
+        "scheme": "http",
+        "path": "/live",
+        "raw_path": b"/live",
+        "root_path": "",
+        "query_string": str(httpx2.QueryParams({"at": at})).encode(),
+        "headers": [(b"host", b"localhost"), (b"authorization", b"Bearer " + token.encode())],
+        "client": ("127.0.0.1", 4242),
+        "server": ("127.0.0.1", 8000),
+    }
+    gone = asyncio.Event()
+
+    async def receive() -> Message:
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    stream = Stream()
+
+    async def answering() -> None:
+        await served(scope, receive, stream.send)
+
+    task = asyncio.create_task(answering())
+    try:
+        yield stream
+    finally:
+        gone.set()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A page in the place of the overview that says how often it was made, which is once a moment."""
+    made: list[str] = []
+
+    async def overview(desk: Desk) -> View:
+        made.append(desk.caller.role.word)
+        return View("refused.html", error=None)
+
+    monkeypatch.setattr(lively, "EVERY", 0.1)
+    monkeypatch.setattr(lively, "SHARE", 1.0)
+    page = dashboard.PAGES[0]
+    stand_in = Page(page.path, page.title, page.role, overview)
+    monkeypatch.setattr(dashboard, "PAGES", [stand_in, *dashboard.PAGES[1:]])
+    return made
+
+
+async def test_however_many_look_a_page_is_made_once_a_moment(
+    site_app: Rota, counted: list[str]
+) -> None:
+    async with Visitors(site_app, parts=EVERYTHING) as visitors:
+        looks = 0
+        async with asyncio.TaskGroup() as group:
+
+            async def look() -> None:
+                nonlocal looks
+                async with stream(visitors.site, "/", visitors.passes["viewer"]) as seen:
+                    async for kind, _ in seen.events():
+                        looks += kind == "looked"
+                        if looks >= 60:
+                            return
+
+            for _ in range(10):
+                group.create_task(look())
+        assert looks >= 60
+        assert len(counted) <= looks / 4
+
+
+async def test_only_what_has_changed_is_sent(site_app: Rota, readers: Visitors) -> None:
+    async with stream(readers.site, "/", readers.passes["viewer"]) as seen:
+        looked, parts = 0, 0
+        async for kind, data in seen.events():
+            if kind == "part" and data["name"] == "alert_count":
+                parts += 1
+            looked += kind == "looked"
+            if looked == 1 and parts == 1:
+                await readers.sql(
+                    "insert into rota.alerts (kind, subject, message, host, pid)"
+                    " values ('test', %s, 'm', 'h', 1)",
+                    __name__,
+                )
+            if parts == 2:
+                break
+        assert looked >= 1
+    await readers.sql("delete from rota.alerts where subject = %s", __name__)
+
+
+async def test_a_stream_ends_and_whose_token_was_revoked_sees_nothing_more(
+    site_app: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lively, "LASTS", 0.3)
+    async with Visitors(site_app, parts=EVERYTHING) as visitors:
+        token = visitors.passes["viewer"]
+        async with stream(visitors.site, "/", token) as seen:
+            assert [kind async for kind, _ in seen.events()][-1] == "looked"
+        await revoke_token(site_app, token.split("_")[1], "test")
+        async with stream(visitors.site, "/", token) as seen:
+            assert [event async for event in seen.events()] == []
+            assert seen.status == 401
+
+
+async def test_who_looks_keeps_no_instance_from_leaving(readers: Visitors, site_app: Rota) -> None:
+    async with stream(readers.site, "/", readers.passes["viewer"]) as seen:
+        async for kind, _ in seen.events():
+            if kind == "looked":
+                site_app.readiness.drain()
+    assert seen.status == 200
+
+
+async def test_what_cannot_be_looked_at_is_not_said_to_be_current(
+    readers: Visitors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(self: Desk, *queries: Any) -> list[Any]:
+        raise DatabaseUnavailable("nobody answers")
+
+    monkeypatch.setattr(Desk, "ask", away)
+    monkeypatch.setattr(lively, "AFTER_ERROR", 0.05)
+    async with stream(readers.site, "/", readers.passes["viewer"]) as seen:
+        kinds: list[str] = []
+        async for kind, _ in seen.events():
+            kinds.append(kind)
+            if len(kinds) == 4:
+                break
+    assert kinds == ["retry: 1000", "refused", "refused", "refused"]
+
+
+async def test_who_looks_at_what_is_dear_keeps_no_instance_from_leaving_either(
+    site_app: Rota, counted: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lively, "EVERY", 60.0)
+    monkeypatch.setattr(lively, "NAP", 0.05)
+    async with Visitors(site_app, parts=EVERYTHING) as visitors:
+        async with stream(visitors.site, "/", visitors.passes["viewer"]) as seen:
+            async for kind, _ in seen.events():
+                if kind == "looked":
+                    site_app.readiness.drain()
+    assert counted == ["viewer"]
+
+
+async def test_what_is_no_page_is_not_looked_at(readers: Visitors) -> None:
+    for at in ("//[", "/no/page", "//elsewhere.example/", "/api/v1/runs", "/live"):
+        answer = await readers.ask("GET", "/live", params={"at": at})
+        assert answer.status_code == 404, at
+
+
+def test_the_overview_is_the_first_page() -> None:
+    assert dashboard.PAGES[0].handler is overview.overview

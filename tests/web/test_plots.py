@@ -1,0 +1,96 @@
+"""Figures as pages write them: short, and never better than they are."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from rota.store.history import Stretch
+from rota.web.dashboard.plots import SPANS, deep, figure, percent, runtimes, short, since, total
+from rota.web.dashboard.shown import coded
+
+THEN = datetime(2026, 11, 16, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("share", "words"),
+    [
+        (None, None),
+        (0, "0%"),
+        (1, "100%"),
+        (0.5, "50%"),
+        (0.987, "98.7%"),
+        (0.999999, "99.9%"),
+        (0.000001, "0.1%"),
+    ],
+)
+def test_what_is_not_all_is_never_said_to_be_all(share: float | None, words: str | None) -> None:
+    assert percent(share) == words
+
+
+@pytest.mark.parametrize(
+    ("value", "long", "brief"),
+    [
+        (0, "0", "0"),
+        (0.25, "0.25", "0.25"),
+        (7.53, "7.5", "7.5"),
+        (150.4, "150", "150"),
+        (1405, "1,405", "1.4k"),
+        (20000, "20,000", "20k"),
+        (3.2e6, "3,200,000", "3.2M"),
+    ],
+)
+def test_figures_are_as_long_as_they_are_worth(value: float, long: str, brief: str) -> None:
+    assert (figure(value), short(value)) == (long, brief)
+
+
+def test_what_was_estimated_says_so() -> None:
+    assert deep(19_999) == "19,999"
+    assert deep(36_412).startswith("≈")
+    assert deep(36_412).endswith("36,000")
+
+
+def test_since_when_is_said_to_the_second() -> None:
+    assert since(THEN, 0.0) is None
+    assert since(THEN + timedelta(milliseconds=700), 60.2) == THEN - timedelta(seconds=60)
+
+
+def counted(minute: int, **counts: float) -> Stretch:
+    given = dict.fromkeys(Stretch.__struct_fields__, 0) | counts
+    return Stretch(**(given | {"at": THEN + timedelta(minutes=minute)}))  # type: ignore[arg-type]
+
+
+def test_sums_are_sums_and_the_longest_is_the_longest() -> None:
+    sums = total(
+        [
+            counted(0, succeeded=1, failed=3, attempts=4, took=2.0, longest=9.0),
+            counted(1, succeeded=2, attempts=1, took=3.0, longest=1.0),
+        ]
+    )
+
+    assert (sums.succeeded, sums.rate, sums.mean, sums.longest) == (3, 0.5, 1.0, 9.0)
+
+
+def test_where_nothing_ran_no_time_is_made_up() -> None:
+    span = SPANS["1h"]
+    many = [counted(minute) for minute in range(60)]
+    many[10] = counted(10, attempts=2, took=1.0, longest=0.8)
+
+    picture = runtimes(span, many)
+
+    assert "longest 800 ms now, at most 800 ms; mean 500 ms now, at most 500 ms" in picture
+    assert picture.count('class="dot"') == 2
+    assert 'class="line"' not in picture
+
+
+@pytest.mark.parametrize(
+    ("words", "html"),
+    [
+        ("see `rota doctor` & co", "see <code>rota doctor</code> &amp; co"),
+        ("`<b>`, `x`", "<code>&lt;b&gt;</code>, <code>x</code>"),
+        ("a ` alone <i>", "a ` alone &lt;i&gt;"),
+    ],
+)
+def test_what_is_to_be_typed_is_code_and_all_of_it_is_text(words: str, html: str) -> None:
+    assert coded(words) == html

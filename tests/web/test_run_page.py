@@ -1,0 +1,75 @@
+"""The page of a run offers what can be done: steps that there are, an input that is whole; and no two rows
+that happened in one moment are taken for one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import re
+from collections.abc import AsyncIterator
+
+import pytest
+
+from rota import Context, Rota
+from rota.web.dashboard import run_job
+from rota.web.site import EVERYTHING
+
+from .visitors import Visitors
+
+
+@pytest.fixture
+async def kitchen(site_dsn: str) -> AsyncIterator[Visitors]:
+    app = Rota(site_dsn, poll=0.1)
+
+    async def fetch(number: int) -> int:
+        return number
+
+    @app.task(queue="kitchen")
+    async def cook(ctx: Context, text: str = "") -> int:
+        ctx.progress(float("inf"), float("inf"))
+        await ctx.step("begin", fetch, 0)
+        done = await asyncio.gather(*(ctx.step("fetch", fetch, each) for each in range(5)))
+        return sum(done)
+
+    async with app, Visitors(app, parts=EVERYTHING) as visitors:
+        yield visitors
+
+
+async def cooked(kitchen: Visitors, **input: str) -> str:
+    run = await kitchen.start("cook", input=input)
+    async with kitchen.app.worker():
+        await kitchen.app.run(int(run)).result(timeout=20)
+    return run
+
+
+async def test_a_fork_begins_at_a_step_as_the_code_calls_it(kitchen: Visitors) -> None:
+    run = await cooked(kitchen)
+    text = (await kitchen.ask("GET", f"/runs/{run}")).text
+    [select] = re.findall(r'<select id="fork-step".*?</select>', text, re.DOTALL)
+    steps = re.findall(r"<option>(.*?)</option>", select)
+    assert steps == ["begin", "fetch"]
+    for step in steps:
+        await kitchen.done("POST", f"/api/v1/runs/{run}/fork", json={"step": step})
+
+
+async def test_what_happened_in_one_moment_is_told_apart(kitchen: Visitors) -> None:
+    run = await cooked(kitchen)
+    text = (await kitchen.ask("GET", f"/runs/{run}")).text
+    [events] = re.findall(r'data-live="events".*?</section>', text, re.DOTALL)
+    keys = re.findall(r'<tr[^>]* data-key="([^"]*)"', events)
+    assert len(keys) >= 8
+    assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize(("letters", "offered"), [(30_000, True), (200_000, False)])
+async def test_an_input_is_offered_whole_or_not_at_all(
+    kitchen: Visitors, letters: int, offered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_job, "EDITABLE", 100_000)
+    run = await kitchen.start("cook", input={"text": "x" * letters})
+    text = (await kitchen.ask("GET", f"/runs/{run}")).text
+    [field] = re.findall(r'<textarea id="again-input"[^>]*>(.*?)</textarea>', text, re.DOTALL)
+    assert ("x" * letters in html.unescape(field)) is offered
+    assert "more letters" not in field
+    assert ("too long to be changed here" in text) is not offered

@@ -1,0 +1,81 @@
+"""One database for all tests here, emptied before each, and an app in it that asks why."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import AsyncConnection
+
+from rota import Rota
+from rota.model.why import Reason, Why
+from rota.testing.server import Server
+from store.stage import EMPTY
+
+
+@pytest.fixture(scope="session")
+def why_dsn(rota_server: Server, way: Callable[[str], str]) -> Iterator[str]:
+    with rota_server.database() as dsn:
+        yield way(dsn)
+
+
+class Asking:
+    """An app, and why its runs do not run."""
+
+    def __init__(self, app: Rota, connection: AsyncConnection[Any]) -> None:
+        self.app = app
+        self._connection = connection
+        self.gate = asyncio.Event()
+        """What tasks of tests wait for, so that they run for as long as somebody looks."""
+
+    async def why(self, run: Any) -> Why:
+        return await self.app.run(getattr(run, "id", run)).why()
+
+    async def first(self, run: Any) -> Reason:
+        return (await self.why(run)).reasons[0]
+
+    async def until(self, run: Any, code: str, within: float = 10.0) -> Reason:
+        """The first reason, once it is this one."""
+        found: Reason | None = None
+        try:
+            async with asyncio.timeout(within):
+                while found is None or found.code != code:
+                    found = await self.first(run)
+                    await asyncio.sleep(0.01)
+        except TimeoutError:
+            pytest.fail(f"it is not {code}, but {found}")
+        return found
+
+    async def sql(self, text: str, *params: Any) -> list[Any]:
+        cursor = await self._connection.execute(text.encode(), params)
+        return await cursor.fetchall() if cursor.description else []
+
+    async def register(
+        self, queues: list[str] | None = None, tasks: list[str] | None = None, **more: Any
+    ) -> int:
+        """A worker, by its row alone."""
+        row = {"host": "away", "pid": 7, "version": "v1", "capacity": 10, **more}
+        names, values = ", ".join(row), ", ".join(["%s"] * len(row))
+        [[id]] = await self.sql(
+            f"insert into rota.workers (queues, tasks, {names}) values (%s, %s, {values}) returning id",
+            queues or ["default"],
+            tasks or ["work"],
+            *row.values(),
+        )
+        return int(id)
+
+
+@pytest.fixture
+async def asking(why_dsn: str) -> AsyncIterator[Asking]:
+    async with (
+        await psycopg.AsyncConnection.connect(why_dsn, autocommit=True) as connection,
+        Rota(why_dsn, poll=0.1, beat=0.2, dead_after=20) as app,
+    ):
+        await connection.execute(EMPTY.encode())
+        await connection.execute("delete from rota.locks")
+        found = Asking(app, connection)
+        yield found
+        found.gate.set()
