@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -130,10 +129,3 @@ def shot(browser: Browser, floor: Floor, path: str, name: str, who: str = "admin
                 made.goto(path).wait_for_timeout(700)
                 file = SHOTS / f"{name}-{size}-{scheme}.png"
                 made.page.screenshot(path=file, full_page=True)
-
-
-def version() -> str:
-    path = chromium()
-    assert path is not None
-    said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
-    return said.stdout.strip()

@@ -11,8 +11,8 @@ import rich_click as click
 
 from rota import logs
 from rota.cli import loops
-from rota.cli.edge import auth_option
-from rota.cli.endings import FAILED, MISTAKE, Told, database_errors_told
+from rota.cli.edge import auth_option, web_needed
+from rota.cli.endings import FAILED, Told, database_errors_told
 from rota.cli.lines import log_options
 from rota.cli.target import Target, with_target
 from rota.logs import Format
@@ -76,15 +76,8 @@ def dashboard(
     logs.to_stderr(log_level, log_format)
     # Before the app is imported: that may take long, and the parent may die meanwhile.
     line = None if lifeline is None else Lifeline(lifeline)
-    try:
+    with web_needed("rota dashboard"):
         from rota.web.site import EVERYTHING, site
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("rota."):
-            raise
-        raise Told(
-            f"rota dashboard needs {error.name}, which is not installed: pip install 'rota[web]'",
-            MISTAKE,
-        ) from None
     with database_errors_told():
         app = target.over(name, None, None).rota()
         pages = site(app, auth=auth, bind=host, parts=EVERYTHING, read_only=read_only)

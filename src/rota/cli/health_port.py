@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rota.cli.endings import FAILED, MISTAKE, Told
+from rota.cli.edge import web_needed
+from rota.cli.endings import FAILED, Told
 
 if TYPE_CHECKING:
     from rota import Rota
@@ -30,17 +31,10 @@ async def serving(app: Rota, at: HealthPort | None) -> AsyncIterator[None]:
     if at is None:
         yield
         return
-    try:
+    with web_needed("--health-port"):
         from rota.web import port
         from rota.web.serve import address, bind
         from rota.web.site import site
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("rota"):
-            raise
-        raise Told(
-            f"--health-port needs {error.name}, which is not installed: pip install 'rota[web]'",
-            MISTAKE,
-        ) from None
     answering = site(app, auth=at.auth, bind=at.host, parts=("health",))
     try:
         bound = bind(at.host, at.port)

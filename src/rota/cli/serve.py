@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from rota import logs
-from rota.cli.edge import auth_option
+from rota.cli.edge import auth_option, web_needed
 from rota.cli.endings import FAILED, MISTAKE, Told, database_errors_told, leave
 from rota.cli.lines import log_options
 from rota.cli.load import load_api
@@ -143,15 +143,8 @@ def serve(
 
 
 def _bind() -> Any:
-    try:
+    with web_needed("rota serve"):
         from rota.web.serve import bind
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("rota"):
-            raise
-        raise Told(
-            f"rota serve needs {error.name}, which is not installed: pip install 'rota[web]'",
-            MISTAKE,
-        ) from None
     return bind
 
 

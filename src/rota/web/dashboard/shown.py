@@ -96,16 +96,6 @@ def span(seconds: float | None) -> str:
     return f"{seconds:.0f} s"
 
 
-def size(count: int) -> str:
-    """How many bytes, for people."""
-    amount, unit = float(count), "B"
-    for unit in ("B", "kB", "MB", "GB"):
-        if amount < 1000 or unit == "GB":
-            break
-        amount /= 1000
-    return f"{amount:.0f} {unit}" if amount >= 10 or unit == "B" else f"{amount:.1f} {unit}"
-
-
 def coded(words: str) -> Markup:
     """Words in which what stands between `backticks` is something to be typed."""
     parts = words.split("`")
@@ -140,7 +130,6 @@ def environment() -> Environment:
         "span": span,
         "coded": coded,
         "number": number,
-        "size": size,
         "moment": moment,
         "stamp": stamp,
         "segment": segment,
