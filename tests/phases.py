@@ -22,9 +22,20 @@ CROWD = (
 )
 ALONE = (
     "tests/architecture/test_import.py",
+    "tests/coord/test_leader_losses.py::test_a_term_that_cannot_be_confirmed_is_lost_by_the_clock",
+    "tests/coord/test_lock_waiting.py::test_a_second_cancel_does_not_have_to_wait",
+    "tests/coord/test_lock_waiting.py::test_one_waits_as_long_as_was_said",
+    "tests/coord/test_lock_waiting.py::test_who_waits_gets_what_is_free_in_other_ways",
+    "tests/coord/test_lock_waiting.py::test_who_waits_is_woken",
+    "tests/coord/test_lock_waiting.py::test_without_notifications_one_looks",
+    "tests/coord/test_rate_frozen.py::test_a_program_that_was_frozen",
     "tests/engine/test_exchange.py::test_an_idle_worker",
     "tests/engine/test_exchange.py::test_jobs_committed_late",
     "tests/schedules/test_many.py",
+    "tests/schedules/test_ticks.py::test_a_worker_that_is_full",
+    "tests/schedules/test_ticks.py::test_one_that_hears_nothing_and_polls_seldom",
+    "tests/schedules/test_ticks.py::test_what_nobody_here_knows_neither_hides",
+    "tests/unit/test_rehearsal.py::test_a_year_of_sleep_takes_milliseconds",
     "tests/unit/test_timetable.py::test_a_year_of_minutes_is_skipped_and_counted_in_no_time",
     "tests/unit/test_timetable.py::test_the_next_one_is_found_in_no_time",
 )
