@@ -64,11 +64,12 @@ async def test_it_is_renewed_or_taken_but_not_both(
     chance = random.Random(1)
     renewing, *taking = sessions
     met: Counter[str] = Counter()
-    for _ in range(80):
+    delay = 0.019
+    while met.total() < 80 or (min(met["kept"], met["taken"]) == 0 and met.total() < 800):
         token = await taken(stage, ttl=0.02)
 
-        async def late() -> None:
-            await asyncio.sleep(0.019 + chance.uniform(-0.004, 0.004))
+        async def late(delay: float = delay) -> None:
+            await asyncio.sleep(max(0.0, delay + chance.uniform(-0.004, 0.004)))
 
         async def keep(token: int = token) -> bool:
             await late()
@@ -82,6 +83,8 @@ async def test_it_is_renewed_or_taken_but_not_both(
         got = [other for other in others if other is not None]
         assert len(got) + bool(kept) <= 1, "two have it"
         met["kept" if kept else "taken" if got else "neither"] += 1
+        # How long it takes to get there is up to the machine.
+        delay += 0.0005 if kept else -0.0005
         assert await stage.sql("select token from rota.locks") == (got or [token])
         await stage.sql("update rota.locks set instance = null")
     assert min(met["kept"], met["taken"]) > 0, met
@@ -122,20 +125,29 @@ async def test_renewing_many_and_taking_away_several_do_not_deadlock(
 async def test_a_transaction_that_relies_on_it_is_alone(
     stage: Stage, sessions: list[Connection]
 ) -> None:
-    """The lock runs out all the time; each who has it relies on it in a transaction that lasts."""
+    """The lock runs out all the time; each who has it relies on it in a transaction that lasts.
+
+    On a machine so busy that it always has run out before, those who take it take it for longer.
+    """
     await stage.sql(
         "create table if not exists public.effects (token bigint, began float8, ended float8)"
     )
     await stage.sql("truncate public.effects")
     now = "extract(epoch from clock_timestamp())::float8"
-    until = asyncio.get_running_loop().time() + 2.0
-    refused = 0
+    loop = asyncio.get_running_loop()
+    began_at = loop.time()
+    relied = refused = 0
+
+    def enough() -> bool:
+        took = loop.time() - began_at
+        return took > 2 and (min(relied, refused) > 5 or took > 30)
 
     async def contend(on: Connection, chance: random.Random) -> None:
-        nonlocal refused
+        nonlocal relied, refused
         me = uuid4()
-        while asyncio.get_running_loop().time() < until:
-            token = (await take(stage, on, by=me, ttl=0.03)).token
+        while not enough():
+            ttl = 0.03 if refused <= 10 + 3 * relied else 0.3
+            token = (await take(stage, on, by=me, ttl=ttl)).token
             if token is None:
                 await asyncio.sleep(0.005)
                 continue
@@ -148,6 +160,7 @@ async def test_a_transaction_that_relies_on_it_is_alone(
                     await stage.sql(
                         f"insert into public.effects values (%s, %s, {now})", token, began, on=on
                     )
+                relied += 1
             except psycopg.Error as error:
                 if error.sqlstate != "RT004":
                     raise

@@ -298,9 +298,13 @@ async def test_nothing_of_all_that_is_done_to_schedules_deadlocks_or_starts_a_ti
     storm = Storm(own_stage, seed)
     everything = [storm.definition(name) for name in storm.NAMES]
     await schedules.declare(own_stage.database, everything, ["work"])
-    until = time.monotonic() + 2.5
-    await asyncio.gather(*(storm.session(until) for _ in range(5)))
-    found = await started(own_stage)
+    found: dict[Any, int] = {}
+    for _ in range(10):
+        until = time.monotonic() + 2.5
+        await asyncio.gather(*(storm.session(until) for _ in range(5)))
+        found = await started(own_stage)
+        if len(found) > 100:
+            break
     print(f"\n{storm.moves} moves, {storm.waited} times somebody was in the way, {len(found)} runs")
     assert set(found.values()) == {1}
     assert len(found) > 100

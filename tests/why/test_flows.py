@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -148,8 +149,11 @@ async def test_a_job_waits_for_what_it_has_called_however_deep(asking: Asking) -
 
 
 async def test_a_call_beyond_the_limit_waits_for_one_before_it(asking: Asking) -> None:
+    begun = asyncio.Semaphore(0)
+
     @asking.app.task
     async def part(number: int) -> None:
+        begun.release()
         await asking.gate.wait()
 
     @asking.app.task
@@ -158,7 +162,9 @@ async def test_a_call_beyond_the_limit_waits_for_one_before_it(asking: Asking) -
 
     async with asking.app.worker():
         run = await whole.start()
-        await asking.until(run, "running")
+        async with asyncio.timeout(10):
+            for _ in range(2):
+                await begun.acquire()
         [[third]] = await asking.sql("select max(id) from rota.jobs where task = 'part'")
 
         why = await asking.why(third)
