@@ -73,11 +73,11 @@ async def test_it_is_renewed_or_taken_but_not_both(
 
         async def keep(token: int = token) -> bool:
             await late()
-            return bool((await renew(stage, token, on=renewing, ttl=0.2)).kept)
+            return bool((await renew(stage, token, on=renewing, ttl=30)).kept)
 
         async def get(on: Connection) -> int | None:
             await late()
-            return (await take(stage, on, by=OTHER, ttl=0.2)).token
+            return (await take(stage, on, by=OTHER, ttl=30)).token
 
         kept, *others = await asyncio.gather(keep(), *(get(on) for on in taking))
         got = [other for other in others if other is not None]

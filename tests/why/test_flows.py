@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from rota import Context, Retry
-from rota.errors import RunNotFound
+from rota.engine.why import asking as questions
+from rota.engine.why import explain
+from rota.errors import RunFailed, RunNotFound
 
 from .conftest import Asking
 
@@ -257,6 +259,34 @@ async def test_what_has_ended_says_how(asking: Asking) -> None:
     why = await asking.why(done)
     assert (why.verdict, why.reasons[0].words) == ("ended", "it has succeeded")
     assert why.reasons[0].do is None
+
+
+async def test_what_ends_while_one_looks_says_how(asking: Asking) -> None:
+    @asking.app.task(retry=Retry(attempts=1))
+    async def fails() -> None:
+        raise ValueError("no bread")
+
+    failed = await fails.start()
+    client = await asking.app.open()
+    asked = 0
+
+    async def run(query: Any) -> list[Any]:
+        nonlocal asked
+        answer = await client.database.run(query)
+        asked += 1
+        if asked == 1:
+            async with asking.app.worker():
+                with pytest.raises(RunFailed):
+                    await failed.result(timeout=10)
+        return answer
+
+    why = await explain(questions(run), failed.id, asking.app.settings)
+
+    assert why is not None
+    assert why.verdict == "ended"
+    [reason] = why.reasons
+    assert (reason.words, reason.detail) == ("it has failed with ValueError", "no bread")
+    assert reason.do == f"`rota retry {failed.id}` tries it again"
 
 
 async def test_there_is_no_such_run(asking: Asking) -> None:

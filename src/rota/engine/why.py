@@ -51,6 +51,11 @@ async def explain(ask: Ask, id: int, settings: Settings) -> Why | None:
         return _of(subject, [_ended(subject)], 0)
     looking = _Looking(ask, subject, settings)
     await looking.look()
+    if any(each.code == "ended" and each.job == id for each in looking.found):
+        # Meanwhile: what it came to is asked for once more, with its error and what to do.
+        [subjects] = await ask(why.subject(id))
+        if subjects and subjects[0].state is not None:
+            return _of(subjects[0], [_ended(subjects[0])], 0)
     return _of(subject, looking.found, looking.left_out)
 
 
