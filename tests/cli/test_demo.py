@@ -56,10 +56,13 @@ class Show(Program):
 
     def line(self, pattern: str) -> re.Match[str]:
         assert self._process.stdout
+        others = ""
         for line in self._process.stdout:
             if found := re.search(pattern, line):
                 return found
-        raise AssertionError(f"it never said {pattern!r}")
+            others += line
+        ended = self.ended()
+        raise AssertionError(f"it never said {pattern!r}, but:\n{others}\n{ended.err}")
 
 
 @pytest.fixture

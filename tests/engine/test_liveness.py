@@ -21,7 +21,7 @@ from rota.model.events import (
 )
 from rota.testing import Witness
 
-from .asking import fetch
+from .asking import fetch, until
 
 QUICK: dict[str, Any] = {"beat": 0.1, "dead_after": 0.6, "poll": 0.1}
 
@@ -258,6 +258,36 @@ async def test_a_heart_whose_connection_breaks_is_back_before_anybody_believes_i
         await asyncio.sleep(1.5)
         assert worker.id == before
     assert [event for event in watching.events if isinstance(event, WorkerDied)] == []
+
+
+async def test_who_came_while_nothing_was_heard_is_seen_once_it_is(direct_dsn: str) -> None:
+    """Whoever dies before the others have seen him once is only missed when he was silent for long."""
+    async with Rota(direct_dsn, beat=60, dead_after=240, poll=0.1) as app:
+
+        @app.task
+        async def nothing() -> None: ...
+
+        async with app.worker() as worker:
+            heart = worker.life.heart
+
+            async def alone() -> bool:
+                return heart._alone
+
+            async def sees_one() -> bool:
+                return heart._many == 1
+
+            await until(alone)
+            await fetch(
+                direct_dsn,
+                "insert into rota.workers (host, pid, version, engine, queues, tasks, capacity, metadata)"
+                " values ('elsewhere', 1, '', '', '{}', '{}', 1, '{}') returning id",
+            )
+            assert await fetch(
+                direct_dsn,
+                "select pg_terminate_backend(pid) from pg_stat_activity where query ilike 'listen %'"
+                " and datname = current_database()",
+            )
+            await until(sees_one)
 
 
 async def test_a_worker_frozen_beyond_its_time_is_declared_dead_and_its_jobs_go_back(

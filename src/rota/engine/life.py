@@ -212,7 +212,12 @@ class Life:
             self.scheduler.look()
         elif word in self._outfit.queues:
             self.exchange.look_again()
-        elif word in (waiters.LOST, waiters.MISSED):
+        elif word == waiters.LOST:
+            self.exchange.look_again(suspects=True)
+        elif word == waiters.MISSED:
+            # It may have been any of these. Somebody who came unseen could die unseen, too.
+            self.heart.ask()
+            self.scheduler.look()
             self.exchange.look_again(suspects=True)
 
     # Ending it
