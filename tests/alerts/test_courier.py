@@ -215,6 +215,21 @@ async def test_who_asks_for_time_gets_it(db: Sql, office: Office, receiver: Rece
     assert 115 < left <= 120
 
 
+async def test_who_asks_for_time_gets_it_though_another_is_tried_again_sooner(
+    rota_dsn: str, db: Sql, receiver: Receiver
+) -> None:
+    receiver.statuses, receiver.headers = [503], {"Retry-After": "120"}
+    office = Office(rota_dsn, no_one_listens(), receiver.port)
+    await raise_one(office)
+    await office.go()
+    [left] = await due(db)
+    assert left < 30, "the other is tried again soon"
+    await now_due(db)
+    await office.go()
+    assert len(receiver.requests) == 1
+    await office.close()
+
+
 async def test_a_redirect_is_not_followed(db: Sql, office: Office, receiver: Receiver) -> None:
     with receiving() as other:
         receiver.statuses, receiver.headers = [302], {"Location": f"http://localhost:{other.port}/"}

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import signal
+import urllib.request
 from typing import Any
 
 import psycopg
+
+from web.instance import free_port
 
 from .terminal import Terminal, eventually
 
@@ -34,6 +37,22 @@ def test_an_app_that_has_services_alone(terminal: Terminal) -> None:
         assert worker.ended().code == 0
     assert ask(terminal, RUNNING) == []
     assert ask(terminal, "select 1 from rota.instances") == []
+
+
+def test_one_that_is_asked_to_leave_does(terminal: Terminal) -> None:
+    port = free_port()
+    words = ("--health-port", str(port), "--auth", "none")
+    with terminal.program("worker", "watch:app", *words) as worker:
+        worker.said("runs service", times=2)
+        drain = urllib.request.Request(
+            f"http://127.0.0.1:{port}/admin/drain",
+            data=b"{}",
+            headers={"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(drain, timeout=10) as answer:
+            assert answer.status == 202
+        assert worker.ended().code == 0
+    assert ask(terminal, RUNNING) == []
 
 
 def test_they_spread_over_the_processes_of_one_crew(terminal: Terminal) -> None:

@@ -15,7 +15,7 @@ from rota.model.events import JobClaimed, JobGivenBack, WorkerDied, WorkerDraini
 from rota.testing import Witness
 from rota.testing.proxy import Proxy
 
-from .asking import fetch
+from .asking import fetch, until
 
 QUICK: dict[str, Any] = {"beat": 0.1, "dead_after": 0.6, "poll": 0.1}
 
@@ -225,6 +225,34 @@ async def test_a_database_that_is_away_does_not_keep_a_worker_from_leaving(rota_
                 await worker.stop(grace=4)
                 assert time.monotonic() - began < 7
             proxy.heal()
+
+
+async def test_what_it_leads_is_resigned_before_its_last_job_has_ended(app: Rota) -> None:
+    go = asyncio.Event()
+
+    begun = asyncio.Event()
+
+    @app.task
+    async def slow() -> None:
+        begun.set()
+        await go.wait()
+
+    leader = app.leader("housekeeping")
+    working = asyncio.create_task(app.work())
+    async with leader:
+        await leader.elected()
+        run = await slow.start()
+        await begun.wait()
+        app.readiness.drain()
+
+        async def resigned() -> bool:
+            return not leader.is_leader()
+
+        await until(resigned)
+        assert not working.done()
+        go.set()
+        assert await working
+    assert await run.status() == "succeeded"
 
 
 async def test_somebody_can_have_a_worker_drained(app: Rota, rota_dsn: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -17,9 +18,10 @@ from rota import Rota
 from rota.app.access import create_token, revoke_token
 from rota.errors import DefinitionError
 from rota.model.access import Caller, Role, Token
+from rota.testing.proxy import Proxy
 from rota.web.answers import Refused
 from rota.web.auth import Guard, needs, open_to_all
-from rota.web.doorman import AT_ONCE, ATTEMPTS, Nobody, Tokens
+from rota.web.doorman import ANSWER_WITHIN, AT_ONCE, ATTEMPTS, Nobody, Tokens
 
 from .visitors import Visitors
 
@@ -240,6 +242,20 @@ async def test_while_the_database_is_away_who_was_known_may_look_and_do_nothing(
         await doorman.know(asking(stranger))
     assert getattr(raised.value, "status", None) == 503
     await away.close()
+
+
+async def test_a_database_that_says_nothing_is_away(site_app: Rota, site_dsn: str) -> None:
+    """Whoever measures us gives up after a few seconds, and would take us for gone."""
+    token, _ = await create_token(site_app, "prometheus", Role.VIEWER, timedelta(days=1), "test")
+    with Proxy(site_dsn) as proxy:
+        async with Rota(proxy.dsn) as app:
+            doorman = Tokens(app)
+            await doorman.know(_asking(token))
+            proxy.hold()
+            began = time.monotonic()
+            assert (await doorman.know(_asking(token))).role is Role.VIEWER
+            assert time.monotonic() - began < ANSWER_WITHIN + 1
+            proxy.heal()
 
 
 # Mounted somewhere

@@ -130,9 +130,14 @@ async def test_jobs_are_counted_by_what_became_of_them(
     @rota_app.task
     async def quick() -> None: ...
 
+    @rota_app.task
+    async def keyed() -> None: ...
+
     async with rota_app.worker():
         runs = [await flaky.start(), await broken.start()]
         runs += await rota_app.start_many([quick.call() for _ in range(40)])
+        for _ in range(2):
+            runs += await rota_app.start_many([keyed.using(key="once").call()])
         await asyncio.gather(*(run.result(timeout=20) for run in runs), return_exceptions=True)
         told = await scrape(client)
     after = await scrape(client)
@@ -145,6 +150,7 @@ async def test_jobs_are_counted_by_what_became_of_them(
     assert told("rota_jobs_started_total", task="flaky") == 2
     assert told("rota_jobs_claimed_total", task="flaky") == 2
     assert told("rota_jobs_arrived_total", queue="default", task="quick") == 40
+    assert told("rota_jobs_arrived_total", task="keyed") == 1, "the second was there already"
     assert told("rota_job_duration_seconds_count", task="flaky") == 2
     assert told("rota_job_wait_seconds_count", task="quick") == 40
     # Its second attempt was not ready from the start.

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 
 import psycopg
@@ -48,6 +51,49 @@ def test_a_client_that_reads_nothing_does_not_keep_it_from_leaving(
             assert client.recv(1) == b"H"  # the rest is on its way, and stays there
             instance.tell(signal.SIGTERM)
             assert instance.ended() == 0
+
+
+@pytest.mark.parametrize("path", ["/plain", "/handed-over"])
+def test_a_request_that_cannot_be_stopped_does_not_keep_it_from_leaving(
+    dsn: str, tmp_path: Path, path: str
+) -> None:
+    """A thread runs on after its request was cut off, and Python would wait for it."""
+    settings = {"ROTA_LB_DELAY": "0.1", "ROTA_DRAIN_FOR": "1"}
+    with serving(SERVE, dsn, tmp_path, **settings) as instance:
+        instance.up()
+        asking = threading.Thread(
+            target=_ask_in_vain, args=(instance, f"{path}?file={tmp_path}/it")
+        )
+        asking.start()
+        eventually((tmp_path / "it.began").exists, instance)
+        instance.tell(signal.SIGTERM)
+        assert instance.ended(10) == 0
+        asking.join()
+        assert "1 thread(s) would not end, and are left behind" in instance.said
+    with psycopg.connect(dsn) as connection:
+        assert connection.execute("select state::text from rota.workers").fetchall() == [
+            ("stopped",)
+        ]
+
+
+def _ask_in_vain(instance: Instance, path: str) -> None:
+    with suppress(OSError, http.client.HTTPException):
+        instance.ask(path)
+
+
+def test_who_connects_when_nobody_accepts_any_more_is_refused(dsn: str, tmp_path: Path) -> None:
+    """The parent of several keeps no socket open that it never accepts from."""
+    words = [*SERVE, "--workers", "2"]
+    with serving(words, dsn, tmp_path, ROTA_LB_DELAY="0", ROTA_DRAIN_FOR="60") as instance:
+        instance.up()
+        asking = threading.Thread(target=instance.ask, args=(f"/slow?file={tmp_path / 'go'}",))
+        asking.start()
+        eventually((tmp_path / "go.began").exists, instance)
+        instance.tell(signal.SIGTERM)
+        eventually(lambda: not instance.accepts(), instance)
+        (tmp_path / "go").touch()
+        asking.join()
+        assert instance.ended() == 0
 
 
 async def test_several_processes_share_a_socket_and_lose_none_of_its_connections(
@@ -114,6 +160,49 @@ def test_health_has_a_port_of_its_own_that_answers_to_the_end(dsn: str, tmp_path
         assert state.fetchone() == ("succeeded",)
 
 
+def test_it_is_not_ready_before_the_api_is(dsn: str, tmp_path: Path) -> None:
+    """Whatever else the API starts, before the app or after it."""
+    port, before, after = free_port(), tmp_path / "before", tmp_path / "after"
+    words = ["rota", "serve", "orders:late", "--port", "{port}", "--health-port", str(port)]
+    with serving(words, dsn, tmp_path, BEFORE=str(before), AFTER=str(after)) as instance:
+        beside = Instance.__new__(Instance)
+        beside.port = port
+        for file in (before, after):
+            eventually(file.with_suffix(".began").exists, instance)
+            answer = beside.ask("/health/ready")
+            assert answer.status == 503
+            assert [each["code"] for each in answer.body["reasons"]] == ["starting"]
+            file.touch()
+        eventually(lambda: beside.ask("/health/ready").status == 200, instance)
+        instance.tell(signal.SIGTERM)
+        assert instance.ended() == 0
+
+
+def test_a_second_signal_hurries_also_if_the_first_came_while_it_started(
+    dsn: str, tmp_path: Path
+) -> None:
+    job, before, after = tmp_path / "job", tmp_path / "before", tmp_path / "after"
+    before.touch()
+    words = ["rota", "serve", "orders:late", "--port", "{port}"]
+    settings = {"BEFORE": str(before), "AFTER": str(after), "ROTA_DRAIN_FOR": "60"}
+    with serving(words, dsn, tmp_path, **settings) as instance:
+        eventually(after.with_suffix(".began").exists, instance)
+        Terminal(dsn, APPS).run("start", "-a", "orders:app", "last", f"file={job}")
+        eventually(job.with_suffix(".began").exists, instance)
+        instance.tell(signal.SIGTERM)
+        after.touch()
+        eventually(lambda: _is_draining(dsn), instance)  # and it waits for the job
+        instance.tell(signal.SIGTERM)
+        assert instance.ended() == 0
+        assert "leaving: unready now" not in instance.said
+
+
+def _is_draining(dsn: str) -> bool:
+    with psycopg.connect(dsn) as connection:
+        found = connection.execute("select state::text from rota.workers").fetchone()
+        return found == ("draining",)
+
+
 def test_a_signal_that_comes_while_it_starts_is_obeyed_when_it_has(
     dsn: str, tmp_path: Path
 ) -> None:
@@ -175,6 +264,12 @@ class TestMistakes:
         assert done.code == NO_DATABASE
         assert done.err.splitlines()[-1].startswith("rota: schema 'elsewhere' has not got")
         assert "Traceback" not in done.err
+
+    def test_several_processes_have_no_health_port_in_common(self, rota: Terminal) -> None:
+        words = ("--workers", "2", "--health-port", "0")
+        done = rota.run("serve", "orders:api", "--port", "0", *words)
+        assert done.code == MISTAKE
+        assert "--health-port is one process's" in done.err
 
     def test_health_for_everybody_to_see_needs_tokens(self, rota: Terminal) -> None:
         words = ("--health-port", "0", "--health-host", "0.0.0.0", "--auth", "none")

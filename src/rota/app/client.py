@@ -10,6 +10,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import compress
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -122,7 +123,8 @@ class Client:
             else:
                 answer = await self._write(starts, span.trace)
         self.news.tell(queues)
-        for place, count in Counter(map(_PLACE, starts)).items():
+        fresh = compress(starts, (each.created for each in answer))
+        for place, count in Counter(map(_PLACE, fresh)).items():
             self.counted.arrive(place, count)
         return answer
 

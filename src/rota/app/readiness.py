@@ -46,6 +46,9 @@ class Readiness:
         """Whether a lifespan looks after the app here."""
         self.starting = False
         """Set by whoever starts the app in order, until all of it is up."""
+        self.unserved = False
+        """Set by whoever serves an API with it, until requests are answered there: much may come before and
+        after the app's own start."""
         self.draining = False
         self.draining_since: float | None = None
         """By the clock that only moves forward."""
@@ -59,7 +62,7 @@ class Readiness:
 
     async def reasons(self) -> list[Reason]:
         """Why no request is wanted here; an empty list: they are."""
-        flags = ((STARTING, self.starting), (DRAINING, self.draining))
+        flags = ((STARTING, self.starting or self.unserved), (DRAINING, self.draining))
         if found := [reason for reason, is_so in flags if is_so]:
             return found  # whatever the database says: the answer is no, and comes at once
         import asyncio

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from rota.errors import DefinitionError, RotaError
 
 if TYPE_CHECKING:
+    import asyncio
+
     from rota.app.client import Client
     from rota.app.readiness import Readiness
     from rota.app.rota import Rota
@@ -181,20 +183,31 @@ class Working:
         if services and self.registry.services and not self.registry.tasks:
             async with self.services() as standing_by:
                 told.when_hurried(standing_by.hurry)
-                await self._until_told(told)
-            return False
-        async with self.worker(
-            queues=queues, concurrency=concurrency, metadata=metadata, services=services
-        ) as worker:
-            told.when_hurried(worker.hurry)
-            worker.when_asked(told.leave)
-            await self._until_told(told)
+                resigning = await self._until_told(told)
+        else:
+            async with self.worker(
+                queues=queues, concurrency=concurrency, metadata=metadata, services=services
+            ) as worker:
+                told.when_hurried(worker.hurry)
+                worker.when_asked(told.leave)
+                resigning = await self._until_told(told)
+        await resigning
         return told.asked
 
-    async def _until_told(self, told: Told) -> None:
-        self.readiness.starting = False
-        await told.to_stop()
+    async def _until_told(self, told: Told) -> asyncio.Task[None]:
+        """Until it is to leave, whoever says so. What it leads is resigned then, at once, whatever is still
+        to be ended; the answer is when the others know."""
+        import asyncio
+
+        client = await self.open()
+        forget = self.readiness.when_draining(told.leave_from_anywhere)
+        try:
+            self.readiness.starting = False
+            await told.to_stop()
+        finally:
+            forget()
         self.readiness.drain()
+        return asyncio.create_task(client.resign(), name="rota resign")
 
 
 class Told:
@@ -234,6 +247,10 @@ class Told:
         if not self._to_stop.is_set():
             self.asked = True
             self._to_stop.set()
+
+    def leave_from_anywhere(self) -> None:
+        """The same, in any thread."""
+        self._loop.call_soon_threadsafe(self.leave)
 
     def _hear(self) -> None:
         self._signals += 1

@@ -100,20 +100,19 @@ class Child:
 
 
 class Crew:
-    """`what` its processes are called; `descriptors`: what each of them has open from the start, such as a
-    socket that all of them accept from."""
+    """`what` its processes are called; `sockets`: what all of them accept from, until it is to end."""
 
     def __init__(
         self,
         command: Sequence[str],
         size: int,
         what: str = "worker process",
-        descriptors: Sequence[int] = (),
+        sockets: Sequence[socket.socket] = (),
     ) -> None:
         self._command = command
         self._size = size
         self._what = what
-        self._descriptors = descriptors
+        self._sockets = sockets
         self._children: set[Child] = set()
         self._stopping = asyncio.Event()
         self._told = 0
@@ -137,11 +136,14 @@ class Crew:
         self._stopping.set()
         if self._told == 1:
             log.info("stopping %s %ses; once more to hurry them", len(self._children), self._what)
+            # Or they stay open when all who accept from them have stopped, and whoever connects waits.
+            for each in self._sockets:
+                each.close()
         for child in self._children:
             child.tell(number if self._told < 3 else signal.SIGKILL)
 
     async def _start(self) -> Child:
-        child = await Child.start(self._command, self._descriptors)
+        child = await Child.start(self._command, [each.fileno() for each in self._sockets])
         self._children.add(child)
         if self._stopping.is_set():
             child.tell(signal.SIGTERM)

@@ -1,21 +1,63 @@
-"""The event loop of long-running commands: uvloop's where it is installed; what must not stop half-way."""
+"""The event loop of long-running commands: uvloop's where it is installed; what must not stop half-way, and
+what must not keep a process from ending.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
+import threading
+import time
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
+
+from rota.cli.endings import OK
 
 T = TypeVar("T")
 
+log = logging.getLogger("rota")
+
+CARRIERS = ("rota", "asyncio_", "AnyIO worker thread")
+"""How threads are named that carry what others asked for: jobs, steps and webhooks; what code hands to
+`asyncio.to_thread`; and the plain functions that are endpoints of an API."""
+
+LAST_MOMENT = 1.0
+"""Seconds for them to see that nobody waits for them any more."""
+
 
 def run(main: Coroutine[Any, Any, T]) -> T:
+    """Run it, and leave when it ends: whatever is still carried then was given up on before, and Python
+    would wait for it, for ever."""
+    new_event_loop: Callable[[], asyncio.AbstractEventLoop]
     try:
         from uvloop import new_event_loop
     except ImportError:
-        return asyncio.run(main)
+        new_event_loop = asyncio.new_event_loop
+    # One that we can let go of: the loop's own is waited for when the loop is closed.
+    pool = ThreadPoolExecutor(thread_name_prefix="asyncio")
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return runner.run(main)
+        runner.get_loop().set_default_executor(pool)
+        answer = runner.run(main)
+        pool.shutdown(wait=False, cancel_futures=True)
+        _leave_threads_behind()
+        return answer
+
+
+def _leave_threads_behind() -> None:
+    until = time.monotonic() + LAST_MOMENT
+    carriers = [
+        thread
+        for thread in threading.enumerate()
+        if thread.name.startswith(CARRIERS) and not thread.daemon
+    ]
+    for thread in carriers:
+        thread.join(max(until - time.monotonic(), 0.0))
+    if stuck := sum(thread.is_alive() for thread in carriers):
+        log.warning("%s thread(s) would not end, and are left behind", stuck)
+        logging.shutdown()
+        os._exit(OK)
 
 
 async def to_its_end(

@@ -79,7 +79,6 @@ LOOPBACK = "127.0.0.1"
 @auth_option
 @log_options
 @click.option("--socket", "descriptor", type=int, hidden=True)
-@click.option("--health-socket", "health_descriptor", type=int, hidden=True)
 @click.option("--lifeline", type=int, hidden=True)
 def serve(
     target: Target,
@@ -96,7 +95,6 @@ def serve(
     log_level: str,
     log_format: Format,
     descriptor: int | None,
-    health_descriptor: int | None,
     lifeline: int | None,
 ) -> None:
     """Serve MODULE:API, a FastAPI or other ASGI application, until SIGTERM or Ctrl-C.
@@ -105,13 +103,19 @@ def serve(
     answers what is under way, and jobs end or go back. Another signal hurries. Its Rota app is the one its
     module knows, unless -a names another.
     """
+    if workers > 1 and health_port is not None:
+        raise click.UsageError(
+            "--health-port is one process's: what it counts is its own, and a probe would meet any of "
+            "several. Start that many `rota serve` instead, each with ports of its own, or mount "
+            "rota.web.health in the API"
+        )
     logs.to_stderr(log_level, log_format)
     bind = _bind()
     line = _lifeline(lifeline)
     if lifeline is not None:
         assert descriptor is not None
         listening = socket.socket(fileno=descriptor)
-        health = None if health_descriptor is None else socket.socket(fileno=health_descriptor)
+        health = None
     else:
         listening = _bound(bind, host, port)
         health = None if health_port is None else _bound(bind, health_host, health_port)
@@ -123,12 +127,10 @@ def serve(
             ("--schema", target.schema),
             ("--lb-delay", lb_delay),
             ("--grace", grace),
-            ("--health-host", health_host),
-            ("--auth", auth),
         ):
             words += [] if value is None else [option, str(value)]
         words += ["--no-worker"] if no_worker else []
-        _supervise(name, words, workers, listening, health)
+        _supervise(name, words, workers, listening)
     with database_errors_told():
         api, app = _load(target, name)
         given = {
@@ -185,7 +187,7 @@ def _serve(
     line: Lifeline | None,
 ) -> None:
     from rota.cli import loops
-    from rota.cli.worker import AFTER_DRAINING, _leave_threads_behind
+    from rota.cli.worker import AFTER_DRAINING
     from rota.web.serve import address, serve
 
     if line is not None:
@@ -193,18 +195,19 @@ def _serve(
         line.patience = settings.lb_delay + settings.drain_for + AFTER_DRAINING
 
     def up() -> None:
+        app.readiness.unserved = False
         log.info("serving at %s", address(listening))
         if line is not None:
             line.say_up()
 
     async def serving() -> None:
+        app.readiness.unserved = True
         async with AsyncExitStack() as stack:
             if health is not None:
                 await stack.enter_async_context(health.serving(app))
             await serve(api, app, [listening], up)
 
     loops.run(serving())
-    _leave_threads_behind()
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,18 +230,13 @@ def _supervise(
     words: list[str],
     workers: int,
     listening: socket.socket,
-    health: socket.socket | None,
 ) -> None:
     from rota.cli import crew
 
     words += ["--socket", str(listening.fileno())]
-    descriptors = [listening.fileno()]
-    if health is not None:
-        words += ["--health-socket", str(health.fileno())]
-        descriptors.append(health.fileno())
     command = crew.command(["serve", name, *words])
 
     async def supervising() -> int:
-        return await crew.Crew(command, workers, "web process", descriptors).run()
+        return await crew.Crew(command, workers, "web process", [listening]).run()
 
     leave(asyncio.run(supervising()))

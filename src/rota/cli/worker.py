@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +11,7 @@ import rich_click as click
 
 from rota import logs
 from rota.cli.edge import auth_option
-from rota.cli.endings import OK, database_errors_told, leave
+from rota.cli.endings import database_errors_told, leave
 from rota.cli.health_port import HealthPort
 from rota.cli.lines import log_options
 from rota.cli.start import read_arguments
@@ -172,6 +170,7 @@ def _work(
         app.subscribe(lambda event: log.debug("%s", event))
 
     async def working() -> None:
+        app.readiness.begin()
         async with app, serving(app, port):
             drained = await app.work(
                 queues=queues or None,
@@ -183,17 +182,6 @@ def _work(
             line.say_drained()
 
     loops.run(working())
-    _leave_threads_behind()
-
-
-def _leave_threads_behind() -> None:
-    """A thread whose job would not stop was given up on; Python would wait for it at its end, for ever."""
-    for thread in threading.enumerate():
-        if thread.name.startswith("rota_"):
-            thread.join(0.1)
-            if thread.is_alive():
-                logging.shutdown()
-                os._exit(OK)
 
 
 def _say_when_up(app: Rota, line: Lifeline) -> None:

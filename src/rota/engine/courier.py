@@ -13,6 +13,7 @@ import asyncio
 import hashlib
 import logging
 import random
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,6 +64,8 @@ class Courier(Loop):
         self._secret = database.settings.webhook_secret
         self._hosts = Hosts.parse(database.settings.webhook_hosts)
         self._receivers = Receiver.all(database.settings)
+        self._not_before: dict[str, float] = {}
+        """Until when, by this process's clock, a receiver has asked not to be told anything."""
 
     async def tick(self) -> float | None:
         if not self._receivers:
@@ -83,13 +86,17 @@ class Courier(Loop):
     async def _tell(self, receiver: Receiver, letter: Letter) -> tuple[list[str], float | None]:
         """Answers what has arrived, and when to try the rest, if there is any."""
         arrived: list[str] = []
+        wait = self._not_before.get(receiver.name, 0.0) - time.monotonic()
         for what in (RAISED, CLEARED) if letter.cleared is not None else (RAISED,):
             mark = f"{what} {receiver.name}"
             if mark in letter.told:
                 continue
+            if wait > 0:
+                return arrived, wait
             try:
                 await self._send(receiver, letter, what)
             except RetryLater as later:
+                self._not_before[receiver.name] = time.monotonic() + later.after
                 return arrived, later.after
             except WebhookFailed as error:
                 pause = _pause(letter.tries)

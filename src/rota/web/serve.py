@@ -56,10 +56,16 @@ async def serve(
     server = _Server(config, when_up)
     departure = Departure(app, requests, server.stop)
 
+    early = False
+
     def hear(number: int) -> None:
-        if server.started:
+        nonlocal early
+        if early:
+            app.readiness.hurry()
+        elif server.started:
             departure.hear(number)
         else:
+            early = True
             server.stop(number)
 
     loop = asyncio.get_running_loop()

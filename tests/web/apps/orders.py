@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from fastapi import FastAPI
@@ -63,6 +66,23 @@ async def slow(file: str) -> dict[str, int]:
     return {"process": os.getpid()}
 
 
+def block(file: Path) -> dict[str, int]:
+    """Has begun, and cannot be stopped by anybody."""
+    file.with_suffix(".began").touch()
+    time.sleep(60)
+    return {"process": os.getpid()}
+
+
+@api.get("/plain")
+def plain(file: str) -> dict[str, int]:
+    return block(Path(file))
+
+
+@api.get("/handed-over")
+async def handed_over(file: str) -> dict[str, int]:
+    return await asyncio.to_thread(block, Path(file))
+
+
 @api.get("/large")
 async def large() -> str:
     """More than a socket takes from us while nobody reads it."""
@@ -72,3 +92,15 @@ async def large() -> str:
 api.mount("/", health(app))
 
 drained = Drain(api, app)
+
+
+@asynccontextmanager
+async def unhurried(api: FastAPI) -> AsyncIterator[dict[str, object]]:
+    """Has much to do before the app's own start, and after it."""
+    await until_there(Path(os.environ["BEFORE"]))
+    async with app.lifespan(api) as state:
+        await until_there(Path(os.environ["AFTER"]))
+        yield state
+
+
+late = FastAPI(lifespan=unhurried)
