@@ -79,6 +79,7 @@ class Drain:
                 self._end()
             await send(message)
 
+        self._app.readiness.conducted = True
         await self._api(scope, receive, sent)
 
     def _begin(self) -> None:

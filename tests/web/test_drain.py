@@ -81,6 +81,12 @@ def state_of(dsn: str, run: int) -> tuple[str, int]:
     return found[0], found[1]
 
 
+def worker_states(dsn: str) -> list[str]:
+    with psycopg.connect(dsn) as connection:
+        found = connection.execute("select state::text from rota.workers order by id").fetchall()
+    return [state for (state,) in found]
+
+
 @pytest.fixture
 def dsn(rota_dsn: str) -> str:
     with psycopg.connect(rota_dsn, autocommit=True) as connection:
@@ -139,6 +145,26 @@ def test_requests_and_jobs_under_way_come_to_their_end(dsn: str, tmp_path: Path)
         instance.ended()
         assert "Traceback" not in instance.said
     assert state_of(dsn, run) == ("succeeded", 1)
+
+
+@pytest.mark.parametrize("command", [UVICORN, GUNICORN, HYPERCORN], ids=lambda words: words[0])
+def test_without_drain_the_worker_leaves_while_a_request_is_still_under_way(
+    command: list[str], dsn: str, tmp_path: Path
+) -> None:
+    """The server tells its application when the last was answered, and that may be long."""
+    bare = [word.replace("orders:drained", "orders:api") for word in command]
+    with serving(bare, dsn, tmp_path) as instance:
+        instance.up()
+        asked = Asked(instance, tmp_path / "request")
+        instance.tell(signal.SIGTERM)
+        eventually(lambda: worker_states(dsn) == ["draining"], instance)
+        assert asked.answer is None
+        (tmp_path / "request").touch()
+        instance.ended()
+        asked.join(20)
+    assert asked.answer is not None
+    assert asked.answer.status == 200
+    assert worker_states(dsn) == ["stopped"]
 
 
 @pytest.mark.parametrize("command", [SERVE, UVICORN], ids=["rota serve", "uvicorn"])

@@ -10,8 +10,9 @@ the worker; then it is ready. It leaves in order, too:
     5  what ended is recorded; the worker signs off, its heart stops
     6  the connections are closed
 
-1 begins with `app.readiness.drain()`, which `rota serve` and `rota.asgi.Drain` call at the first signal. A
-server that knows neither has closed its sockets when we hear that it stops: then 1 and 4 begin together.
+1 begins with `app.readiness.drain()`, which `rota serve` and `rota.asgi.Drain` call at the first signal,
+ahead of the server. Under a server that knows neither it begins when that has closed its sockets: without
+2, and requests that come then fail.
 
 Any number of processes may do so at once: each is a worker of its own.
 """
@@ -20,10 +21,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+from rota.app.overhearing import overhearing
 
 if TYPE_CHECKING:
     from rota.app.client import Client
@@ -82,13 +85,24 @@ class Lifespan:
             await check(client.database)
             async with self._working(client):
                 readiness.starting = False
-                try:
+                with self._overhearing():
                     yield {"rota": app}
-                finally:
-                    readiness.drain()
         finally:
             readiness.end()
             await app.close()
+
+    @contextmanager
+    def _overhearing(self) -> Iterator[None]:
+        """What the server was told, it tells us when its last request has ended: that may be long."""
+        readiness, loop = self.app.readiness, asyncio.get_running_loop()
+        try:
+            if readiness.conducted:
+                yield
+                return
+            with overhearing(lambda: loop.call_soon_threadsafe(readiness.drain)):
+                yield
+        finally:
+            readiness.drain()
 
     @asynccontextmanager
     async def _working(self, client: Client) -> AsyncIterator[None]:

@@ -46,6 +46,8 @@ class Readiness:
         """Whether a lifespan looks after the app here."""
         self.starting = False
         """Set by whoever starts the app in order, until all of it is up."""
+        self.conducted = False
+        """Whether somebody begins to leave ahead of the server, and says when: `rota serve`, `Drain`."""
         self.unserved = False
         """Set by whoever serves an API with it, until requests are answered there: much may come before and
         after the app's own start."""

@@ -41,6 +41,7 @@ async def serve(
     when_up: Callable[[], None] = lambda: None,
 ) -> None:
     """Until SIGTERM or SIGINT, and then until all is done. Raises what kept the API from starting."""
+    app.readiness.conducted = True
     requests = Requests(app.readiness)
     guarded = _Api(api, app, requests)
     config = uvicorn.Config(
