@@ -125,6 +125,24 @@ async def test_a_schedule_that_nobody_can_start_is_late_until_somebody_can(
     assert "no worker that is there knows 'report'" in raised.message
 
 
+async def test_one_that_is_put_off_again_and_again_is_late(rota_dsn: str, db: Sql) -> None:
+    """It is due in a minute, every minute, and does not tick."""
+    async with Rota(rota_dsn, **QUICK) as app:
+
+        @app.task
+        async def report() -> None: ...
+
+        await app.schedules.create("nightly", report, every=3600)
+        await db.execute(
+            "update rota.schedules set why = 'no such zone', next = now() - interval '1 h',"
+            " due = now() + interval '1 minute'"
+        )
+        async with Harness(watcher(rota_dsn, "schedule-late=1s")) as watching:
+            async with watching.app.worker():
+                raised = await watching.saw(AlertRaised, kind=rules.SCHEDULE_LATE)
+    assert "is late by 3600 s" in raised.message
+
+
 async def test_a_schedule_that_fails_is_told_when_it_is_paused_and_over_when_it_goes_on(
     rota_dsn: str, db: Sql, monkeypatch: pytest.MonkeyPatch
 ) -> None:

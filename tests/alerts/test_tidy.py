@@ -87,6 +87,29 @@ async def test_a_lock_goes_when_nobody_has_held_it_for_a_month(db: Sql, database
     assert await left(db, "locks", "name") == ["held", "lately"]
 
 
+async def test_a_schedule_of_run_time_goes_when_it_has_been_over_for_a_month(
+    db: Sql, database: Database
+) -> None:
+    await db.execute(
+        "insert into rota.schedules (name, declared, kind, target, input, anchor, state, last) values"
+        " ('over', false, 'task', 't', '{}', now(), 'ended', now() - interval '40 d'),"
+        " ('lately', false, 'task', 't', '{}', now(), 'ended', now() - interval '2 d'),"
+        " ('lasting', false, 'task', 't', '{}', now(), 'ended', now() - interval '40 d'),"
+        " ('paused', false, 'task', 't', '{}', now(), 'paused', now() - interval '40 d'),"
+        " ('declared', true, 'task', 't', '{}', now(), 'ended', now() - interval '40 d')"
+    )
+    await db.execute(
+        "insert into rota.ticks (schedule, tick, number, state, host, pid, run, ended) values"
+        " ('over', now(), 1, 'started', 'h', 1, 1, now()),"
+        " ('lasting', now(), 1, 'started', 'h', 1, 2, null)"
+    )
+    tidied = await tidy(database, FROM_THE_FIRST)
+    assert tidied is not None
+    assert (tidied.schedules, tidied.gone) == (1, 1)
+    assert await left(db, "schedules", "name") == ["declared", "lasting", "lately", "paused"]
+    assert await left(db, "ticks", "schedule") == ["lasting"]
+
+
 async def test_a_locks_next_token_is_larger_though_nobody_remembers_it(
     rota_app: Rota, db: Sql
 ) -> None:

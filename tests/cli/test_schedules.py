@@ -387,10 +387,15 @@ def test_one_is_forgotten_only_on_purpose(
     done = alone("schedules", "delete", "x")
     assert done.code == FAILED
     assert "would be forgotten" in done.out
-    assert "it is back when a worker starts" in done.out
+    assert "The code declares it, so it has to go from there first" in done.out
     assert done.complaint == "nothing was done; to do it, say --yes"
     assert alone("schedules", "show", "x").code == 0
 
+    refused = alone("schedules", "delete", "x", "--yes")
+    assert refused.code != 0
+    assert "would begin anew with the next worker" in refused.complaint
+
+    registry.execute("update rota.schedules set state = 'disabled'")
     assert alone("schedules", "delete", "x", "--yes").out == "schedule 'x' is forgotten\n"
     assert alone("schedules", "show", "x").code == NOT_THERE
 

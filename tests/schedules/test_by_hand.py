@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from zoneinfo import ZoneInfo
 
 import psycopg
 import pytest
@@ -17,6 +18,7 @@ from rota.testing import Harness
 NOON = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
+PARIS = ZoneInfo("Europe/Paris")
 
 Seen = list[tuple[str, datetime | None, bool]]
 
@@ -339,6 +341,59 @@ async def test_of_ticks_that_are_forgotten_nobody_says_that_they_had_no_run(
         await filled(NOON, NOON + 1500 * MINUTE)
     assert await filled(NOON + 1002 * MINUTE, NOON + 2000 * MINUTE) == 0
     assert await filled(NOON - HOUR, NOON) == 0
+
+
+async def test_what_the_clock_refused_and_somebody_backfilled_was_not_forgotten(
+    app: Rota, rota_harness: Harness, rota_dsn: str
+) -> None:
+    await rota_harness.clock.set(NOON)
+    await app.schedules.create("x", "report", cron="* * * * *", overlap="allow", catch_up="all")
+    await rota_harness.clock.advance(10 * MINUTE)
+    await rota_harness.run_until_idle()
+    with psycopg.connect(rota_dsn, autocommit=True) as connection:
+        connection.execute("update rota.ticks set state = 'refused', run = null where number <= 5")
+    assert len(await app.schedules.backfill("x", NOON, NOON + 9 * MINUTE)) == 6
+    # Of the time before there was none, so none of it is forgotten.
+    assert len(await app.schedules.backfill("x", NOON - 5 * MINUTE, NOON + 9 * MINUTE)) == 5
+
+
+async def test_one_whose_run_is_open_says_nothing_about_those_that_are_forgotten(
+    app: Rota, rota_harness: Harness, rota_dsn: str
+) -> None:
+    await rota_harness.clock.set(NOON)
+    await app.schedules.create("x", "report", cron="* * * * *", overlap="allow")
+    with psycopg.connect(rota_dsn, autocommit=True) as connection:
+        # All is kept of 2000 ticks but what became of those before the last thousand; the first still runs.
+        connection.execute(
+            "insert into rota.ticks (schedule, tick, number, state, at, host, pid, run)"
+            " select 'x', %(noon)s + n * interval '1 minute', n, 'started',"
+            "        %(noon)s + n * interval '1 minute', 'web-1', 1, n"
+            "   from generate_series(1, 2000) n where n = 1 or n > 1000",
+            {"noon": NOON},
+        )
+        connection.execute("update rota.schedules set ticks = 2000, due = null, next = null")
+    await rota_harness.clock.set(NOON + 2000 * MINUTE)
+    with pytest.raises(ArgumentError, match="the last thousand are kept"):
+        await app.schedules.backfill("x", NOON + 2 * MINUTE, NOON + 1500 * MINUTE)
+
+
+@pytest.mark.parametrize(
+    ("start", "first"),
+    [
+        # The clock goes from 02:00 to 03:00, which is 01:00 in UTC.
+        (datetime(2026, 3, 29, 3, 0, tzinfo=PARIS), datetime(2026, 3, 29, 1, 0, tzinfo=UTC)),
+        # It goes from 03:00 back to 02:00: the second 02:00 is 01:00 in UTC.
+        (datetime(2026, 10, 25, 2, 0, tzinfo=PARIS, fold=1), datetime(2026, 10, 25, 1, tzinfo=UTC)),
+    ],
+)
+async def test_a_backfill_begins_where_it_was_told_to_also_when_clocks_change(
+    app: Rota, rota_harness: Harness, start: datetime, first: datetime
+) -> None:
+    await rota_harness.clock.set(first + 2 * HOUR)
+    await app.schedules.create("x", "report", cron="*/30 * * * *", tz="Europe/Paris")
+    await app.schedules.backfill("x", start, (first + HOUR).astimezone(PARIS))
+    planned = sorted(tick.planned for tick in await app.schedules.ticks("x"))
+    assert planned == [first, first + HOUR / 2]
 
 
 async def test_a_large_backfill_does_not_push_out_what_the_clock_has_done(

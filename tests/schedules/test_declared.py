@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from rota import ArgumentError, Context, Rota
+from rota.engine import scheduler
 from rota.errors import DefinitionError
 from rota.testing import Harness
 
@@ -131,6 +132,58 @@ async def test_what_the_code_drops_is_disabled_and_not_forgotten(
     seen = await app.schedules.get("hourly")
     assert (seen.state, seen.why) == ("active", None)
     assert seen.next[0] == NOON + 11 * HOUR  # it was not there when ten of them came
+
+
+async def until(app: Rota, name: str, **wanted: object) -> None:
+    async with asyncio.timeout(10):
+        while True:
+            seen = await app.schedules.get(name)
+            if all(getattr(seen, each) == value for each, value in wanted.items()):
+                return
+            await asyncio.sleep(0.02)
+
+
+async def test_who_started_and_is_gone_has_changed_nothing_for_good(
+    rota_dsn: str, rota_app: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A deploy that was given up after its first instance."""
+    monkeypatch.setattr(scheduler, "DECLARE", 0.2)
+    report(rota_app, HOURLY, DAILY)
+    async with rota_app.worker():
+        await deploy(rota_dsn, code({"every": 2 * HOUR, "name": "hourly"}))
+        await until(rota_app, "hourly", every=3600)
+        assert (await rota_app.schedules.get("daily")).state == "active", (
+            "somebody declares it still"
+        )
+
+
+async def test_of_those_that_are_there_the_youngest_has_the_say(
+    rota_dsn: str, rota_app: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler, "DECLARE", 0.1)
+    report(rota_app, HOURLY)
+    async with rota_app.worker(), Rota(rota_dsn) as new:
+        report(new, {"every": 2 * HOUR, "name": "hourly"})
+        async with new.worker():
+            for _ in range(10):
+                await asyncio.sleep(0.05)
+                assert (await new.schedules.get("hourly")).every == 7200
+        await until(rota_app, "hourly", every=3600)
+
+
+async def test_what_nobody_declares_who_is_there_is_disabled(
+    rota_dsn: str, rota_app: Rota, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler, "DECLARE", 0.2)
+    report(rota_app, DAILY)
+    async with Rota(rota_dsn) as old:
+        report(old, HOURLY, DAILY)
+        async with old.worker(), rota_app.worker():
+            await asyncio.sleep(0.5)
+            assert (await rota_app.schedules.get("hourly")).state == "active"
+        async with rota_app.worker():
+            await until(rota_app, "hourly", state="disabled")
+            assert (await rota_app.schedules.get("daily")).state == "active"
 
 
 async def test_what_belongs_to_another_app_is_left_alone(rota_dsn: str, rota_app: Rota) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypedDict, TypeVar, Unpack
 
@@ -173,8 +173,8 @@ class Schedules:
         client.news.tell([waiters.SCHEDULE])
 
     async def delete(self, name: str, *, by: str | None = None) -> None:
-        """Forget it and its ticks. Runs that it has started go on; what code declares is back when a worker
-        starts."""
+        """Forget it and its ticks. Runs that it has started go on. What code declares has to go from there
+        first: it would begin anew with the next worker."""
         database = (await self._app.open()).database
         await schedules.delete(database, name, _deed(by, "delete schedule", name))
 
@@ -208,6 +208,8 @@ class Schedules:
                 raise ArgumentError(
                     f"{each.isoformat(sep=' ')} has no time zone; datetime(…, tzinfo=UTC) has one"
                 )
+        # In their own zone, a moment earlier may be an hour earlier.
+        start, end = start.astimezone(UTC), end.astimezone(UTC)
         client = await self._app.open()
         runs: list[Run[Any]] = []
         deed = _deed(by, "backfill schedule", name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from rota.errors import DefinitionError, RotaError
 
@@ -119,6 +119,7 @@ class Working:
             concurrency or self.settings.concurrency,
             metadata or {},
             await self._by_the_clock(client),
+            list(cast("Rota", self).declared.values()),
             tracing=self.tracing,
             counted=self.counted,
         )

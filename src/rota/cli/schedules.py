@@ -292,20 +292,17 @@ def delete(target: Target, name: str, yes: bool, as_json: bool) -> None:
 
     async def deleting(app: Rota) -> None:
         schedule = await app.schedules.get(name)
-        back = schedule.declared and schedule.state != "disabled"
         if not yes:
             paint.say(
                 f"schedule {name!r} ({when(schedule)}, {_target(schedule)}) would be forgotten, with "
                 f"what became of its ticks; it has started {runs_of(schedule.runs)}."
             )
-            if back:
-                paint.say("The code declares it: it is back when a worker starts. Pausing lasts.")
+            if schedule.declared and schedule.state != "disabled":
+                paint.say("The code declares it, so it has to go from there first. Pausing lasts.")
             tell("nothing was done; to do it, say --yes")
             leave(FAILED)
         await app.schedules.delete(name, by=whom.operator())
         _say(as_json, {"schedule": name, "deleted": True}, f"schedule {name!r} is forgotten")
-        if back:
-            note("the code declares it: it is back when a worker starts; pausing it lasts")
 
     target.ask(deleting)
 

@@ -58,6 +58,7 @@ from rota.store.database import Database
 from rota.store.jobs import Claimed
 from rota.store.plain import Plain
 from rota.store.query import in_schema
+from rota.store.schedules import Definition as Schedule
 
 log = logging.getLogger("rota")
 
@@ -78,6 +79,8 @@ class Outfit:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     schedules: Mapping[str, Make] = field(default_factory=dict)
     """What schedules may start, and how it is made."""
+    declared: Sequence[Schedule] = ()
+    """Schedules, as the code declares them."""
     refusals: Refusals = field(default_factory=Refusals)
     tracing: Tracing = field(default_factory=Tracing)
     counted: Counted = field(default_factory=Counted)
@@ -128,7 +131,7 @@ class Life:
         self.reaper = Reaper(database, id, news, outfit.announcer, self.meters)
         self.prune = Prune(database, id)
         self.scheduler = Scheduler(
-            database, news, outfit.announcer, id, outfit.schedules, outfit.tracing
+            database, news, outfit.announcer, id, outfit.schedules, outfit.tracing, outfit.declared
         )
         self.scheduler.meters = self.meters
         self.tally = Tally(database, id, self.clock, self.meters)
@@ -167,6 +170,7 @@ class Life:
                 list(outfit.tasks),
                 outfit.concurrency,
                 [name for name, task in outfit.tasks.items() if not task.policy.patient],
+                schedules=[each.name for each in outfit.declared],
                 engine=version("rota"),
                 metadata=outfit.metadata,
                 notify=settings.notify,

@@ -17,7 +17,7 @@ import os
 import random
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from rota.engine import firing
@@ -26,12 +26,14 @@ from rota.engine.firing import Fired, Make, Overtaken, told
 from rota.engine.meters import Meters
 from rota.engine.misfits import Misfits
 from rota.engine.news import News
+from rota.engine.schedules import declare
 from rota.engine.tracing import Tracing
 from rota.loop import Loop
 from rota.model import events
 from rota.store import failures, schedules, ticks
 from rota.store.database import Database, run
 from rota.store.query import Query
+from rota.store.schedules import Definition
 
 log = logging.getLogger("rota")
 
@@ -53,6 +55,10 @@ SWEEP = 5.0
 REST = 30.0
 """Seconds between looks at what has become of runs, while some are open and while none is."""
 
+DECLARE = 60.0
+"""Seconds, about, after which it is seen to that schedules are as the code says that is there: another may
+have started, changed them, and gone again."""
+
 
 class Scheduler(Loop):
     longest_rest_after_error = 2.0
@@ -65,10 +71,12 @@ class Scheduler(Loop):
         worker: int,
         targets: Mapping[str, Make],
         tracing: Tracing | None = None,
+        declared: Sequence[Definition] = (),
     ) -> None:
         super().__init__()
         self._database = database
         self._news = news
+        self._declared = declared
         self._announcer = announcer
         self._worker = worker
         self._targets = targets
@@ -79,10 +87,12 @@ class Scheduler(Loop):
         self._changed = True
         self._look_at = 0.0
         self._sweep_at = time.monotonic() + random.uniform(0, SWEEP)
+        self._declare_at = time.monotonic() + _about(DECLARE)
         self._misses = 0  # in a row: looks at something due that was not ours to start
         self._missed_at = 0.0
         self._overdue = False  # whether something was due when a poll asked
         self._strange: set[str] = set()
+        self._slow: set[str] = set()  # those over which it took too long here, the last time
         self._misfits = Misfits()
 
     # What others say
@@ -114,7 +124,10 @@ class Scheduler(Loop):
             await self._look()
         elif time.monotonic() >= self._sweep_at:
             await self._sweep()
-        return max(min(self._look_at, self._sweep_at) - time.monotonic(), 0.001)
+        elif time.monotonic() >= self._declare_at:
+            self._declare_at = time.monotonic() + _about(DECLARE)
+            await declare(self._database, self._declared, list(self._targets), self._worker)
+        return max(min(self._look_at, self._sweep_at, self._declare_at) - time.monotonic(), 0.001)
 
     async def _look(self) -> None:
         # Before anything is asked: what is heard meanwhile may be newer than the answer.
@@ -169,12 +182,16 @@ class Scheduler(Loop):
     async def _fire_alone(self, name: str) -> None:
         try:
             await self._fire(name)
+            self._slow.discard(name)
         except Exception as error:
             if _is_away(error):
                 raise
             log.error("schedule %r is put off: %s", name, told(error))
-            contended = failures.is_contended(error)
-            why, seconds = (None, IN_THE_WAY) if contended else (told(error), firing.PUT_OFF)
+            # Once, it may have been this process that stood still, whatever the schedule.
+            stood_still = _took_too_long(error) and name not in self._slow
+            (self._slow.add if stood_still else self._slow.discard)(name)
+            passing = stood_still or failures.is_contended(error)
+            why, seconds = (None, IN_THE_WAY) if passing else (told(error), firing.PUT_OFF)
             await self._database.run(ticks.put_off({name: why}, seconds))
 
     async def _fire(self, name: str | None = None) -> Fired:
@@ -206,7 +223,7 @@ class Scheduler(Loop):
             await self._tell_of_strangers()
         [state] = await self._ask(ticks.open_ones())
         if not state.open:
-            self._sweep_at = now + REST * random.uniform(0.75, 1.25)
+            self._sweep_at = now + _about(REST)
         if not state.ended:
             return
         schema = self._database.schema
@@ -232,6 +249,15 @@ class Scheduler(Loop):
 
 def _is_away(error: Exception) -> bool:
     """Whether it is the database that fails, not what was asked of it: then nothing has happened."""
-    if failures.sqlstate(error).startswith("25P0"):
-        return False  # it took too long over one of them
+    if _took_too_long(error):
+        return False  # over one of them
     return failures.is_passing(error) and not failures.is_contended(error)
+
+
+def _took_too_long(error: Exception) -> bool:
+    return failures.sqlstate(error).startswith("25P0")
+
+
+def _about(seconds: float) -> float:
+    """Not all at the same moment."""
+    return seconds * random.uniform(0.75, 1.25)

@@ -35,17 +35,25 @@ log = logging.getLogger("rota")
 
 
 async def declare(
-    database: Database, definitions: Sequence[Definition], targets: Sequence[str]
+    database: Database,
+    definitions: Sequence[Definition],
+    targets: Sequence[str],
+    worker: int | None = None,
 ) -> None:
-    """Have the database know what the code declares, and disable what it declares no more. Any number of
-    instances may do so at once; where nothing has changed, nothing is locked."""
+    """Have the database know what the code declares, and disable what no code declares any more. Any number
+    of instances may do so at once; where nothing has changed, nothing is locked.
+
+    Before a worker starts (None) its code has the say. Later on the youngest has that is there, so that one
+    which started and is gone has not changed anything for good; and while anybody declares a schedule, no
+    other disables it.
+    """
     wanted = {each.name: each for each in sorted(definitions, key=lambda each: each.name)}
-    found = await database.insist(schedules.declared(list(wanted), targets))
-    fresh = [name for name in wanted if name not in {each.name for each, _ in found}]
+    found = await database.insist(schedules.declared(list(wanted), targets, worker))
+    fresh = [name for name in wanted if name not in {each.name for each, *_ in found}]
     others = [
         each.name
-        for each, state in found
-        if each.name not in wanted or not _is_as(wanted[each.name], each, state)
+        for each, state, anothers in found
+        if not anothers and (each.name not in wanted or not _is_as(wanted[each.name], each, state))
     ]
     if not fresh and not others:
         return
@@ -237,6 +245,11 @@ async def delete(database: Database, name: str, deed: Deed | None = None) -> Non
         found = await run(connection, schedules.lock([name]), database.schema)
         if not found and not tried:
             raise missing(name)
+        if found and found[0].definition.declared and found[0].state != "disabled":
+            raise ArgumentError(
+                f"schedule {name!r} is declared in code, and would begin anew with the next worker: take "
+                "it out of the code first, or pause it"
+            )
         tried = True  # it may be done, whatever is heard of it: then it is gone the next time
         [gone] = await run(connection, schedules.delete(name), database.schema)
         return gone

@@ -1,4 +1,5 @@
-"""Removes what is old beside runs: alerts that are over, what was done by hand, idle rates and locks.
+"""Removes what is old beside runs: alerts that are over, what was done by hand, idle rates and locks,
+schedules of run time that have ended.
 
 Of all workers that are there one does this, as with runs. It goes through rates and locks a page at a time,
 and begins again after the last; a page that was mostly old is soon followed by the next.
@@ -23,7 +24,7 @@ SOON = 1.0
 """Seconds, about."""
 
 FREE = 30 * 86400.0
-"""Seconds after which nobody remembers a lock that nobody holds."""
+"""Seconds after which nobody remembers a lock that nobody holds, or a schedule that has ended."""
 
 
 async def tidy(

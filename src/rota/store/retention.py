@@ -54,13 +54,15 @@ class Tidied(msgspec.Struct, frozen=True):
     refusals: int = 0
     rates: int = 0
     locks: int = 0
+    schedules: int = 0
     rate: str = ""
     lock: str = ""
     slot: int = -1
 
     @property
     def gone(self) -> int:
-        return self.alerts + self.audit + self.refusals + self.rates + self.locks
+        beside = self.alerts + self.audit + self.refusals + self.rates
+        return beside + self.locks + self.schedules
 
 
 FROM_THE_FIRST = Tidied()

@@ -102,10 +102,13 @@ def _locked(*row: Any) -> Locked:
     return Locked(Definition(*row[:FIELDS]), *row[FIELDS:])
 
 
-def declared(names: Sequence[str], targets: Sequence[str]) -> Query[tuple[Definition, str]]:
-    """Definitions and states, of these names and of what code has declared for these targets."""
-    params = {"names": list(names), "targets": list(targets)}
-    return Query("schedule/declared", params, lambda *row: (Definition(*row[:-1]), row[-1]))
+def declared(
+    names: Sequence[str], targets: Sequence[str], worker: int | None
+) -> Query[tuple[Definition, str, bool]]:
+    """Definitions and states, of these names and of what code has declared for these targets; and of each
+    whether it is another worker's to see to."""
+    params = {"names": list(names), "targets": list(targets), "worker": worker}
+    return Query("schedule/declared", params, lambda *row: (Definition(*row[:-2]), *row[-2:]))
 
 
 def put(

@@ -402,8 +402,11 @@ create table rota.schedules (
     failed timestamp with time zone,
     constraint schedules_pkey PRIMARY KEY (name)
 ) with (fillfactor=70);
+CREATE INDEX schedules_declared ON rota.schedules USING btree (target) WHERE (declared AND (state <> 'disabled'::rota.watch));
 CREATE INDEX schedules_due ON rota.schedules USING btree (due) WHERE (state = 'active'::rota.watch);
 CREATE INDEX schedules_failing ON rota.schedules USING btree (failures) WHERE (failures > 0);
+CREATE INDEX schedules_over ON rota.schedules USING btree (COALESCE(last, created)) WHERE ((state = 'ended'::rota.watch) AND (NOT declared));
+CREATE INDEX schedules_put_off ON rota.schedules USING btree (next) WHERE ((state = 'active'::rota.watch) AND (why IS NOT NULL));
 CREATE INDEX schedules_stopped ON rota.schedules USING btree (name) WHERE ((state = 'paused'::rota.watch) AND (failures > 0));
 
 create table rota.services (
@@ -524,6 +527,7 @@ create table rota.workers (
     engine text not null default ''::text,
     queues text[] not null,
     tasks text[] not null,
+    schedules text[] not null default '{}'::text[],
     capacity integer not null,
     metadata json not null default '{}'::json,
     seat integer,

@@ -53,11 +53,13 @@ def register(
     capacity: int,
     impatient: Collection[str] = (),
     *,
+    schedules: Sequence[str] = (),
     engine: str = "",
     metadata: Mapping[str, Any] | None = None,
     notify: bool = False,
 ) -> Query[int]:
-    """`impatient`: tasks whose jobs are claimed only when they can start."""
+    """`impatient`: tasks whose jobs are claimed only when they can start; `schedules`: those that its code
+    declares."""
     return Query(
         "worker/register",
         {
@@ -67,6 +69,7 @@ def register(
             "engine": engine,
             "queues": list(queues),
             "tasks": list(tasks),
+            "schedules": list(schedules),
             "capacity": capacity,
             "metadata": msgspec.json.encode(metadata or {}).decode(),
             "skills": list(tasks) if len(tasks) > FEW else [],

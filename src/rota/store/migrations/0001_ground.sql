@@ -37,6 +37,7 @@ create table rota.workers (
     engine   text not null default '',                  -- the version of Rota
     queues   text[] not null,
     tasks    text[] not null,
+    schedules text[] not null default '{}',             -- that its code declares
     capacity integer not null,
     metadata json not null default '{}',
     seat     integer,                                   -- the advisory lock its beat's connection holds, if any

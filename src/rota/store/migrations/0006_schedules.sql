@@ -45,9 +45,12 @@ create table rota.schedules (
     failed      timestamptz
 ) with (fillfactor = 70);
 create index schedules_due on rota.schedules (due) where state = 'active';
+create index schedules_put_off on rota.schedules (next) where state = 'active' and why is not null;
+create index schedules_declared on rota.schedules (target) where declared and state <> 'disabled';
+create index schedules_over on rota.schedules (coalesce(last, created)) where state = 'ended' and not declared;
 
 -- Each tick there was, once: what became of it, who saw to it, and the run it started. The last thousand of each
--- schedule are kept.
+-- schedule are kept, and those whose run has not ended.
 create table rota.ticks (
     schedule   text collate "C" not null,
     tick       timestamptz not null,

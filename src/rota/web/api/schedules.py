@@ -188,7 +188,7 @@ async def update_schedule(desk: Desk, name: Name, body: ScheduleChanges) -> Sche
 
 @table.add("DELETE", "/schedules/{name:path}", Role.ADMIN, status=204, fails=(404,))
 async def delete_schedule(desk: Desk, name: Name) -> None:
-    """Forget it and its ticks. What code declares is back when a worker starts: pause it instead."""
+    """Forget it and its ticks. What code declares has to go from there first, or be paused."""
     await desk.app.schedules.delete(name, by=desk.caller.name)
 
 

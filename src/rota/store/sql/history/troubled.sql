@@ -1,11 +1,20 @@
 -- Schedules that somebody should look at, at most `limit` for each reason: those that are late by more than so many seconds,
--- the latest first; those whose ticks were missed or refused within a day, and how many; those that fail, and how many times
+-- or were put off for longer, the latest first; those whose ticks were missed or refused within a day, and how many; those that fail, and how many times
 -- in a row, or are stopped for it.
 (select schedules.name, 'late' as trouble, schedules.due as since, 1::bigint as many
    from rota.schedules
   where schedules.state = 'active'
     and schedules.due < rota.clock() - make_interval(secs => %(late)s::float8)
   order by schedules.due
+  limit %(limit)s::int)
+ union all
+(select schedules.name, 'late', schedules.next, 1
+   from rota.schedules
+  where schedules.state = 'active'
+    and schedules.why is not null
+    and schedules.next < rota.clock() - make_interval(secs => %(late)s::float8)
+    and schedules.due >= rota.clock() - make_interval(secs => %(late)s::float8)
+  order by schedules.next
   limit %(limit)s::int)
  union all
 (select lost.schedule, lost.state, max(lost.at), count(*)

@@ -16,11 +16,18 @@ select json_build_object(
        'concurrency', (select coalesce(sum(workers.capacity), 0) from rota.workers where workers.state = 'active'),
        'leaders', (select coalesce(json_object_agg(few.name, few.term), '{}')
                      from (select leaders.name, leaders.term from rota.leaders order by leaders.name limit 100) as few),
-       'overdue', (select greatest(date_part('epoch', rota.clock() - schedules.due), 0)
-                     from rota.schedules
-                    where schedules.state = 'active'
-                    order by schedules.due
-                    limit 1),
+       'overdue', greatest((select greatest(date_part('epoch', rota.clock() - schedules.due), 0)
+                              from rota.schedules
+                             where schedules.state = 'active'
+                             order by schedules.due
+                             limit 1),
+                           -- Due later, since it was put off.
+                           (select date_part('epoch', rota.clock() - schedules.next)
+                              from rota.schedules
+                             where schedules.state = 'active'
+                               and schedules.why is not null
+                             order by schedules.next
+                             limit 1)),
        'paused', (select coalesce(json_agg(few.queue), '[]')
                     from (select pauses.queue from rota.pauses order by pauses.queue limit 100) as few),
        'notify', pg_catalog.pg_notification_queue_usage(),

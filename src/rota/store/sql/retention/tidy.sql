@@ -1,6 +1,7 @@
 -- Remove, a bounded page of each: alerts that have been over for long, what people did by hand long ago, refusals of which
--- nobody asks any more, rates that are as if never used, and locks that nobody has held for long. Answers how many went,
--- and up to which rate and lock it has looked; empty: up to the last. Waits for nobody.
+-- nobody asks any more, rates that are as if never used, locks that nobody has held for long, and schedules that were made
+-- at run time and ended as long ago, with their ticks. Answers how many went, and up to which rate and lock it has looked;
+-- empty: up to the last. Waits for nobody.
 --
 -- A rate whose time has come has nothing left to remember. A lock's next token is larger without its row, too: all
 -- tokens come from one sequence. Who has one of their rows locked keeps it.
@@ -80,9 +81,30 @@ old_locks as (
      where locks.name = idle.name
        and locks.slot = idle.slot
     returning 1
+),
+old_schedules as (
+    delete from rota.schedules
+     where schedules.name = any(array(
+           select over.name
+             from rota.schedules as over
+            where over.state = 'ended'
+              and not over.declared
+              and coalesce(over.last, over.created) < rota.clock() - make_interval(secs => %(free)s::float8)
+              and not exists (select
+                                from rota.ticks
+                               where ticks.schedule = over.name
+                                 and ticks.run is not null
+                                 and ticks.ended is null)
+            order by coalesce(over.last, over.created)
+            limit %(most)s::int
+              for update skip locked))
+    returning schedules.name
+),
+old_ticks as (
+    delete from rota.ticks using old_schedules where ticks.schedule = old_schedules.name
 )
 select (select count(*) from old_alerts), (select count(*) from old_audit), (select count(*) from old_refusals),
-       (select count(*) from old_rates), (select count(*) from old_locks),
+       (select count(*) from old_rates), (select count(*) from old_locks), (select count(*) from old_schedules),
        case when (select count(*) from rate_page) = %(most)s::int
             then (select max(rate_page.name) from rate_page) else '' end,
        case when (select count(*) from lock_page) = %(most)s::int

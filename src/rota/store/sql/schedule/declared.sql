@@ -1,9 +1,27 @@
--- Read how schedules are defined, and in what state they are: those of these names, and others that code has declared for
--- these targets and that are not disabled. Nothing is locked.
+-- Read how schedules are defined, in what state they are, and whether they are another's to see to: those of these names, and
+-- others that code has declared for these targets and that are not disabled. Nothing is locked.
+--
+-- One of these names is seen to by the youngest worker that is there and declares it, unless `worker` is not there yet
+-- (null): whoever starts has the say. One of the others is seen to by nobody while a worker that is there declares it.
+with declaring as materialized (
+    select each.name, max(workers.id) as worker
+      from rota.workers
+     cross join lateral unnest(workers.schedules) as each (name)
+     where workers.state in ('active', 'draining')
+     group by each.name
+)
 select schedules.name, schedules.declared, schedules.kind, schedules.target, schedules.input, schedules.tenant,
        schedules.cron, schedules.tz, schedules.every, schedules.at, schedules.overlap, schedules.catch_up,
        schedules.at_most, schedules.grace, schedules.jitter, schedules.starts, schedules.ends, schedules.max_runs,
-       schedules.pause_after, schedules.queue, schedules.state::text
-  from rota.schedules
- where schedules.name = any(%(names)s::text[])
-    or schedules.declared and schedules.state <> 'disabled' and schedules.target = any(%(targets)s::text[])
+       schedules.pause_after, schedules.queue, schedules.state::text,
+       case when schedules.name = any(%(names)s::text[]) then coalesce(declaring.worker > %(worker)s::bigint, false)
+            else declaring.worker is not null end
+  from (select schedules.name from rota.schedules where schedules.name = any(%(names)s::text[])
+         union
+        select schedules.name
+          from rota.schedules
+         where schedules.declared
+           and schedules.state <> 'disabled'
+           and schedules.target = any(%(targets)s::text[])) as found
+  join rota.schedules on schedules.name = found.name
+  left join declaring on declaring.name = found.name

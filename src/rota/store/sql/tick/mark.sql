@@ -1,5 +1,5 @@
 -- Write down ticks, each once: one that is there already stays as it is. Answers those that are new. Beyond a thousand of a
--- schedule the oldest go, but not one that still waits for its run.
+-- schedule the oldest go, but not one that still waits for its run, nor one whose run has not ended.
 with given as (
     select * from unnest(%(names)s::text[], %(ticks)s::timestamptz[], %(numbers)s::bigint[], %(states)s::text[],
                          %(whys)s::text[], %(backfilled)s::boolean[])
@@ -14,6 +14,7 @@ old as (
      where ticks.schedule = last.name
        and ticks.number <= last.number - 1000
        and ticks.tick is distinct from last.queued
+       and (ticks.run is null or ticks.ended is not null)
 )
 insert into rota.ticks (schedule, tick, number, state, why, backfilled, at, host, pid)
 select given.name, given.tick, given.number, given.state, given.why, given.backfilled,

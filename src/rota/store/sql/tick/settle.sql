@@ -13,7 +13,18 @@ with ended as (
                and open.ended is null
                and (outcomes.job is not null
                     or not (exists (select from rota.jobs where jobs.id = open.run)
-                            or exists (select from rota.runs where runs.id = open.run)))) as over
+                            or exists (select from rota.runs where runs.id = open.run)))
+             union all
+            -- The last one had failed, was begun again by somebody, and has succeeded.
+            select again.schedule, again.tick, outcomes.state, outcomes.at
+              from rota.schedules
+              join rota.ticks as again on again.schedule = schedules.name
+                                      and again.tick = schedules.last
+                                      and again.run = schedules.run
+              join rota.outcomes on outcomes.job = again.run
+             where schedules.name = any(%(names)s::text[])
+               and again.outcome in ('failed', 'expired', 'cancelled')
+               and outcomes.state = 'succeeded') as over
      where ticks.schedule = over.schedule
        and ticks.tick = over.tick
     returning ticks.schedule, ticks.tick, ticks.backfilled, ticks.outcome as state, ticks.ended as at

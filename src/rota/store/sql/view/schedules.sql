@@ -19,7 +19,15 @@ select schedules.name, schedules.declared, schedules.kind, schedules.target, sch
                            else exists (select from skills where skills.task = schedules.target) end,
        schedules.anchor, schedules.next, case when schedules.max_runs is not null then greatest(schedules.max_runs - schedules.runs, 0) end,
        last.tick, last.state, last.why, last.backfilled, last.at, last.host, last.pid, last.run,
-       coalesce(last.outcome, outcomes.state)::text, coalesce(last.ended, outcomes.at)
+       case when outcomes.job is not null then outcomes.state
+            -- It was begun again.
+            when exists (select from rota.jobs where jobs.id = last.run)
+              or exists (select from rota.runs where runs.id = last.run) then null
+            else last.outcome end::text,
+       case when outcomes.job is not null then outcomes.at
+            when exists (select from rota.jobs where jobs.id = last.run)
+              or exists (select from rota.runs where runs.id = last.run) then null
+            else last.ended end
   from rota.schedules
   left join lateral (
        select *

@@ -2,9 +2,9 @@
 -- where it is asked for with each claim, if it is too much to be sent with each. The others hear of it, so that
 -- they have an eye on it.
 with born as (
-    insert into rota.workers (host, pid, version, engine, queues, tasks, capacity, metadata)
-    values (%(host)s, %(pid)s, %(version)s, %(engine)s, %(queues)s::text[], %(tasks)s::text[], %(capacity)s,
-            %(metadata)s::json)
+    insert into rota.workers (host, pid, version, engine, queues, tasks, schedules, capacity, metadata)
+    values (%(host)s, %(pid)s, %(version)s, %(engine)s, %(queues)s::text[], %(tasks)s::text[],
+            %(schedules)s::text[], %(capacity)s, %(metadata)s::json)
     returning id
 ),
 listed as (
