@@ -266,47 +266,17 @@ async def test_the_last_runs_of_a_flow_come_last_first(stage: Stage) -> None:
     ]
 
 
-async def test_what_is_under_way_says_how_far_it_has_come(stage: Stage) -> None:
+async def test_a_flow_says_how_far_it_has_come(stage: Stage) -> None:
     worker = await stage.worker()
-    await lay(stage, {"a": []})
+    begun, fresh = await lay(stage, DIAMOND), await lay(stage, DIAMOND)
     await end(stage, await claim_only(stage, worker, "a"))
-    open = await lay(stage, DIAMOND)
-    await end(stage, await claim_only(stage, worker, "a"))
-    await claim_only(stage, worker, "b")
-    lone = await stage.start()
-    await stage.start()
-    await stage.claim(worker, 1)
-    await stage.sql(
-        "insert into rota.progress (job, claim, done, total) values (%s, 1, 3, 10)", lone
-    )
 
-    found = await stage.run(history.under_way())
+    found = await stage.run(history.shares([begun.run, fresh.run, 0]))
 
-    assert [(each.run, each.name, each.is_flow, each.done, each.total) for each in found] == [
-        (lone, "work", False, 3, 10),
-        (open.run, "f", True, 1, 4),
+    assert sorted((each.run, each.done, each.total) for each in found) == [
+        (begun.run, 1, 4),
+        (fresh.run, 0, 4),
     ]
-    assert [each.run for each in await stage.run(history.under_way(limit=1))] == [lone]
-
-
-async def test_the_latest_runs_that_failed_are_found_without_the_jobs_of_flows(
-    stage: Stage,
-) -> None:
-    worker = await stage.worker()
-    for state in ("failed", "succeeded", "failed"):
-        await stage.start()
-        await end(stage, await stage.claim(worker), state)
-    flow = await lay(stage, {"a": []})
-    await end(stage, await claim_only(stage, worker, "a"), "failed")
-    [first, _, last] = await stage.sql("select id from rota.jobs where run is null order by id")
-
-    found = await stage.run(history.failed())
-    assert [(each.run, each.name) for each in found] == [
-        (flow.run, "f"),
-        (last, "work"),
-        (first, "work"),
-    ]
-    assert [each.run for each in await stage.run(history.failed(limit=2))] == [flow.run, last]
 
 
 async def test_the_last_runs_of_a_task_are_looked_for_among_the_latest(stage: Stage) -> None:

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from rota import Rota
+from rota import LockLost, Rota
 from rota.store import audit, workers
 from rota.web.api import operations
 from rota.web.api.operations import Desk
@@ -299,3 +299,28 @@ async def test_a_deed_that_cannot_be_written_down_is_not_done(visitors: Visitors
         assert await visitors.app.run(int(run)).status() == "ready"
     finally:
         await visitors.sql("alter table rota.audit drop constraint no_more")
+
+
+async def test_a_lock_is_taken_from_who_was_looked_at_and_from_nobody_else(
+    visitors: Visitors, site_app: Rota
+) -> None:
+    """While somebody read the question, it went from one to the other."""
+    name = "taken by look"
+    async with site_app.lock(name) as first:
+        seen = str(first.token)
+    second = site_app.lock(name)
+    await second.acquire()
+    answer = await visitors.ask("POST", f"{V1}/locks/{name}/release", json={"token": seen})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "conflict")
+    assert second.held
+    [line] = (await visitors.done("GET", f"{V1}/locks?name={name}"))["locks"]
+    assert (line["token"], line["held"]) == (str(second.token), True)
+    for token in (str(2**63 - 1), "9" * 19):
+        answer = await visitors.ask("POST", f"{V1}/locks/{name}/release", json={"token": token})
+        assert answer.status_code == 409
+    taken = await visitors.done(
+        "POST", f"{V1}/locks/{name}/release", json={"token": str(second.token)}
+    )
+    assert taken["token"] == str(second.token)
+    with pytest.raises(LockLost):
+        await second.release()

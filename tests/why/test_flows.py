@@ -173,6 +173,7 @@ async def test_a_call_beyond_the_limit_waits_for_one_before_it(asking: Asking) -
 
         assert [each.code for each in why.reasons] == ["running", "limit"]
         assert "so many at a time" in why.reasons[1].words
+        assert why.verdict == "waiting", "it is another that runs"
         asking.gate.set()
         await run.result(timeout=10)
 

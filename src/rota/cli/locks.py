@@ -215,7 +215,7 @@ async def _take(database: Database, lock: LockLine) -> Taken:
             [pid] = await run(connection, audit.process(), database.schema)
             looking = asyncio.create_task(_look_who_blocks(database, pid, blockers))
             try:
-                taking = audit.release(lock.name, lock.permit, whom.operator())
+                taking = audit.release(lock.name, lock.permit, whom.operator(), lock.token)
                 taken = await run(connection, taking, database.schema)
             finally:
                 looking.cancel()
@@ -227,7 +227,9 @@ async def _take(database: Database, lock: LockLine) -> Taken:
     finally:
         await connection.close()
     if not taken:
-        raise Told(f"{_what(lock)} has just been given back", NOT_THERE)
+        raise Told(
+            f"{_what(lock)} is not held under token {lock.token} any more: look again", NOT_THERE
+        )
     return taken[0]
 
 

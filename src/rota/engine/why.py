@@ -234,7 +234,7 @@ def _of(subject: Subject, found: list[Reason], left_out: int) -> Why:
         run=subject.run,
         name=subject.name,
         is_flow=subject.is_flow,
-        verdict=weigh(told),
+        verdict=weigh(told, None if subject.is_flow else subject.id),
         reasons=sorted(told, key=lambda each: each.rank),
         left_out=left_out,
         now=subject.now,

@@ -106,11 +106,14 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, reasons=told)
 
 
-def weigh(reasons: list[Reason]) -> Verdict:
-    """What they come to."""
+def weigh(reasons: list[Reason], job: int | None) -> Verdict:
+    """What they come to, for a job, or for a run as a whole (None): that runs while anything of it does; a
+    job that waits for one that runs waits."""
     if any(each.stuck for each in reasons):
         return "stuck"
     codes = {each.code for each in reasons}
     if codes == {"ended"}:
         return "ended"
-    return "running" if codes & {"running", "cancelling"} else "waiting"
+    at_work = [each for each in reasons if each.code in ("running", "cancelling")]
+    runs = any(job is None or each.job == job for each in at_work)
+    return "running" if runs else "waiting"

@@ -52,8 +52,10 @@ class Blocker(msgspec.Struct, frozen=True):
     open: float | None
 
 
-def release(name: str, slot: int, who: str) -> Query[Taken]:
-    return Query("audit/release", {"name": name, "slot": slot, "who": who}, Taken)
+def release(name: str, slot: int, who: str, token: int | None = None) -> Query[Taken]:
+    """`token`: only from who holds it under that one."""
+    params = {"name": name, "slot": slot, "who": who, "token": token}
+    return Query("audit/release", params, Taken)
 
 
 def blockers(pid: int) -> Query[Blocker]:

@@ -150,23 +150,13 @@ class PastRun(msgspec.Struct, frozen=True):
         return None if self.ended is None else (self.ended - self.created).total_seconds()
 
 
-class UnderWay(msgspec.Struct, frozen=True):
-    """A run that has not ended: a flow, or a job that somebody holds."""
+class Share(msgspec.Struct, frozen=True):
+    """How far a flow's run has come."""
 
     run: int
-    name: str
-    is_flow: bool
-    created: datetime
-    done: float | None
-    """Of a flow, jobs that have ended."""
-    total: float | None
-
-
-class FailedRun(msgspec.Struct, frozen=True):
-    run: int
-    name: str
-    attempt: int
-    at: datetime
+    done: int | None
+    """Jobs that have ended; None: there are too many to count them each time."""
+    total: int
 
 
 class Troubled(msgspec.Struct, frozen=True):
@@ -234,14 +224,9 @@ def task_runs(task: str, limit: int = 20, among: int = AMONG) -> Query[PastRun]:
     return Query("history/task_runs", {"task": task, "limit": limit, "among": among}, PastRun)
 
 
-def under_way(limit: int = 10, among: int = 200) -> Query[UnderWay]:
-    """The latest that have not ended, looked for among so many."""
-    return Query("history/under_way", {"limit": limit, "among": among}, UnderWay)
-
-
-def failed(limit: int = 10, among: int = 200) -> Query[FailedRun]:
-    """The latest runs that failed, looked for among as many jobs that did."""
-    return Query("history/failed", {"limit": limit, "among": among}, FailedRun)
+def shares(runs: Sequence[int]) -> Query[Share]:
+    """Of runs of flows."""
+    return Query("history/shares", {"runs": list(runs)}, Share)
 
 
 def troubled(late: float, limit: int = 10) -> Query[Troubled]:

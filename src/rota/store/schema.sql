@@ -1568,7 +1568,8 @@ $$;
 
 create function rota.release_lock(name text,
     slot integer,
-    who text) returns json
+    who text,
+    token bigint DEFAULT NULL::bigint) returns json
 language plpgsql volatile parallel unsafe
 set lock_timeout=2s
 set search_path=pg_catalog, pg_temp
@@ -1582,6 +1583,7 @@ begin
      where locks.name = release_lock.name
        and locks.slot = release_lock.slot
        and locks.instance is not null
+       and (release_lock.token is null or locks.token = release_lock.token)
        for update;
     if not found then
         return null;

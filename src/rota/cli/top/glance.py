@@ -1,4 +1,4 @@
-"""One look at everything that moves: a few short questions in two round trips.
+"""One look at everything that moves: a few short questions in a few round trips.
 
 How fast a queue goes is what workers have counted of it, which they write down every few seconds: between
 two looks nothing may have moved, so it is taken over the last quarter of a minute.
@@ -9,14 +9,17 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
-from rota.store import listing, live, meters, standing, views
+from rota.app import listing
+from rota.store import live, meters, standing, views
 from rota.store.database import Database
-from rota.store.listing import NEWEST, Matching, Spot
+from rota.store.listing import Matching
 from rota.store.live import DepthLine, PaceLine
 from rota.store.meters import Fleet
+from rota.store.query import Query
 from rota.store.standing import AlertLine
 from rota.store.views import RunLine, WorkerDetail
 
@@ -125,7 +128,7 @@ class Glance:
 
     async def look(self) -> Sight:
         patience = self._database.settings.dead_after
-        [[[at], [fleet], depths, paces, workers, spots, alerts]] = await self._database.exchange(
+        [[[at], [fleet], depths, paces, workers, alerts]] = await self._database.exchange(
             [
                 [
                     views.clock(),
@@ -133,21 +136,21 @@ class Glance:
                     live.depths(),
                     live.pace(),
                     views.workers(),
-                    listing.in_places(RUNNING, NEWEST, 0, RUNS, listing.LOOKS_UP),
                     standing.alerts(limit=ALERTS),
                 ]
             ]
         )
         self._paces.add(at.timestamp(), paces)
         seen = self._queues(depths, paces, workers, set(fleet.paused))
-        return Sight(at, fleet, seen, workers, await self._runs(spots), alerts, patience)
+        return Sight(at, fleet, seen, workers, await self._runs(), alerts, patience)
 
-    async def _runs(self, spots: list[Spot]) -> list[RunLine]:
-        there = [each for each in spots if each.is_flow is not None]
-        if not there:
-            return []
-        lines = await self._database.run(listing.lines(there))
-        return [each for each in lines if each.state == "running"]
+    async def _runs(self) -> list[RunLine]:
+        found = await listing.find(self._ask, RUNNING, RUNS)
+        return await listing.lines(self._ask, RUNNING, found.spots)
+
+    async def _ask(self, *queries: Query[Any]) -> list[Any]:
+        [answers] = await self._database.exchange([queries])
+        return list(answers)
 
     def _queues(
         self,

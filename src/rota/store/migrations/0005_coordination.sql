@@ -175,7 +175,7 @@ $$;
 -- one; who did this is written down. Answers who held it; null: nobody does.
 --
 -- Waits, but not for long, for a transaction that relies on it.
-create function rota.release_lock(name text, slot integer, who text) returns json
+create function rota.release_lock(name text, slot integer, who text, token bigint default null) returns json
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '2s'
@@ -189,6 +189,7 @@ begin
      where locks.name = release_lock.name
        and locks.slot = release_lock.slot
        and locks.instance is not null
+       and (release_lock.token is null or locks.token = release_lock.token)
        for update;
     if not found then
         return null;

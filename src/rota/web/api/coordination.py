@@ -15,6 +15,7 @@ from rota.store import audit, failures, standing
 from rota.web.answers import Refused
 from rota.web.api.operations import Desk, Table
 from rota.web.api.shapes import (
+    LARGEST,
     Cursor,
     Failure,
     Id,
@@ -62,6 +63,10 @@ class Locks(msgspec.Struct, frozen=True):
 
 class Release(msgspec.Struct, forbid_unknown_fields=True):
     permit: Annotated[int, Meta(ge=0, le=2**31 - 1, description="Of a semaphore: which.")] = 0
+    token: (
+        Annotated[Id, Meta(description="Only from who holds it under this one: who was looked at.")]
+        | None
+    ) = None
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -123,13 +128,18 @@ async def release_lock(desk: Desk, name: Name, body: Release) -> Taken:
     """Take a lock, or a permit, from whoever holds it. Its holder hears of it when it next renews."""
     database = (await desk.app.open()).database
     try:
-        taken = await database.one(audit.release(name, body.permit, desk.caller.name))
+        token = None if body.token is None else min(int(body.token), LARGEST)
+        taken = await database.one(audit.release(name, body.permit, desk.caller.name, token))
     except Exception as error:
         if failures.sqlstate(error) != "55P03":
             raise
         raise Busy(
             f"a transaction that relies on lock {name!r} is open; try again when it has ended"
         ) from None
+    if taken is None and body.token is not None:
+        raise Refused(
+            409, "conflict", f"{name!r} is not held under token {body.token} any more; look again"
+        )
     if taken is None:
         raise Refused(404, "not_found", f"nobody holds {name!r}")
     return shape(Taken, taken)

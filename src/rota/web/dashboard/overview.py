@@ -7,9 +7,12 @@ from typing import Any
 
 import msgspec
 
+from rota.app import listing
 from rota.store import history, meters, standing, views
 from rota.store import queues as queue_store
+from rota.store.listing import Matching
 from rota.store.meters import Scaled
+from rota.store.views import RunLine
 from rota.web.api.operations import Desk
 from rota.web.dashboard import plots
 from rota.web.dashboard.attention import FEW, concerns
@@ -21,6 +24,9 @@ table = Pages()
 
 SHOWN = 8
 """Of what is listed here; the page about it has the rest."""
+
+LOOKED_FOR = 0.05
+"""Seconds, about, after which the latest that run, and that failed, are as many as were found."""
 
 TOLD = 100
 """Alerts that are read, so that what they tell of is not told again."""
@@ -44,10 +50,11 @@ async def overview(desk: Desk, query: OverviewQuery) -> View:
         history.unserved(),
         history.troubled(late=60.0, limit=FEW + 1),
         queue_store.paused(),
-        history.under_way(SHOWN),
-        history.failed(SHOWN),
     )
-    alerts, unserved, troubled, paused, going, failed = rest
+    alerts, unserved, troubled, paused = rest
+    going, more_may_run = await _latest(desk, "running")
+    failed, more_may_have_failed = await _latest(desk, "failed")
+    [shares] = await desk.ask(history.shares([each.run for each in going if each.is_flow]))
     ready = sum(each.backlog for each in queues)
     seen = [each for _, each in depths]
     seen[-1] = ready  # what is so now is known
@@ -67,8 +74,18 @@ async def overview(desk: Desk, query: OverviewQuery) -> View:
         oldest=[_waiting(each, now) for each in oldest[:SHOWN]],
         more_queues=max(len(oldest) - SHOWN, 0),
         going=going,
+        shares={each.run: each for each in shares},
+        more_may_run=more_may_run,
         failed=failed,
+        more_may_have_failed=more_may_have_failed,
     )
+
+
+async def _latest(desk: Desk, state: str) -> tuple[list[RunLine], bool]:
+    """The latest runs in this state, and whether there may be others that were not looked at."""
+    wanted = Matching(states=(state,))
+    found = await listing.find(desk.ask, wanted, SHOWN, seconds=LOOKED_FOR)
+    return await listing.lines(desk.ask, wanted, found.spots), found.looked is not None
 
 
 def _waiting(queue: Scaled, now: datetime) -> dict[str, Any]:
