@@ -245,12 +245,14 @@ async def test_figures_of_its_tasks_are_of_as_many_runs_as_can_be_looked_at(stag
         await end(stage, await claim_only(stage, worker, "a"), state)
         await stage.sql("update rota.outcomes set took = %s where job = %s", took, each["a"])
 
-    found = {each.task: each for each in await stage.run(history.nodes("f", size=4))}
-    few = {each.task: each for each in await stage.run(history.nodes("f", size=history.JOBS // 2))}
+    found = {each.task: each for each in await stage.run(history.nodes("f"))}
+    few = {each.task: each for each in await stage.run(history.nodes("f", jobs=8))}
 
     assert (found["f.a"].ended, found["f.a"].rate, found["f.a"].median) == (3, 2 / 3, 2.0)
     assert (found["f.d"].ended, found["f.d"].skipped, found["f.d"].rate) == (1, 1, None)
     assert (few["f.a"].ended, few["f.a"].rate) == (2, 1.0)
+    [least] = [each for each in await stage.run(history.nodes("f", jobs=1)) if each.task == "f.a"]
+    assert least.ended == 1, "one run is read, however large"
 
 
 async def test_the_last_runs_of_a_flow_come_last_first(stage: Stage) -> None:

@@ -8,6 +8,7 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import quote
 
 import httpx2
 import pytest
@@ -97,6 +98,45 @@ async def test_a_run_is_found_among_hundreds_of_calls_that_are_none(rota_dsn: st
             }
             sight = await Glance((await app.open()).database).look()
             assert [each.run for each in sight.runs] == [runs[0].id]
+
+
+async def test_what_a_job_has_called_is_shown_as_far_as_it_can_be_read(rota_dsn: str) -> None:
+    async with Rota(rota_dsn, poll=0.1) as app:
+
+        @app.task
+        async def whole() -> None: ...
+
+        async with Visitors(app, parts=EVERYTHING) as visitors:
+            run = await whole.start()
+            await visitors.sql(
+                "insert into rota.runs (id, flow, parent, number, input, jobs)"
+                " select 1000 + n, 'part', %s, n, '{}', array[n::bigint] from generate_series(1, 60) n",
+                run.id,
+            )
+            text = (await visitors.ask("GET", f"/runs/{run.id}")).text
+            [called] = re.findall(r'data-key="called">(.*?)</section>', text, re.DOTALL)
+            assert len(re.findall(r'<tr data-key="10\d\d"', called)) == 50
+            assert f"<code>rota show {run.id}</code> lists them all" in called
+
+
+async def test_a_queue_that_a_task_declares_has_a_page(readers: Visitors) -> None:
+    """Though nobody serves it and nothing was ever in it."""
+    assert (await readers.ask("GET", "/queues/slow")).status_code == 200
+    assert (await readers.ask("GET", "/queues/nowhere")).status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/my jobs", "/задачи"])
+async def test_it_can_be_mounted_wherever_one_likes(site_app: Rota, path: str) -> None:
+    async with Visitors(site_app, parts=EVERYTHING) as visitors:
+        token = visitors.passes["admin"]
+        visitors.site = Starlette(routes=[Mount(path, app=visitors.site)])
+        written = quote(path)
+        answer = await visitors.ask("POST", f"{written}/login", who="nobody", json={"token": token})
+        assert f"Path={written}" in answer.headers["set-cookie"]
+        text = (await visitors.ask("GET", f"{written}/", who="admin")).text
+        assert f'data-root="{written}"' in text
+        answer = await visitors.ask("GET", f"{written}/runs", who="nobody", headers=HTML)
+        assert answer.headers["location"].startswith(f"{written}/login?")
 
 
 # For looking only

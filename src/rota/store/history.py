@@ -209,10 +209,9 @@ def flows(names: Sequence[str], runs: int = RUNS) -> Query[FlowPast]:
     return Query("history/flows", {"flows": list(names), "runs": runs}, FlowPast)
 
 
-def nodes(flow: str, size: int) -> Query[NodePast]:
-    """Of the last runs of a flow of `size` tasks: fewer of them, the larger it is."""
-    runs = min(RUNS, max(JOBS // max(size, 1), 1))
-    return Query("history/nodes", {"flow": flow, "runs": runs}, NodePast)
+def nodes(flow: str, jobs: int = JOBS) -> Query[NodePast]:
+    """Of the last runs of a flow: fewer of them, the larger they are."""
+    return Query("history/nodes", {"flow": flow, "runs": RUNS, "jobs": jobs}, NodePast)
 
 
 def flow_runs(flow: str, limit: int = 20) -> Query[PastRun]:

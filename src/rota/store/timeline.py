@@ -79,9 +79,9 @@ def waits(run: int) -> Query[WaitLine]:
     return Query("view/waits", {"run": run}, WaitLine)
 
 
-def signals(run: int, *, whole: bool = False) -> Query[SignalLine]:
+def signals(run: int, limit: int | None = None, *, whole: bool = False) -> Query[SignalLine]:
     """What was said to a run, and what somebody has waited for; `whole`: all of each."""
-    return Query("view/signals", {"run": run, "whole": whole}, SignalLine)
+    return Query("view/signals", {"run": run, "whole": whole, "limit": limit}, SignalLine)
 
 
 def progress(job: int) -> Query[ProgressLine]:

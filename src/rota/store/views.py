@@ -207,14 +207,15 @@ def jobs(run: int, *, whole: bool = False, after: int = 0, limit: int = EVERY) -
     return Query("view/jobs", params, JobLine)
 
 
-def tries(run: int, jobs: Sequence[int] | None = None) -> Query[TryLine]:
+def tries(run: int, jobs: Sequence[int] | None = None, *, errors: bool = True) -> Query[TryLine]:
     """Of each job of a run, or of some of them."""
-    return Query("view/tries", {"run": run, "jobs": jobs and list(jobs)}, TryLine)
+    params = {"run": run, "jobs": jobs and list(jobs), "errors": errors}
+    return Query("view/tries", params, TryLine)
 
 
-def called(run: int) -> Query[CalledLine]:
+def called(run: int, limit: int | None = None) -> Query[CalledLine]:
     """Runs started by jobs of a run."""
-    return Query("view/called", {"run": run}, CalledLine)
+    return Query("view/called", {"run": run, "limit": limit}, CalledLine)
 
 
 def state(run: int) -> Query[str]:

@@ -7,8 +7,9 @@ A client that keeps its connection, and speaks again just as the server hangs up
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import quote
 
 if TYPE_CHECKING:
     from rota.app.readiness import Readiness
@@ -20,6 +21,14 @@ Send: TypeAlias = Callable[[Message], Awaitable[None]]
 Asgi: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 CLOSE = (b"connection", b"close")
+
+AS_THEY_ARE = "/:@!$&'()*+,;=~"
+"""What a browser does not write otherwise in a path."""
+
+
+def root_of(scope: Mapping[str, Any]) -> str:
+    """Where an application is mounted, as it stands in an address."""
+    return quote(scope.get("root_path", ""), safe=AS_THEY_ARE)
 
 
 class Requests:

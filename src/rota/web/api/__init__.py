@@ -15,6 +15,7 @@ from rota.web.api import coordination, fleet, many, people, runs, schedules, why
 from rota.web.api.openapi import document
 from rota.web.api.operations import PREFIX, Operation
 from rota.web.auth import needs
+from rota.web.requests import root_of
 
 if TYPE_CHECKING:
     from rota.app import Rota
@@ -36,7 +37,7 @@ def routes(app: Rota) -> list[Route]:
 @needs(Role.VIEWER)
 async def show_openapi(request: Request) -> Response:
     # Where it is mounted, the paths begin.
-    return answer({**openapi(), "servers": [{"url": request.scope.get("root_path") or "/"}]})
+    return answer({**openapi(), "servers": [{"url": root_of(request.scope) or "/"}]})
 
 
 @cache

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -116,7 +117,7 @@ async def flow(desk: Desk, name: Name, query: FlowQuery) -> View:
 async def _flow(desk: Desk, name: str, found: FlowDefinition | None) -> View:
     size = len(found.nodes) if found is not None else 1
     pasts, nodes, runs = await desk.ask(
-        history.flows([name], LAST), history.nodes(name, size), history.flow_runs(name, RUNS)
+        history.flows([name], LAST), history.nodes(name), history.flow_runs(name, RUNS)
     )
     line = _flow_line(name, found, pasts[0] if pasts else None)
     past = {each.task: each for each in nodes}
@@ -125,7 +126,8 @@ async def _flow(desk: Desk, name: str, found: FlowDefinition | None) -> View:
         "flow.html",
         title=f"Flow {name}",
         flow=line,
-        picture=None if line.plan is None else picture(line.plan, past),
+        # Where it is rendered: what is live of the page has none, and it takes time.
+        picture=None if line.plan is None else partial(picture, line.plan, past),
         nodes=_nodes(name, line.plan, past),
         takes=takes,
         example=example(takes),

@@ -17,6 +17,7 @@ from rota.web.auth import guard, open_to_all
 from rota.web.dashboard.pages import looking, page
 from rota.web.dashboard.shown import seen_by, template
 from rota.web.doorman import COOKIE, Tokens
+from rota.web.requests import root_of
 
 BODY = 4096
 
@@ -37,7 +38,7 @@ def routes() -> list[Route]:
 async def show_login(request: Request) -> Response:
     """Where somebody says who he is."""
     if not isinstance(guard(request).doorman, Tokens):
-        return RedirectResponse(f"{request.scope.get('root_path', '')}/", 303)
+        return RedirectResponse(f"{root_of(request.scope)}/", 303)
     with seen_by(looking(request)):
         text = template("login.html").render(title="Come in", next=_back(request))
     return page(text)
@@ -59,7 +60,7 @@ async def log_in(request: Request) -> Response:
     response.set_cookie(
         COOKIE,
         text,
-        path=request.scope.get("root_path", "") or "/",
+        path=root_of(request.scope) or "/",
         secure="https" in (request.url.scheme, request.headers.get("x-forwarded-proto")),
         httponly=True,
         samesite="lax",
@@ -70,7 +71,7 @@ async def log_in(request: Request) -> Response:
 @open_to_all
 async def log_out(request: Request) -> Response:
     response = Response(status_code=204)
-    response.delete_cookie(COOKIE, path=request.scope.get("root_path", "") or "/")
+    response.delete_cookie(COOKIE, path=root_of(request.scope) or "/")
     return response
 
 

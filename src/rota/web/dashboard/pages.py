@@ -23,6 +23,7 @@ from rota.web.api.operations import Desk, from_path, from_query
 from rota.web.auth import caller, guard, needs
 from rota.web.dashboard.shown import Looking, seen_by, template
 from rota.web.doorman import COOKIE, Tokens
+from rota.web.requests import root_of
 
 if TYPE_CHECKING:
     from rota.app import Rota
@@ -88,7 +89,7 @@ class Page:
             try:
                 view = await self.view(desk, request)
             except Elsewhere as found:
-                return RedirectResponse(request.scope.get("root_path", "") + found.path, 303)
+                return RedirectResponse(root_of(request.scope) + found.path, 303)
             given = {**view.given, **await surroundings(desk)}
             with seen_by(looking(request)):
                 text = template(view.template).render(title=view.title, **given)
@@ -129,7 +130,7 @@ def looking(request: Request) -> Looking:
     known = request.scope.get("rota.caller")
     return Looking(
         known,
-        request.scope.get("root_path", ""),
+        root_of(request.scope),
         path_of(request),
         guard(request).read_only,
         COOKIE in request.cookies,
@@ -149,10 +150,9 @@ def page(text: str, status: int = 200) -> Response:
 
 def refused_page(request: Request, error: Refused) -> Response:
     """Why there is no page; whoever is not known is asked who he is."""
-    root = request.scope.get("root_path", "")
     if error.status == 401 and isinstance(guard(request).doorman, Tokens):
         at = path_of(request) + (f"?{request.url.query}" if request.url.query else "")
-        return RedirectResponse(f"{root}/login?{urlencode({'next': at})}", 303)
+        return RedirectResponse(f"{root_of(request.scope)}/login?{urlencode({'next': at})}", 303)
     with seen_by(looking(request)):
         text = template("refused.html").render(
             title=_TITLES.get(error.status, "This did not work"), error=error

@@ -101,7 +101,8 @@ async def queue(desk: Desk, queue: Name, query: QueueQuery) -> View:
     )
     pause = next((each for each in paused if each.queue == queue), None)
     serving = [each for each in workers if queue in each.queues and each.state == "active"]
-    if pause is None and not _is_known(scaled, counts, serving, past):
+    declared = any(each.policy.queue == queue for each in desk.app.registry.tasks.values())
+    if pause is None and not declared and not _is_known(scaled, counts, serving, past):
         raise Refused(404, "not_found", f"nothing is known of a queue {queue!r:.60}")
     return View(
         "queue.html",
@@ -129,5 +130,9 @@ def _is_known(
 ) -> bool:
     """Whether somebody serves it, or something was in it lately."""
     return bool(
-        queue.backlog or serving or any(past.ready) or any(each.attempts for each in counts)
+        queue.backlog
+        or queue.running
+        or serving
+        or any(past.ready)
+        or any(each.attempts for each in counts)
     )

@@ -27,14 +27,13 @@ from rota.web.dashboard.pages import Pages, View
 from rota.web.dashboard.run_events import MOST, SHOWN, Event, events
 from rota.web.dashboard.run_gantt import ROWS, ready_since, rows_of_job, rows_of_run, until_now
 from rota.web.dashboard.run_graph import Picture, counts, name_of, picture
-from rota.web.dashboard.run_job import Said, Sheet, editable, pretty
+from rota.web.dashboard.run_job import CALLED, SIGNALS, Said, Sheet, editable, pretty
 
 table = Pages()
 
 LISTED = 50
 """Jobs that are listed of a box that stands for many."""
 DEEDS = 50
-CALLED = 50
 OPEN = ("waiting", "ready", "asleep", "running", "quarantined")
 
 
@@ -115,9 +114,9 @@ async def _flow(desk: Desk, flow: views.FlowDetail, query: RunQuery, now: dateti
     shows, id = desk.shows, flow.run
     found = await desk.ask(
         views.jobs(id),
-        views.tries(id),
-        views.called(id),
-        timeline.signals(id, whole=shows),
+        views.tries(id, errors=False),
+        views.called(id, CALLED + 1),
+        timeline.signals(id, SIGNALS),
         runs.results(id),
         chronicle.doings(id),
         chronicle.trace(id),
@@ -145,7 +144,7 @@ async def _flow(desk: Desk, flow: views.FlowDetail, query: RunQuery, now: dateti
         caller[0] if caller else None,
         drawn,
         _timeline_of_run(flow, drawn, jobs, tries, doings, now),
-        [each for each in called if each.jobs][:CALLED],
+        [each for each in called if each.jobs],
         run_job.said(signals, shows=shows),
         failure(failed.error, shown=shows) if failed and flow.state == "failed" else None,
         failed,
@@ -171,6 +170,7 @@ async def _flow(desk: Desk, flow: views.FlowDetail, query: RunQuery, now: dateti
         why_of=subject,
         shows=shows,
         command=f"rota show {id}",
+        most_called=CALLED,
         aside=any(each.state == "quarantined" for each in jobs),
         forks=whole.tasks if flow.flow else [],
         starts=flow.flow if flow.flow in desk.app.registry.flows else "",
@@ -241,7 +241,7 @@ def _timeline(
 async def _job(desk: Desk, id: int, job: views.RunDetail, query: RunQuery, now: datetime) -> View:
     shows = desk.shows
     found = await desk.ask(
-        timeline.signals(job.run, whole=shows),
+        timeline.signals(job.run, SIGNALS),
         chronicle.chronicle(id, query.events + 1),
         audit.entries(_deeds(desk), subject=str(id)),
         views.flow(job.run),
@@ -273,6 +273,7 @@ async def _job(desk: Desk, id: int, job: views.RunDetail, query: RunQuery, now: 
         why_of=id,
         shows=shows,
         command=f"rota show {id}",
+        most_called=CALLED,
         aside=job.state == "quarantined",
         forks=[] if sheet.is_part else sheet.step_names,
         starts=job.task if not sheet.is_part and job.task in desk.app.registry.tasks else "",

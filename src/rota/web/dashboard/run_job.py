@@ -15,6 +15,10 @@ from rota.web.api.shapes import Failure, failure
 
 STEPS = 200
 LINES = 200
+SIGNALS = 100
+CALLED = 50
+"""At most so many of each are shown."""
+
 LETTERS = 20_000
 """Of what went in or came out; the rest is for programs."""
 
@@ -51,7 +55,8 @@ class Said:
 
     name: str
     at: datetime | None
-    payload: str | None
+    brief: str | None
+    """How it begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +109,7 @@ def asked(id: int, *, shows: bool) -> tuple[Query[Any], ...]:
         views.attempts(id),
         timeline.steps(id, STEPS, whole=False),
         chronicle.doings(id),
-        views.called(id),
+        views.called(id, CALLED + 1),
         timeline.progress(id),
         timeline.logs(id, LINES if shows else 0),
         chronicle.trace(id),
@@ -194,7 +199,7 @@ def _far(done: timeline.ProgressLine) -> str:
 
 
 def said(signals: list[timeline.SignalLine], *, shows: bool) -> list[Said]:
-    return [Said(each.name, each.at, pretty(each.payload) if shows else None) for each in signals]
+    return [Said(each.name, each.at, each.brief if shows else None) for each in signals]
 
 
 def trace_id(found: list[str]) -> str | None:

@@ -1,5 +1,5 @@
 -- Runs that jobs of a run, or the job that is the run, have started, and flows that are parts of it: by which
--- job, and what became of them.
+-- job, and what became of them. The first first, at most `limit` of them (null: all).
 select run.id, run.parent, coalesce(run.flow, ''), state.state, cardinality(run.jobs)
   from (select coalesce(max(runs.jobs), '{}') as jobs, max(runs.parent) as parent
           from rota.runs
@@ -9,3 +9,4 @@ select run.id, run.parent, coalesce(run.flow, ''), state.state, cardinality(run.
  where run.parent is distinct from whole.parent
     or run.children = array[%(run)s::bigint]
  order by run.id
+ limit %(limit)s::int

@@ -90,7 +90,9 @@ async function decide(act) {
     tell(`there is nothing to ${verb}${matching()}`);
     return;
   }
-  const question = `${capital(verb)} ${many(found.count, found.exact)}${matching()}? Those that start from now on are not touched.`;
+  // Also what somebody has cancelled on purpose: that has to be said.
+  const which = act === "retry" && !("state" in meant) ? " that failed, expired or were cancelled" : "";
+  const question = `${capital(verb)} ${many(found.count, found.exact)}${which}${matching()}? Those that start from now on are not touched.`;
   if (await confirmed(question, { yes: verb, danger }))
     await go(act, { ...meant, upto: found.upto }, found.count, found.exact);
 }
