@@ -1,7 +1,8 @@
 """Durable work and safe company for Python applications, with nothing to run but PostgreSQL."""
 
+from typing import TYPE_CHECKING, Any
+
 from rota.app import Call, Flow, FlowCall, FlowTask, Rota, Run, Task
-from rota.coord.insert import Inserted
 from rota.errors import (
     ArgumentError,
     Busy,
@@ -22,12 +23,15 @@ from rota.errors import (
     TermLost,
     WorkerLost,
 )
-from rota.model.agenda import Schedule, Tick
 from rota.model.context import Context, Failure
 from rota.model.retry import Retry
 from rota.model.service import ServiceContext
 from rota.model.settings import Settings
 from rota.model.task import Loss
+
+if TYPE_CHECKING:
+    from rota.coord.insert import Inserted
+    from rota.model.agenda import Schedule, Tick
 
 __all__ = [
     "ArgumentError",
@@ -65,3 +69,16 @@ __all__ = [
     "Tick",
     "WorkerLost",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What only few programs name is read when one does."""
+    if name == "Inserted":
+        from rota.coord.insert import Inserted
+
+        return Inserted
+    if name in ("Schedule", "Tick"):
+        from rota.model import agenda
+
+        return getattr(agenda, name)
+    raise AttributeError(f"module 'rota' has no attribute {name!r}")

@@ -371,6 +371,22 @@ async def test_blocking_calls_work_without_a_loop_and_beside_one(rota_app: Rota)
         assert await asyncio.to_thread(script) == (8, "succeeded")
 
 
+async def test_code_that_does_not_await_asks_about_a_run_by_its_id(rota_app: Rota) -> None:
+    @rota_app.task
+    async def double(n: int) -> int:
+        return n * 2
+
+    def script() -> list[int]:
+        runs = rota_app.blocking.start_many([double.call(n) for n in (1, 2)])
+        assert runs[0].why().reasons
+        answer = [rota_app.run(run.id).blocking.result(timeout=10) for run in runs]
+        rota_app.close_blocking()
+        return answer
+
+    async with rota_app.worker():
+        assert await asyncio.to_thread(script) == [2, 4]
+
+
 async def test_finished_jobs_are_announced(rota_harness: Harness) -> None:
     @rota_harness.app.task
     async def fine() -> None:

@@ -143,6 +143,8 @@ def blocking() -> None:
     assert_type(run.cancel(), str)
     assert_type(crop.blocking.start("a", left=1).result(), list[int])
     assert_type(plain.blocking.start(1).result(), float)
+    assert_type(app.blocking.start_many([plain.call(1)]), list[BlockingRun[float]])
+    assert_type(app.run(7).blocking, BlockingRun[Any])
 
 
 async def registering() -> None:

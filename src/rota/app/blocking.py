@@ -97,6 +97,7 @@ class BlockingRun(Generic[R]):
     retry = blocks(Run.retry)
     release = blocks(Run.release)
     signal = blocks(Run.signal)
+    why = blocks(Run.why)
 
     def __repr__(self) -> str:
         return repr(self._run)

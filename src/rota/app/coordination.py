@@ -82,7 +82,7 @@ class Coordination:
 
     @property
     def blocking(self) -> Blocking:
-        """For code that does not await: `app.blocking.once(…)` and `app.blocking.insert_once(…)`."""
+        """For code that does not await: `app.blocking.start_many(…)`, `once(…)` and `insert_once(…)`."""
         from rota.app.once import Blocking
 
         return Blocking(self)  # type: ignore[arg-type]

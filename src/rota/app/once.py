@@ -1,4 +1,4 @@
-"""Calls that are made once, as an app offers them, and the same for code that does not await."""
+"""Calls that are made once, as an app offers them; and what it does for code that does not await."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from rota.model import codec
 from rota.model.settings import Duration, seconds
 
 if TYPE_CHECKING:
+    from rota.app.blocking import BlockingRun
     from rota.app.rota import Rota
+    from rota.engine import call as jobs
 
 R = TypeVar("R")
 
@@ -62,6 +64,14 @@ class Blocking:
 
     def __init__(self, app: Rota) -> None:
         self._app = app
+
+    @overload
+    def start_many(self, calls: Sequence[jobs.Call[R]]) -> list[BlockingRun[R]]: ...
+    @overload
+    def start_many(self, calls: Sequence[jobs.FlowCall]) -> list[BlockingRun[dict[str, Any]]]: ...
+    def start_many(self, calls: Sequence[Any]) -> list[Any]:
+        """As `await app.start_many(…)`."""
+        return [run.blocking for run in self._app.portal.run(self._app.start_many(calls))]
 
     @overload
     def once(

@@ -32,7 +32,6 @@ from rota.model.retry import Retry
 from rota.model.settings import Duration, Settings, database_url, direct_url
 from rota.model.task import Definition, Isolation, OnDead, Policy
 from rota.store.query import check_schema
-from rota.store.schedules import Definition as ScheduleDefinition
 
 if TYPE_CHECKING:
     import asyncio
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from rota.app.lifespan import Lifespan
     from rota.app.queues import Queues
     from rota.localpg import LocalPostgres
+    from rota.store.schedules import Definition as ScheduleDefinition
 
 P = ParamSpec("P")
 R = TypeVar("R")

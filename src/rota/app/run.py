@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 
 from rota.engine.call import by_name, failed_by
-from rota.engine.deeds import act
 from rota.errors import RotaError, RunCancelled, RunExpired, RunFailed, RunNotFound
 from rota.model import codec
 from rota.model.durably import check_label
@@ -18,6 +17,7 @@ from rota.store.audit import Deed
 from rota.store.runs import Ending
 
 if TYPE_CHECKING:
+    from rota.app.blocking import BlockingRun
     from rota.app.rota import Rota
     from rota.model.why import Why
 
@@ -96,6 +96,8 @@ class Run(Generic[R]):
     async def cancel(self, *, by: str | None = None) -> str:
         """Make it not happen, or stop. Answers "cancelled", "requested" while it is running, or the
         outcome it already has. `by`: who does so by hand, for the audit log."""
+        from rota.engine.deeds import act
+
         client = await self._app.open()
         answer = await act(
             client.database,
@@ -115,6 +117,8 @@ class Run(Generic[R]):
     async def retry(self, *, by: str | None = None) -> None:
         """Try it once more, although it failed, expired or was cancelled. Of a flow, what failed and what
         came of that runs again; what succeeded keeps its results. `by`: who does so by hand."""
+        from rota.engine.deeds import act
+
         client = await self._app.open()
         queues = await act(
             client.database,
@@ -137,6 +141,8 @@ class Run(Generic[R]):
         """Tell it something, for `ctx.wait(name)` in its code, before or after it waits. The first signal
         of a name stands, for good. Answers whether this was it: False if there was one (which may be
         this one, sent again because its answer was lost), or the run is over. `by`: who sends it."""
+        from rota.engine.deeds import act
+
         check_label("signal", name)
         client = await self._app.open()
         what = f"the payload of signal {name!r}"
@@ -156,6 +162,8 @@ class Run(Generic[R]):
         """Let it out of quarantine, where a job is put that workers died of too often: it is tried again as
         if nothing had been. Answers how many jobs that were: of a flow, several; 0 if there was none.
         `by`: who does so by hand."""
+        from rota.engine.deeds import act
+
         client = await self._app.open()
         released = await act(
             client.database,
@@ -167,6 +175,13 @@ class Run(Generic[R]):
         if not released:
             await self.status()  # says so if there is no such run
         return released
+
+    @property
+    def blocking(self) -> BlockingRun[R]:
+        """The same for code that does not await: `app.run(id).blocking.result()`."""
+        from rota.app.blocking import BlockingRun
+
+        return BlockingRun(self._app, self)
 
     async def why(self) -> Why:
         """Why it does not run: what it waits for, down to what holds all of it up, and what to do."""

@@ -11,17 +11,15 @@ from rota.app.flow import Flow
 from rota.app.task import Task
 from rota.errors import ArgumentError, DefinitionError
 from rota.model import codec
-from rota.model.agenda import ACTION
 from rota.model.retry import Retry
-from rota.model.schedule import CatchUp, Overlap, Policy
 from rota.model.settings import Duration, seconds
 from rota.model.task import check_name
-from rota.model.timetable import Timetable
-from rota.store.schedules import Definition
 
 if TYPE_CHECKING:
     from rota.app.rota import Register, Rota
     from rota.app.schedules import Schedules
+    from rota.model.schedule import CatchUp, Overlap
+    from rota.store.schedules import Definition
 
 S = TypeVar("S", bound="Task[Any, Any] | Flow")
 
@@ -113,6 +111,8 @@ class Scheduling:
     ) -> Register:
         """A handler for scheduled actions of a type, whose config are its arguments:
         `@app.action("report")`. It is a task, and is tried again and recorded like one."""
+        from rota.model.agenda import ACTION
+
         app: Rota = self  # type: ignore[assignment]
         return app.task(
             name=ACTION + check_name("action", type),
@@ -196,6 +196,11 @@ def define(
 ) -> Definition:
     """A definition, checked. Its times are in UTC, as they are when it is read: one that a zone has twice
     equals none of another zone, to Python."""
+    # Here: an app without schedules has no use for any of it.
+    from rota.model.schedule import Policy
+    from rota.model.timetable import Timetable
+    from rota.store.schedules import Definition
+
     for what, text in (("name", name), ("tenant", tenant)):
         if text is not None:
             check_text(what, text)
