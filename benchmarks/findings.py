@@ -24,7 +24,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Bar:
-    """A budget of design.md §7. `more` says which side is good; some have only a "beyond"."""
+    """A budget, set beforehand. `more` says which side is good; some have only a "beyond"."""
 
     what: str
     bar: float | None

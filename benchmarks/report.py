@@ -32,7 +32,7 @@ class Report:
             console.print(_table(found.title, FIGURES, _figures(found)))
             for note in found.notes:
                 console.print(f"  {note}")
-        console.print(_table("Budgets (design §7)", VERDICTS, self._verdicts()))
+        console.print(_table("Budgets", VERDICTS, self._verdicts()))
         for remark in self.remarks:
             console.print(remark)
 
@@ -69,7 +69,7 @@ class Report:
         parts = [f"# Benchmark {title}", _facts("Machine", self.machine)]
         parts.append(_facts("Versions", self.versions))
         parts += [f"> {remark}" for remark in self.remarks]
-        parts.append("## Budgets (design §7)\n\n" + _markdown(VERDICTS, self._verdicts()))
+        parts.append("## Budgets\n\n" + _markdown(VERDICTS, self._verdicts()))
         for found in self.findings:
             parts.append(f"## {found.title}\n\n" + _markdown(FIGURES, _figures(found)))
             parts += found.notes

@@ -1,4 +1,4 @@
-"""How much of everything: as design.md asks, or small enough for a look (`--quick`)."""
+"""How much of everything: as the budgets ask, or small enough for a look (`--quick`)."""
 
 from __future__ import annotations
 

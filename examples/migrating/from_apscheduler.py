@@ -32,7 +32,9 @@ async def remind(user: int, text: str) -> str:
 
 
 async def remind_me(user: int, when: datetime, text: str) -> int:
-    run = await remind.using(at=when, key=f"reminder-{user}").start(user, text)
+    # "open": the key is free again when the reminder has come
+    once = remind.using(at=when, key=f"reminder-{user}", unique="open")
+    run = await once.start(user, text)
     return run.id  # cancel it with `await app.run(id).cancel()`
 
 

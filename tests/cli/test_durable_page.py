@@ -45,9 +45,9 @@ def block(language: str, beginning: str) -> str:
 
 @pytest.mark.slow
 def test_the_first_example_survives_kill_9_as_the_page_shows(home: Path) -> None:
-    program = home / "bakery.py"
+    program = home / "oven.py"
     program.write_text(block("python", "import asyncio"))
-    shown = block("", "$ python bakery.py").split("$ python bakery.py\n")[1:]
+    shown = block("", "$ python oven.py").split("$ python oven.py\n")[1:]
     first, second = (each.replace("Killed\n", "").splitlines() for each in shown)
     environment = {**os.environ, **SOON, "ROTA_LOCAL_DIR": str(home / "pg")}
 

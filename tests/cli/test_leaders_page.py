@@ -56,9 +56,9 @@ def processes(directory: Path) -> list[str]:
 
 @pytest.mark.slow
 def test_started_twice_the_second_leads_when_the_first_is_killed(home: Path) -> None:
-    program, said = home / "watch.py", home / "said"
+    program, said = home / "mayor.py", home / "said"
     program.write_text(block("python", "import asyncio"))
-    shown = block("", "$ python watch.py").splitlines()[1:]
+    shown = block("", "$ python mayor.py").splitlines()[1:]
     environment = {**os.environ, "ROTA_LOCAL_DIR": str(home / "pg")}
     with said.open("w") as file:
         both = [

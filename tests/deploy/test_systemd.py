@@ -16,7 +16,7 @@ from rota.model.settings import Settings
 from .manifests import DEPLOY, duration, known_variables, needed, parsed
 
 UNITS = DEPLOY / "systemd"
-NAMES = ("rota-migrate.service", "rota-web.service", "rota-worker@.service")
+NAMES = ("rota-migrate.service", "rota-web@.service", "rota-worker@.service")
 LEAST_EXPOSED = 20
 """In tenths, as `systemd-analyze security` reckons: 0 can do nothing, 100 everything."""
 
@@ -40,7 +40,7 @@ def environment(name: str) -> dict[str, str]:
 
 def command(name: str) -> list[str]:
     [said] = unit(name)["ExecStart"]
-    return shlex.split(said)[1:]
+    return shlex.split(said.replace("%i", "1"))[1:]
 
 
 def test_there_is_a_unit_for_each_and_nothing_else() -> None:
@@ -60,7 +60,7 @@ def test_each_is_told_what_rota_understands(name: str) -> None:
 def test_nobody_is_killed_before_it_has_left(name: str) -> None:
     [allowed] = unit(name)["TimeoutStopSec"]
 
-    assert duration(allowed) >= needed(environment(name), balanced=name == "rota-web.service")
+    assert duration(allowed) >= needed(environment(name), balanced=name == "rota-web@.service")
 
 
 @pytest.mark.parametrize("name", NAMES[1:])
@@ -72,7 +72,7 @@ def test_the_signal_goes_to_the_first_process_and_the_rest_to_all(name: str) -> 
 
 def test_who_dies_comes_back_and_who_was_drained_does_not() -> None:
     assert unit("rota-worker@.service")["Restart"] == ["on-failure"]
-    assert unit("rota-web.service")["Restart"] == ["always"]
+    assert unit("rota-web@.service")["Restart"] == ["always"]
     for name in NAMES[1:]:
         # It would be given up on otherwise, after five tries in ten seconds.
         assert unit(name)["StartLimitIntervalSec"] == ["0"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -279,13 +278,16 @@ class Flow:
         """The same flow, started another way; as `task.using(…)`. `priority` goes for all of its jobs; the
         run expires if those that wait for nobody were not taken in time."""
         how = said(
-            key=key, unique=unique, delay=delay, at=at, expires=expires, priority=priority, on=on
+            self._how,
+            key=key,
+            unique=unique,
+            delay=delay,
+            at=at,
+            expires=expires,
+            priority=priority,
+            on=on,
         )
         return Flow(self._app, self._definition, how)
-
-    def within(self, connection: Any) -> Flow:
-        """As `task.within(connection)`."""
-        return Flow(self._app, self._definition, replace(self._how, on=connection))
 
     def call(self, /, **input: Any) -> FlowCall:
         """A start to be made together with others: `app.start_many([flow.call(…), …])`."""

@@ -1,8 +1,10 @@
-"""What `using(…)` says about a start, checked: when, how often, where, with whose connection."""
+"""What `using(…)` says about a start, checked: when, how often, where, with whose connection. What was said
+before goes on to hold, unless it is said anew.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
@@ -32,6 +34,7 @@ PLAIN = How()
 
 
 def said(
+    before: How,
     *,
     key: str | None,
     unique: Literal["always", "open"] | Duration,
@@ -53,28 +56,46 @@ def said(
         raise ArgumentError("a key is 1 to 500 characters, without NUL or lone surrogates")
     if isinstance(unique, str) and unique not in ("always", "open"):
         raise ArgumentError(f'unique is "always", "open" or a duration, not {unique!r}')
-    if unique != "always" and key is None:
+    if unique != "always" and key is None and before.key is None:
         raise ArgumentError("using(unique=…) limits a key: say which with key=…")
+    given: dict[str, Any] = {}
+    if key is not None:
+        given["key"] = key
+    if key is not None or unique != "always":
+        given["unique_for"] = None if isinstance(unique, str) else _span(unique)
+        given["unique_open"] = unique == "open"
+    if at is not None or delay is not None:
+        given |= {"at": at, "delay": None if delay is None else _span(delay)}
+    if expires is not None:
+        by_clock = isinstance(expires, datetime)
+        given["expires"] = expires if by_clock else None
+        given["expires_in"] = None if isinstance(expires, datetime) else _span(expires)
+    if priority is not None:
+        given["priority"] = check_priority(priority)
+    if queue is not None:
+        given["queue"] = check_name("queue", queue)
+    if on is not None:
+        given["on"] = on
+    if own := _own(retry, timeout):
+        given["options"] = {**before.options, **own}
+    return replace(before, **given)
+
+
+def _own(retry: Retry | None, timeout: Duration | None) -> dict[str, Any]:
+    """What a job has in the place of its task's."""
     options: dict[str, Any] = {}
     if retry is not None:
+        if retry.never:
+            raise ArgumentError(
+                "types cannot be kept with a job, so using(retry=Retry(never=…)) would be forgotten: "
+                "`never` is the task's own, @app.task(retry=Retry(never=…))"
+            )
         options["retry"] = retry.document()
     if timeout is not None:
         if not seconds(timeout) > 0:
             raise DefinitionError(f"timeout must be above 0 seconds, not {timeout}")
         options["timeout"] = seconds(timeout)
-    return How(
-        key=key,
-        unique_for=None if isinstance(unique, str) else _span(unique),
-        unique_open=unique == "open",
-        at=at,
-        delay=None if delay is None else _span(delay),
-        expires=expires if isinstance(expires, datetime) else None,
-        expires_in=None if expires is None or isinstance(expires, datetime) else _span(expires),
-        priority=None if priority is None else check_priority(priority),
-        queue=None if queue is None else check_name("queue", queue),
-        options=options,
-        on=on,
-    )
+    return options
 
 
 def _span(value: Duration) -> timedelta:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar
 
@@ -38,6 +37,9 @@ class Task(Generic[P, R]):
         self._how = how
         self.name = definition.name
         self.fn = definition.fn
+        # As any wrapper has it: other decorators look for these.
+        self.__name__ = getattr(definition.fn, "__name__", self.name)
+        self.__module__ = definition.fn.__module__
         self.__doc__ = definition.fn.__doc__
         self.__wrapped__ = definition.fn
 
@@ -59,7 +61,7 @@ class Task(Generic[P, R]):
         queue: str | None = None,
         on: Any = None,
     ) -> Task[P, R]:
-        """The same task, started another way.
+        """The same task, started another way; what was said with `using` before goes on to hold.
 
         key       the same key gives the same run; `unique` says for how long: always, while the run
                   is "open" (not finished), or for so many seconds
@@ -68,6 +70,7 @@ class Task(Generic[P, R]):
         on        your own connection or session: the job is started by its commit
         """
         how = said(
+            self._how,
             key=key,
             unique=unique,
             delay=delay,
@@ -80,10 +83,6 @@ class Task(Generic[P, R]):
             on=on,
         )
         return Task(self._app, self._definition, how)
-
-    def within(self, connection: Any) -> Task[P, R]:
-        """As `using(on=connection)`, and what was said with `using` before goes on to hold."""
-        return Task(self._app, self._definition, replace(self._how, on=connection))
 
     def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """A start to be made together with others: `app.start_many([task.call(…), …])`."""

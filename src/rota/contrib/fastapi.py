@@ -53,7 +53,7 @@ class Runs:
     async def start(self, what: Any, *args: Any, **kwargs: Any) -> Any:
         """Start a task or a flow, also one with `using(…)`: `await runs.start(task.using(delay=60), 42)`.
         It begins when the session commits."""
-        return await what.within(self.session).start(*args, **kwargs)
+        return await what.using(on=self.session).start(*args, **kwargs)
 
     @property
     def blocking(self) -> BlockingRuns:
@@ -73,7 +73,7 @@ class BlockingRuns:
     def start(self, what: Flow, **input: Any) -> BlockingRun[dict[str, Any]]: ...
     def start(self, what: Any, *args: Any, **kwargs: Any) -> Any:
         """Start a task or a flow by the commit of the session."""
-        return what.within(self.session).blocking.start(*args, **kwargs)
+        return what.using(on=self.session).blocking.start(*args, **kwargs)
 
 
 def runs_in(session: Any) -> Callable[..., Awaitable[Runs]]:

@@ -35,7 +35,7 @@ class Settings:
     """How one instance behaves. Durations are seconds."""
 
     schema: str = "rota"
-    connections: int = 10  # at most, for starting, asking and waiting; a worker has two more
+    connections: int = 10  # at most, for starting, asking and waiting; a worker has up to five more
     patience: float = 30.0  # how long a call goes on trying while the database is away
     statement_timeout: float = 30.0
     notify: bool = True  # off: nothing is sent or listened for, polling alone finds work

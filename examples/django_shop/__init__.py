@@ -1,0 +1,1 @@
+"""A Django project that starts jobs in its own transactions, and a worker that uses its models."""

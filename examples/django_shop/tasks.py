@@ -1,0 +1,44 @@
+"""What runs in the background. Imported by views, which start it, and by the worker, which runs it."""
+
+# [tasks]
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+from django.db import close_old_connections
+
+from rota import Rota
+
+app = Rota()  # ROTA_DATABASE_URL: the database that Django uses, too
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def with_models(fn: Callable[P, R]) -> Callable[P, R]:
+    """Django looks after its connections between requests; here it has to be told."""
+
+    @wraps(fn)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        close_old_connections()
+        try:
+            return fn(*args, **kwargs)
+        finally:
+            close_old_connections()
+
+    return call
+
+
+@app.task(queue="mail")
+@with_models
+def send_receipt(order: int) -> str:
+    from .models import Order
+
+    bought = Order.objects.get(pk=order)
+    # … send a mail to bought.mail …
+    bought.receipt_sent = True
+    bought.save()
+    return str(bought.mail)
+
+
+# [/tasks]

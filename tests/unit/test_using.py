@@ -1,0 +1,74 @@
+"""`using(…)`: what is said of a start, said again, and said in part."""
+
+from __future__ import annotations
+
+import inspect
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from rota import ArgumentError, Retry, Rota
+
+app = Rota("postgresql://localhost/nowhere")
+NOON = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
+
+
+@app.task
+async def resize(path: str) -> None: ...
+
+
+etl = app.flow("etl")
+
+
+@etl.task
+async def extract(day: str) -> None: ...
+
+
+def how(task: Any) -> dict[str, Any]:
+    """What differs from the task as it is."""
+    return {
+        name: value
+        for name in task._how.__slots__
+        if (value := getattr(task._how, name)) != getattr(resize._how, name)
+    }
+
+
+def test_what_was_said_before_goes_on_to_hold() -> None:
+    both = resize.using(key="a", unique="open", timeout=3).using(delay=5, retry=Retry(attempts=2))
+    assert how(both) == {
+        "key": "a",
+        "unique_open": True,
+        "delay": timedelta(seconds=5),
+        "options": {"timeout": 3.0, "retry": Retry(attempts=2).document()},
+    }
+    assert how(etl.using(priority=3).using(key="b")) == {"priority": 3, "key": "b"}
+
+
+def test_what_is_said_anew_is_what_goes() -> None:
+    assert how(resize.using(delay=5).using(at=NOON)) == {"at": NOON}
+    assert how(resize.using(expires=NOON).using(expires=60)) == {
+        "expires_in": timedelta(seconds=60)
+    }
+    assert how(resize.using(key="a", unique=60).using(key="b")) == {"key": "b"}
+
+
+def test_how_long_a_key_counts_may_be_said_later() -> None:
+    assert how(resize.using(key="a").using(unique="open")) == {"key": "a", "unique_open": True}
+    with pytest.raises(ArgumentError, match="say which with key"):
+        resize.using(unique="open")
+
+
+def test_the_task_itself_is_as_it_was() -> None:
+    resize.using(key="a")
+    assert how(resize) == {}
+
+
+def test_types_that_could_not_be_kept_are_refused() -> None:
+    with pytest.raises(ArgumentError, match="`never` is the task's own"):
+        resize.using(retry=Retry(never=(ValueError,)))
+
+
+def test_a_task_goes_by_the_name_of_its_function_among_decorators() -> None:
+    assert (resize.__name__, resize.__module__) == ("resize", __name__)
+    assert list(inspect.signature(resize).parameters) == ["path"]
