@@ -13,7 +13,6 @@ import pytest
 
 from rota import Rota as App
 from rota.cli.endings import FAILED, MISTAKE, NOT_THERE
-from rota.cli.schedules import Moment
 
 from .conftest import Rota
 from .terminal import Done
@@ -398,8 +397,3 @@ def test_one_is_forgotten_only_on_purpose(
     registry.execute("update rota.schedules set state = 'disabled'")
     assert alone("schedules", "delete", "x", "--yes").out == "schedule 'x' is forgotten\n"
     assert alone("schedules", "show", "x").code == NOT_THERE
-
-
-def test_a_time_is_read_with_a_zone_or_without() -> None:
-    assert Moment().convert("2026-03-01", None, None).tzinfo is None
-    assert Moment().convert("2026-03-01T07:30+01:00", None, None).utcoffset() == HOUR

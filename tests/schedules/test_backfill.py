@@ -1,0 +1,276 @@
+"""Runs that somebody starts for ticks of the past that had none. No tick has two."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import psycopg
+import pytest
+
+from rota import ArgumentError, Rota
+from rota.engine import by_hand
+from rota.testing import Harness
+
+from .conftest import Seen
+
+NOON = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+MINUTE = timedelta(minutes=1)
+PARIS = ZoneInfo("Europe/Paris")
+
+
+async def test_ticks_of_a_time_before_are_started_and_know_it(
+    app: Rota, rota_harness: Harness, seen: Seen
+) -> None:
+    await rota_harness.clock.set(NOON)
+    await app.schedules.create("x", "report", cron="0 * * * *", input={"day": "friday"})
+
+    runs = await app.schedules.backfill("x", NOON - 3 * HOUR, NOON)
+    await rota_harness.run_until_idle()
+
+    hours = [NOON - 3 * HOUR, NOON - 2 * HOUR, NOON - HOUR]
+    assert sorted(seen, key=lambda each: str(each[1])) == [("friday", each, True) for each in hours]
+    assert [await run.result() for run in runs] == ["friday"] * 3
+    assert (await app.schedules.get("x")).runs == 0
+    assert (await app.schedules.get("x")).next[0] == NOON + HOUR
+
+
+async def test_a_flow_knows_it_in_every_task(app: Rota, rota_harness: Harness, seen: Seen) -> None:
+    await rota_harness.clock.set(NOON)
+    await app.schedules.create("x", "etl", cron="0 * * * *", input={"day": "friday"})
+
+    await app.schedules.backfill("x", NOON - HOUR, NOON)
+    await rota_harness.run_until_idle()
+
+    assert seen == [("friday", NOON - HOUR, True)] * 2
+
+
+async def test_what_has_had_a_run_gets_no_other_and_what_was_missed_gets_one(
+    app: Rota, rota_harness: Harness, seen: Seen
+) -> None:
+    clock = rota_harness.clock
+    await clock.set(NOON)
+    await app.schedules.create("x", "report", cron="0 * * * *", catch_up="none")
+    await clock.advance(HOUR)
+    await rota_harness.run_until_idle()
+    await clock.advance(4 * HOUR + 10 * MINUTE)  # nobody is there, and then it is too late
+    await rota_harness.run_until_idle()
+    assert len(seen) == 1
+
+    for _ in range(3):
+        await app.schedules.backfill("x", NOON, NOON + 5 * HOUR + MINUTE)
+        await rota_harness.run_until_idle()
+
+    assert sorted((tick, late) for _, tick, late in seen if tick) == [
+        (NOON, True),
+        (NOON + HOUR, False),
+        *((NOON + hour * HOUR, True) for hour in (2, 3, 4, 5)),
+    ]
+    ticks = {each.planned: each for each in await app.schedules.ticks("x")}
+    assert len(ticks) == 6
+    assert all(each.state == "started" and each.run for each in ticks.values())
+
+
+async def test_what_is_backfilled_before_the_clock_comes_to_it_is_not_started_again(
+    app: Rota, rota_harness: Harness, seen: Seen
+) -> None:
+    await rota_harness.clock.set(NOON)
+    await app.schedules.create("x", "report", cron="0 * * * *", catch_up="all")
+    await rota_harness.clock.advance(3 * HOUR)
+
+    await app.schedules.backfill("x", NOON + HOUR, NOON + 2 * HOUR)
+    await rota_harness.run_until_idle()
+
+    assert sorted((tick, late) for _, tick, late in seen if tick) == [
+        (NOON + HOUR, True),
+        (NOON + 2 * HOUR, False),
+        (NOON + 3 * HOUR, False),
+    ]
+
+
+async def test_backfills_at_the_same_time_do_not_double_each_other(
+    rota_dsn: str, app: Rota, rota_harness: Harness, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(by_hand, "RUNS_AT_ONCE", 7)
+    await rota_harness.clock.set(NOON)
+    await app.schedules.create("x", "report", cron="* * * * *")
+
+    async def filling() -> int:
+        return len(await app.schedules.backfill("x", NOON - 2 * HOUR, NOON))
+
+    counts = await asyncio.gather(*(filling() for _ in range(4)))
+    await rota_harness.run_until_idle()
+
+    assert sum(counts) == 120
+    assert len(seen) == len({tick for _, tick, _ in seen}) == 120
+
+
+async def test_it_goes_by_starts_and_ends_and_by_when_every_began(
+    app: Rota, rota_harness: Harness
+) -> None:
+    await rota_harness.clock.set(NOON)
+    await app.schedules.create(
+        "x", "report", cron="0 * * * *", starts=NOON - 2 * HOUR, ends=NOON + HOUR
+    )
+    await app.schedules.create("y", "report", every=HOUR)
+    await app.schedules.create("z", "report", every=HOUR, starts=NOON - 2 * HOUR)
+    await rota_harness.clock.advance(3 * HOUR)
+    day = (NOON - 12 * HOUR, NOON + 3 * HOUR)
+
+    for name, hours in (("x", (-2, -1, 0, 1)), ("y", (1, 2)), ("z", (-2, -1, 0, 1, 2))):
+        await app.schedules.backfill(name, *day)
+        planned = {each.planned for each in await app.schedules.ticks(name)}
+        assert planned == {NOON + hour * HOUR for hour in hours}, name
+
+
+async def test_a_long_one_tells_how_far_it_is(
+    app: Rota, rota_harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(by_hand, "RUNS_AT_ONCE", 50)
+    monkeypatch.setattr(by_hand, "JOBS_AT_ONCE", 80)
+    await rota_harness.clock.set(NOON)
+    await app.schedules.create("x", "report", cron="* * * * *")
+    await app.schedules.create("y", "etl", cron="* * * * *", input={"day": "friday"})
+    told: list[tuple[int, int]] = []
+
+    def tell(done: int, many: int) -> None:
+        told.append((done, many))
+
+    runs = await app.schedules.backfill("x", NOON - 2 * HOUR, NOON, told=tell)
+    assert (len(runs), told) == (120, [(50, 120), (100, 120), (120, 120)])
+
+    told.clear()
+    runs = await app.schedules.backfill("y", NOON - HOUR, NOON, told=tell)
+    assert (len(runs), told) == (60, [(40, 60), (60, 60)])  # each has two jobs
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "reason"),
+    [
+        (NOON - HOUR, NOON + HOUR, r"goes up to now \(2026-03-02 12:00:00"),
+        (NOON - 9000 * HOUR, NOON, r"more than 10,000 ticks.*backfill a shorter one: up to 20"),
+        (NOON.replace(tzinfo=None), NOON, "has no time zone"),
+    ],
+)
+async def test_what_cannot_be_backfilled_is_refused(
+    app: Rota, rota_harness: Harness, start: datetime, end: datetime, reason: str
+) -> None:
+    await rota_harness.clock.set(NOON)
+    await app.schedules.create("x", "report", cron="* * * * *")
+
+    with pytest.raises(ArgumentError, match=reason):
+        await app.schedules.backfill("x", start, end)
+    assert await app.schedules.ticks("x") == []
+
+
+async def test_of_ticks_that_are_forgotten_nobody_says_that_they_had_no_run(
+    app: Rota, rota_harness: Harness, rota_dsn: str
+) -> None:
+    """Only the last thousand are kept: what was before may have run."""
+    await rota_harness.clock.set(NOON)
+    await app.schedules.create("x", "report", cron="* * * * *", overlap="allow", catch_up="all")
+    runs = await app.schedules.backfill("x", NOON - HOUR, NOON)
+    assert len(runs) == 60
+    with psycopg.connect(rota_dsn, autocommit=True) as connection:
+        # As if 2000 ticks had come since, one a minute, up to NOON + 2000 minutes.
+        connection.execute(
+            "insert into rota.ticks (schedule, tick, number, state, at, host, pid, run)"
+            " select 'x', %(noon)s + n * interval '1 minute', n, 'started',"
+            "        %(noon)s + n * interval '1 minute', 'web-1', 1, n"
+            "   from generate_series(1001, 2000) n",
+            {"noon": NOON},
+        )
+        connection.execute(
+            "update rota.schedules set ticks = 2000, next = %(next)s, due = %(next)s",
+            {"next": NOON + 2001 * MINUTE},
+        )
+    await rota_harness.clock.set(NOON + 2000 * MINUTE)
+
+    async def filled(start: datetime, end: datetime) -> int:
+        return len(await app.schedules.backfill("x", start, end))
+
+    with pytest.raises(
+        ArgumentError, match=r"known from 2026-03-03 04:41:00.* on: the last thousand"
+    ):
+        await filled(NOON, NOON + 1500 * MINUTE)
+    assert await filled(NOON + 1002 * MINUTE, NOON + 2000 * MINUTE) == 0
+    assert await filled(NOON - HOUR, NOON) == 0
+
+
+async def test_what_the_clock_refused_and_somebody_backfilled_was_not_forgotten(
+    app: Rota, rota_harness: Harness, rota_dsn: str
+) -> None:
+    await rota_harness.clock.set(NOON)
+    await app.schedules.create("x", "report", cron="* * * * *", overlap="allow", catch_up="all")
+    await rota_harness.clock.advance(10 * MINUTE)
+    await rota_harness.run_until_idle()
+    with psycopg.connect(rota_dsn, autocommit=True) as connection:
+        connection.execute("update rota.ticks set state = 'refused', run = null where number <= 5")
+    assert len(await app.schedules.backfill("x", NOON, NOON + 9 * MINUTE)) == 6
+    # Of the time before there was none, so none of it is forgotten.
+    assert len(await app.schedules.backfill("x", NOON - 5 * MINUTE, NOON + 9 * MINUTE)) == 5
+
+
+async def test_one_whose_run_is_open_says_nothing_about_those_that_are_forgotten(
+    app: Rota, rota_harness: Harness, rota_dsn: str
+) -> None:
+    await rota_harness.clock.set(NOON)
+    await app.schedules.create("x", "report", cron="* * * * *", overlap="allow")
+    with psycopg.connect(rota_dsn, autocommit=True) as connection:
+        # All is kept of 2000 ticks but what became of those before the last thousand; the first still runs.
+        connection.execute(
+            "insert into rota.ticks (schedule, tick, number, state, at, host, pid, run)"
+            " select 'x', %(noon)s + n * interval '1 minute', n, 'started',"
+            "        %(noon)s + n * interval '1 minute', 'web-1', 1, n"
+            "   from generate_series(1, 2000) n where n = 1 or n > 1000",
+            {"noon": NOON},
+        )
+        connection.execute("update rota.schedules set ticks = 2000, due = null, next = null")
+    await rota_harness.clock.set(NOON + 2000 * MINUTE)
+    with pytest.raises(ArgumentError, match="the last thousand are kept"):
+        await app.schedules.backfill("x", NOON + 2 * MINUTE, NOON + 1500 * MINUTE)
+
+
+@pytest.mark.parametrize(
+    ("start", "first"),
+    [
+        # The clock goes from 02:00 to 03:00, which is 01:00 in UTC.
+        (datetime(2026, 3, 29, 3, 0, tzinfo=PARIS), datetime(2026, 3, 29, 1, 0, tzinfo=UTC)),
+        # It goes from 03:00 back to 02:00: the second 02:00 is 01:00 in UTC.
+        (datetime(2026, 10, 25, 2, 0, tzinfo=PARIS, fold=1), datetime(2026, 10, 25, 1, tzinfo=UTC)),
+    ],
+)
+async def test_a_backfill_begins_where_it_was_told_to_also_when_clocks_change(
+    app: Rota, rota_harness: Harness, start: datetime, first: datetime
+) -> None:
+    await rota_harness.clock.set(first + 2 * HOUR)
+    await app.schedules.create("x", "report", cron="*/30 * * * *", tz="Europe/Paris")
+    await app.schedules.backfill("x", start, (first + HOUR).astimezone(PARIS))
+    planned = sorted(tick.planned for tick in await app.schedules.ticks("x"))
+    assert planned == [first, first + HOUR / 2]
+
+
+async def test_a_large_backfill_does_not_push_out_what_the_clock_has_done(
+    app: Rota, rota_harness: Harness, rota_dsn: str
+) -> None:
+    await rota_harness.clock.set(NOON)
+    await app.schedules.create("x", "report", cron="* * * * *")
+    await rota_harness.clock.advance(MINUTE)
+    await rota_harness.run_until_idle()
+
+    for part in (2, 1):
+        end = NOON - (part - 1) * 20 * HOUR
+        assert len(await app.schedules.backfill("x", end - 20 * HOUR, end)) == 1200
+    await rota_harness.clock.advance(MINUTE)
+    async with app.worker():
+        async with asyncio.timeout(10):
+            while (
+                not (last := (await app.schedules.get("x")).last) or last.planned == NOON + MINUTE
+            ):
+                await asyncio.sleep(0.02)
+
+    assert len(await app.schedules.ticks("x", 5000)) == 2402
+    assert await app.schedules.backfill("x", NOON - HOUR, NOON + 2 * MINUTE) != []
+    assert await app.schedules.backfill("x", NOON - HOUR, NOON + 2 * MINUTE) == []
