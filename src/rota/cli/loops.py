@@ -55,7 +55,7 @@ def _leave_threads_behind() -> None:
     for thread in carriers:
         thread.join(max(until - time.monotonic(), 0.0))
     if stuck := sum(thread.is_alive() for thread in carriers):
-        log.warning("%s thread(s) would not end, and are left behind", stuck)
+        log.info("%s thread(s) would not end, and are left behind", stuck)
         logging.shutdown()
         os._exit(OK)
 
