@@ -31,6 +31,7 @@ ALONE = (
     "tests/coord/test_rate_frozen.py::test_a_program_that_was_frozen",
     "tests/engine/test_exchange.py::test_an_idle_worker",
     "tests/engine/test_exchange.py::test_jobs_committed_late",
+    "tests/engine/test_news.py::test_what_comes_one_at_a_time",
     "tests/schedules/test_many.py",
     "tests/schedules/test_ticks.py::test_a_worker_that_is_full",
     "tests/schedules/test_ticks.py::test_one_that_hears_nothing_and_polls_seldom",

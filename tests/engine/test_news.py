@@ -1,0 +1,55 @@
+"""News that there is work: at once where it comes one at a time, together where it comes in numbers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+import psycopg
+import pytest
+
+from rota.engine.news import TOGETHER, News
+from rota.model.settings import Settings
+from rota.store.database import Database
+
+
+@pytest.fixture
+async def news(rota_dsn: str) -> AsyncIterator[News]:
+    database = Database(rota_dsn, Settings())
+    news = News(database)
+    news.tell(["warm up"])
+    await news.close()
+    yield news
+    await news.close()
+    await database.close()
+
+
+async def test_what_comes_in_numbers_goes_together(news: News) -> None:
+    began, before = time.monotonic(), news.sent
+    while time.monotonic() - began < 0.1:
+        news.tell(["mail"])
+        await asyncio.sleep(0)
+    await news.close()
+    took = time.monotonic() - began
+    # The first two at once: nobody knew yet that there would be more.
+    assert 2 <= news.sent - before <= took / TOGETHER + 2
+
+
+async def test_what_comes_one_at_a_time_is_not_held_back(news: News, direct_dsn: str) -> None:
+    """As from somebody who starts a job, waits for its result and starts the next."""
+    rounds, before = 20, news.sent
+    async with await psycopg.AsyncConnection.connect(direct_dsn, autocommit=True) as listening:
+        await listening.execute('listen "rota.wake"')
+        heard = listening.notifies()
+        began = time.monotonic()
+        for _ in range(rounds):
+            news.tell(["mail"])
+            async with asyncio.timeout(10):
+                while (await anext(heard)).payload != "mail":
+                    pass
+            await asyncio.sleep(TOGETHER / 2)  # … which takes that long
+        took = time.monotonic() - began
+        await heard.aclose()
+    assert news.sent - before == rounds
+    assert took < rounds * TOGETHER
