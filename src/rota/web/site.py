@@ -168,6 +168,8 @@ def _tell(request: Request, error: Refused) -> Response:
     if request.app.state.has_pages and "text/html" in request.headers.get("accept", ""):
         from rota.web.dashboard.pages import refused_page
 
+        if error.code == "not_found":
+            error = Refused(404, error.code, "no page of this dashboard has that address")
         return refused_page(request, error)
     return refusal(error)
 
