@@ -11,6 +11,7 @@ import pytest
 
 from rota import Rota
 from rota.testing.server import Server
+from rota.web.site import EVERYTHING
 
 from .visitors import Visitors, shop
 
@@ -31,4 +32,11 @@ async def site_app(site_dsn: str) -> AsyncIterator[Rota]:
 @pytest.fixture
 async def visitors(site_app: Rota) -> AsyncIterator[Visitors]:
     async with Visitors(site_app) as visitors:
+        yield visitors
+
+
+@pytest.fixture
+async def readers(site_app: Rota) -> AsyncIterator[Visitors]:
+    """Those who ask for pages, too."""
+    async with Visitors(site_app, parts=EVERYTHING) as visitors:
         yield visitors

@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
 from html import unescape
 from urllib.parse import quote, quote_plus
 from uuid import uuid4
 
 import pytest
 
-from rota import Rota
 from rota.web.dashboard.audit import about, details
-from rota.web.site import EVERYTHING
 
 from .visitors import Visitors
-
-
-@pytest.fixture
-async def readers(site_app: Rota) -> AsyncIterator[Visitors]:
-    async with Visitors(site_app, parts=EVERYTHING) as visitors:
-        yield visitors
 
 
 async def read(readers: Visitors, path: str, who: str = "admin") -> str:

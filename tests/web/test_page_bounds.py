@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
 from urllib.parse import quote
 
 import pytest
@@ -17,12 +16,6 @@ from rota.web.site import EVERYTHING
 from .visitors import Visitors
 
 HTML = {"Accept": "text/html"}
-
-
-@pytest.fixture
-async def readers(site_app: Rota) -> AsyncIterator[Visitors]:
-    async with Visitors(site_app, parts=EVERYTHING) as visitors:
-        yield visitors
 
 
 async def test_a_run_is_found_among_hundreds_of_calls_that_are_none(rota_dsn: str) -> None:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from uuid import uuid4
 
 import pytest
@@ -38,12 +37,6 @@ EXAMPLES = {path: path for path in PAGES if "{" not in path} | {
     "/runs/{run}": "/runs/{run}",
     "/schedules/{name:path}": "/schedules/{schedule}",
 }
-
-
-@pytest.fixture
-async def readers(site_app: Rota) -> AsyncIterator[Visitors]:
-    async with Visitors(site_app, parts=EVERYTHING) as visitors:
-        yield visitors
 
 
 async def _example(readers: Visitors, path: str) -> str:

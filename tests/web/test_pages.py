@@ -33,12 +33,6 @@ from .visitors import Visitors
 HTML = {"Accept": "text/html"}
 
 
-@pytest.fixture
-async def readers(site_app: Rota) -> AsyncIterator[Visitors]:
-    async with Visitors(site_app, parts=EVERYTHING) as visitors:
-        yield visitors
-
-
 async def test_the_dashboard_needs_the_api(site_app: Rota) -> None:
     with pytest.raises(SettingsError, match="through the API"):
         site(site_app, parts=("dashboard",))

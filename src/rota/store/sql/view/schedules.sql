@@ -19,15 +19,7 @@ select schedules.name, schedules.declared, schedules.kind, schedules.target, sch
                            else exists (select from skills where skills.task = schedules.target) end,
        schedules.anchor, schedules.next, case when schedules.max_runs is not null then greatest(schedules.max_runs - schedules.runs, 0) end,
        last.tick, last.state, last.why, last.backfilled, last.at, last.host, last.pid, last.run,
-       case when outcomes.job is not null then outcomes.state
-            -- It was begun again.
-            when exists (select from rota.jobs where jobs.id = last.run)
-              or exists (select from rota.runs where runs.id = last.run) then null
-            else last.outcome end::text,
-       case when outcomes.job is not null then outcomes.at
-            when exists (select from rota.jobs where jobs.id = last.run)
-              or exists (select from rota.runs where runs.id = last.run) then null
-            else last.ended end
+       coalesce(outcomes.state, known.outcome)::text, coalesce(outcomes.at, known.ended)
   from rota.schedules
   left join lateral (
        select *
@@ -37,6 +29,11 @@ select schedules.name, schedules.declared, schedules.kind, schedules.target, sch
         order by ticks.number desc, ticks.tick desc
         limit 1) as last on true
   left join rota.outcomes on outcomes.job = last.run
+  -- What a tick remembers is of a run that is removed by now; one that is there may have been begun again.
+  left join lateral (
+       select last.outcome, last.ended
+        where not exists (select from rota.jobs where jobs.id = last.run)
+          and not exists (select from rota.runs where runs.id = last.run)) as known on true
  where (%(name)s::text is null or schedules.name = %(name)s::text)
    and (%(tenant)s::text is null or schedules.tenant = %(tenant)s::text)
    and (%(state)s::text is null or schedules.state = %(state)s::rota.watch)

@@ -4,18 +4,15 @@ select ticks.tick,
        case when ticks.state = 'queued' and ticks.tick is distinct from schedules.queued
             then 'skipped' else ticks.state end,
        ticks.why, ticks.backfilled, ticks.at, ticks.host, ticks.pid, ticks.run,
-       case when outcomes.job is not null then outcomes.state
-            -- It was begun again.
-            when exists (select from rota.jobs where jobs.id = ticks.run)
-              or exists (select from rota.runs where runs.id = ticks.run) then null
-            else ticks.outcome end::text,
-       case when outcomes.job is not null then outcomes.at
-            when exists (select from rota.jobs where jobs.id = ticks.run)
-              or exists (select from rota.runs where runs.id = ticks.run) then null
-            else ticks.ended end
+       coalesce(outcomes.state, known.outcome)::text, coalesce(outcomes.at, known.ended)
   from rota.ticks
   join rota.schedules on schedules.name = ticks.schedule
   left join rota.outcomes on outcomes.job = ticks.run
+  -- What a tick remembers is of a run that is removed by now; one that is there may have been begun again.
+  left join lateral (
+       select ticks.outcome, ticks.ended
+        where not exists (select from rota.jobs where jobs.id = ticks.run)
+          and not exists (select from rota.runs where runs.id = ticks.run)) as known on true
  where ticks.schedule = %(name)s::text
  order by ticks.number desc, ticks.tick desc
  limit %(limit)s::int
