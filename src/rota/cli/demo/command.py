@@ -112,7 +112,8 @@ def _obeying() -> Iterator[_Told]:
         yield told
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            # Whoever was impatient may still be, while Python itself ends.
+            signal.signal(number, signal.SIG_IGN if told.enough else handler)
 
 
 async def _show(
