@@ -382,18 +382,19 @@ def test_one_is_forgotten_only_on_purpose(
 ) -> None:
     make(lambda app: app.schedules.create("x", "report", every=60))
     registry.execute("update rota.schedules set declared = true")
-
+    make_up(registry)
+    registry.execute("update rota.workers set schedules = '{x}'")
     done = alone("schedules", "delete", "x")
     assert done.code == FAILED
     assert "would be forgotten" in done.out
-    assert "The code declares it, so it has to go from there first" in done.out
+    assert "it stays while a worker that is there declares it" in done.out
     assert done.complaint == "nothing was done; to do it, say --yes"
     assert alone("schedules", "show", "x").code == 0
 
     refused = alone("schedules", "delete", "x", "--yes")
     assert refused.code != 0
-    assert "would begin anew with the next worker" in refused.complaint
-
-    registry.execute("update rota.schedules set state = 'disabled'")
+    assert "would begin anew with the next one" in refused.complaint
+    # Its task went with it, so that nobody could even say that it is disabled.
+    registry.execute("update rota.workers set schedules = '{}'")
     assert alone("schedules", "delete", "x", "--yes").out == "schedule 'x' is forgotten\n"
     assert alone("schedules", "show", "x").code == NOT_THERE

@@ -134,6 +134,12 @@ async def test_what_the_code_drops_is_disabled_and_not_forgotten(
     assert seen.next[0] == NOON + 11 * HOUR  # it was not there when ten of them came
 
 
+def quickly(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """It is seen to that they are as declared after so long, not after a minute."""
+    for name in ("DECLARE_FIRST", "DECLARE"):
+        monkeypatch.setattr(scheduler, name, seconds)
+
+
 async def until(app: Rota, name: str, **wanted: object) -> None:
     async with asyncio.timeout(10):
         while True:
@@ -147,7 +153,7 @@ async def test_who_started_and_is_gone_has_changed_nothing_for_good(
     rota_dsn: str, rota_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A deploy that was given up after its first instance."""
-    monkeypatch.setattr(scheduler, "DECLARE", 0.2)
+    quickly(monkeypatch, 0.2)
     report(rota_app, HOURLY, DAILY)
     async with rota_app.worker():
         await deploy(rota_dsn, code({"every": 2 * HOUR, "name": "hourly"}))
@@ -160,7 +166,7 @@ async def test_who_started_and_is_gone_has_changed_nothing_for_good(
 async def test_of_those_that_are_there_the_youngest_has_the_say(
     rota_dsn: str, rota_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scheduler, "DECLARE", 0.1)
+    quickly(monkeypatch, 0.1)
     report(rota_app, HOURLY)
     async with rota_app.worker(), Rota(rota_dsn) as new:
         report(new, {"every": 2 * HOUR, "name": "hourly"})
@@ -174,7 +180,7 @@ async def test_of_those_that_are_there_the_youngest_has_the_say(
 async def test_what_nobody_declares_who_is_there_is_disabled(
     rota_dsn: str, rota_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scheduler, "DECLARE", 0.2)
+    quickly(monkeypatch, 0.2)
     report(rota_app, DAILY)
     async with Rota(rota_dsn) as old:
         report(old, HOURLY, DAILY)

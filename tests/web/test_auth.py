@@ -246,16 +246,35 @@ async def test_while_the_database_is_away_who_was_known_may_look_and_do_nothing(
 
 async def test_a_database_that_says_nothing_is_away(site_app: Rota, site_dsn: str) -> None:
     """Whoever measures us gives up after a few seconds, and would take us for gone."""
-    token, _ = await create_token(site_app, "prometheus", Role.VIEWER, timedelta(days=1), "test")
+    token, _ = await create_token(site_app, "ops", Role.ADMIN, timedelta(days=1), "test")
     with Proxy(site_dsn) as proxy:
         async with Rota(proxy.dsn) as app:
             doorman = Tokens(app)
             await doorman.know(_asking(token))
             proxy.hold()
             began = time.monotonic()
-            assert (await doorman.know(_asking(token))).role is Role.VIEWER
+            known = await doorman.know(_asking(token))
+            assert (known.role, known.remembered) == (Role.VIEWER, True)
             assert time.monotonic() - began < ANSWER_WITHIN + 1
             proxy.heal()
+
+
+async def test_who_is_only_remembered_is_told_to_come_again_not_that_he_may_not() -> None:
+    class Remembering:
+        async def know(self, request: Request) -> Caller:
+            return Caller("ops", Role.VIEWER, remembered=True)
+
+    @needs(Role.OPERATOR)
+    async def change(request: Request) -> Response:
+        return PlainTextResponse("changed")
+
+    routes = [Route("/change", change, methods=["POST"])]
+    guarded = Guard(Starlette(routes=routes), Remembering(), routes)
+    transport = httpx2.ASGITransport(app=guarded)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as asking:
+        answer = await asking.post("/change", json={})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "database")
+    assert answer.headers["retry-after"] == "1"
 
 
 # Mounted somewhere

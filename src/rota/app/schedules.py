@@ -173,8 +173,8 @@ class Schedules:
         client.news.tell([waiters.SCHEDULE])
 
     async def delete(self, name: str, *, by: str | None = None) -> None:
-        """Forget it and its ticks. Runs that it has started go on. What code declares has to go from there
-        first: it would begin anew with the next worker."""
+        """Forget it and its ticks. Runs that it has started go on. What code of a worker that is there
+        declares has to go from there first: it would begin anew with the next one."""
         database = (await self._app.open()).database
         await schedules.delete(database, name, _deed(by, "delete schedule", name))
 

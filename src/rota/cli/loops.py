@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -41,11 +42,18 @@ def run(main: Coroutine[Any, Any, T]) -> T:
         runner.get_loop().set_default_executor(pool)
         answer = runner.run(main)
         pool.shutdown(wait=False, cancel_futures=True)
-        _leave_threads_behind()
+        if stuck := _still_carried():
+            log.info("%s thread(s) would not end, and are left behind", stuck)
+            runner.run(_wind_up())
+            for stream in (sys.stdout, sys.stderr):
+                stream.flush()
+            logging.shutdown()
+            os._exit(OK)
         return answer
 
 
-def _leave_threads_behind() -> None:
+def _still_carried() -> int:
+    """In how many threads something goes on, after a last moment."""
     until = time.monotonic() + LAST_MOMENT
     carriers = [
         thread
@@ -54,10 +62,17 @@ def _leave_threads_behind() -> None:
     ]
     for thread in carriers:
         thread.join(max(until - time.monotonic(), 0.0))
-    if stuck := sum(thread.is_alive() for thread in carriers):
-        log.info("%s thread(s) would not end, and are left behind", stuck)
-        logging.shutdown()
-        os._exit(OK)
+    return sum(thread.is_alive() for thread in carriers)
+
+
+async def _wind_up() -> None:
+    """What closing the loop would do, for a moment: that tasks which are left end in order."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=LAST_MOMENT)
+    await asyncio.get_running_loop().shutdown_asyncgens()
 
 
 async def to_its_end(

@@ -298,7 +298,10 @@ def delete(target: Target, name: str, yes: bool, as_json: bool) -> None:
                 f"what became of its ticks; it has started {runs_of(schedule.runs)}."
             )
             if schedule.declared and schedule.state != "disabled":
-                paint.say("The code declares it, so it has to go from there first. Pausing lasts.")
+                paint.say(
+                    "It was declared in code: it stays while a worker that is there declares it. "
+                    "Pausing lasts."
+                )
             tell("nothing was done; to do it, say --yes")
             leave(FAILED)
         await app.schedules.delete(name, by=whom.operator())

@@ -55,9 +55,12 @@ SWEEP = 5.0
 REST = 30.0
 """Seconds between looks at what has become of runs, while some are open and while none is."""
 
+DECLARE_FIRST = 3.0
 DECLARE = 60.0
-"""Seconds, about, after which it is seen to that schedules are as the code says that is there: another may
-have started, changed them, and gone again."""
+"""Seconds, about, after which it is seen to that schedules are as the code says which is there: first, for
+nobody knew of this worker while it started, and again and again, for another may have started, changed
+them, and gone.
+"""
 
 
 class Scheduler(Loop):
@@ -87,7 +90,7 @@ class Scheduler(Loop):
         self._changed = True
         self._look_at = 0.0
         self._sweep_at = time.monotonic() + random.uniform(0, SWEEP)
-        self._declare_at = time.monotonic() + _about(DECLARE)
+        self._declare_at = time.monotonic() + _about(DECLARE_FIRST)
         self._misses = 0  # in a row: looks at something due that was not ours to start
         self._missed_at = 0.0
         self._overdue = False  # whether something was due when a poll asked

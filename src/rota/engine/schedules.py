@@ -245,10 +245,11 @@ async def delete(database: Database, name: str, deed: Deed | None = None) -> Non
         found = await run(connection, schedules.lock([name]), database.schema)
         if not found and not tried:
             raise missing(name)
-        if found and found[0].definition.declared and found[0].state != "disabled":
+        [declared] = await run(connection, schedules.is_declared(name), database.schema)
+        if declared:
             raise ArgumentError(
-                f"schedule {name!r} is declared in code, and would begin anew with the next worker: take "
-                "it out of the code first, or pause it"
+                f"schedule {name!r} is declared by the code of a worker that is there, and would begin "
+                "anew with the next one: take it out of the code first, or pause it"
             )
         tried = True  # it may be done, whatever is heard of it: then it is gone the next time
         [gone] = await run(connection, schedules.delete(name), database.schema)

@@ -51,6 +51,8 @@ class Caller:
 
     name: str
     role: Role
+    remembered: bool = False
+    """Nobody could be asked just now: he may at least look, whatever else he may otherwise."""
 
     def may(self, role: Role) -> bool:
         """Whether this role, or one that may more, is the caller's."""

@@ -111,6 +111,11 @@ def declared(
     return Query("schedule/declared", params, lambda *row: (Definition(*row[:-2]), *row[-2:]))
 
 
+def is_declared(name: str) -> Query[bool]:
+    """By the code of anybody who is there."""
+    return Query("schedule/declaring", {"name": name}, bool)
+
+
 def put(
     definition: Definition, anchor: datetime, next: datetime | None, due: datetime | None
 ) -> Query[bool]:

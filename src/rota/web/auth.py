@@ -74,6 +74,13 @@ class Guard:
         caller = await self.doorman.know(request)
         if self.read_only and request.method not in SAFE:
             raise Refused(403, "read_only", "this is served for looking only: nothing changes here")
+        if not caller.may(role) and caller.remembered:
+            raise Refused(
+                503,
+                "database",
+                f"this is for {role.word}s, and the database does not say just now who is one",
+                {"Retry-After": "1"},
+            )
         if not caller.may(role):
             raise Refused(
                 403,

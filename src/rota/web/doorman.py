@@ -138,7 +138,7 @@ class Tokens:
                 "who you are cannot be looked up: the database is away, or not as it should be",
                 {"Retry-After": "1"},
             )
-        return Caller(good.caller.name, min(good.caller.role, Role.VIEWER))
+        return Caller(good.caller.name, min(good.caller.role, Role.VIEWER), remembered=True)
 
     async def _touch(self, token: Token) -> None:
         try:

@@ -1,0 +1,5 @@
+-- Whether the code of a worker that is there declares this schedule.
+select exists (select
+                 from rota.workers
+                where workers.state in ('active', 'draining')
+                  and %(name)s::text = any(workers.schedules))
