@@ -112,6 +112,7 @@ PROOFS = (
     "tests/store/test_testing.py::test_the_plugin_works_in_a_project_of_somebody_elses[auto",
     "tests/tracing/test_worker_lines.py::test_all_processes_of_a_worker_write_alike",
     "tests/tracing/test_worker_lines.py::test_text_says_it_in_a_line",
+    "tests/web/test_serve.py::test_a_request_that_cannot_be_stopped_does_not_keep_it_from_leaving[/plain]",
 )
 
 PARTS = {"crowd": CROWD, "alone": ALONE, "proofs": PROOFS}

@@ -164,7 +164,8 @@ def test_it_is_not_ready_before_the_api_is(dsn: str, tmp_path: Path) -> None:
     """Whatever else the API starts, before the app or after it."""
     port, before, after = free_port(), tmp_path / "before", tmp_path / "after"
     words = ["rota", "serve", "orders:late", "--port", "{port}", "--health-port", str(port)]
-    with serving(words, dsn, tmp_path, BEFORE=str(before), AFTER=str(after)) as instance:
+    settings = {"BEFORE": str(before), "AFTER": str(after), "ROTA_LB_DELAY": "0"}
+    with serving(words, dsn, tmp_path, **settings) as instance:
         beside = Instance.__new__(Instance)
         beside.port = port
         for file in (before, after):
