@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import compress
 from operator import attrgetter
@@ -117,13 +117,14 @@ class Client:
     async def start_many(self, starts: Sequence[Start]) -> list[Started]:
         """Start them all or none, in one transaction. Answers in the order given."""
         queues = {each.queue for each in starts}
+        fresh: Iterable[Start] = starts
         with self._tracing.start(starts[0].task, list(queues), count=len(starts)) as span:
             if len(starts) >= COPY_FROM and all(each.is_plain for each in starts):
                 answer = [Started(id, True) for id in await self._copy(starts, span.trace)]
             else:
                 answer = await self._write(starts, span.trace)
+                fresh = compress(starts, [each.created for each in answer])
         self.news.tell(queues)
-        fresh = compress(starts, (each.created for each in answer))
         for place, count in Counter(map(_PLACE, fresh)).items():
             self.counted.arrive(place, count)
         return answer

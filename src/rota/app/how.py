@@ -67,8 +67,7 @@ def said(
     if at is not None or delay is not None:
         given |= {"at": at, "delay": None if delay is None else _span(delay)}
     if expires is not None:
-        by_clock = isinstance(expires, datetime)
-        given["expires"] = expires if by_clock else None
+        given["expires"] = expires if isinstance(expires, datetime) else None
         given["expires_in"] = None if isinstance(expires, datetime) else _span(expires)
     if priority is not None:
         given["priority"] = check_priority(priority)

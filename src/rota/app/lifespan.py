@@ -11,8 +11,8 @@ the worker; then it is ready. It leaves in order, too:
     6  the connections are closed
 
 1 begins with `app.readiness.drain()`, which `rota serve` and `rota.asgi.Drain` call at the first signal,
-ahead of the server. Under a server that knows neither it begins when that has closed its sockets: without
-2, and requests that come then fail.
+ahead of the server. Under a server that knows neither it begins at the signal, too, which is overheard; but
+then the server closes its sockets at once, without 2, and requests that come then fail.
 
 Any number of processes may do so at once: each is a worker of its own.
 """

@@ -1,5 +1,6 @@
 -- Schedules that should have ticked so many seconds ago or more, the latest first, at most a hundred, and as many that were
--- put off since: by how much each is late, whether a worker that is there knows what it starts, and why it was put off, if it was.
+-- put off since: by how much each is late, whether a worker that is there knows what it starts, and why it was put off, if
+-- it was.
 select late.name, late.target, extract(epoch from rota.clock() - late.due)::float8,
        exists (select
                  from rota.workers

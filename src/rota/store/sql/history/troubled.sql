@@ -1,6 +1,6 @@
 -- Schedules that somebody should look at, at most `limit` for each reason: those that are late by more than so many seconds,
--- or were put off for longer, the latest first; those whose ticks were missed or refused within a day, and how many; those that fail, and how many times
--- in a row, or are stopped for it.
+-- or were put off for longer, the latest first; those whose ticks were missed or refused within a day, and how many; those
+-- that fail, and how many times in a row, or are stopped for it.
 (select schedules.name, 'late' as trouble, schedules.due as since, 1::bigint as many
    from rota.schedules
   where schedules.state = 'active'
