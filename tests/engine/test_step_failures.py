@@ -136,6 +136,165 @@ async def test_what_a_task_never_tries_again_it_does_not_out_of_a_step_either(
     assert ran == [1]
 
 
+# Handled, and the code goes on somewhere else
+
+
+async def _gather(ctx: Context, apologize: Any) -> None:
+    await asyncio.gather(ctx.step("apologize", apologize), ctx.step("refund", lambda: None))
+
+
+async def _task_group(ctx: Context, apologize: Any) -> None:
+    async def branch() -> None:
+        await ctx.step("apologize", apologize)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(branch())
+
+
+async def _ensure_future(ctx: Context, apologize: Any) -> None:
+    await asyncio.ensure_future(ctx.step("apologize", apologize))
+
+
+async def _transaction(ctx: Context, apologize: Any) -> None:
+    async with ctx.transaction() as connection:
+        await connection.execute("select 1")
+
+
+async def _checkpoint(ctx: Context, apologize: Any) -> None:
+    await ctx.checkpoint("apologized")
+
+
+async def _fence(ctx: Context, apologize: Any) -> None:
+    await ctx.fence()
+
+
+@pytest.mark.parametrize(
+    "go_on", [_gather, _task_group, _ensure_future, _transaction, _checkpoint, _fence]
+)
+async def test_caught_step_failure_is_kept_before_any_later_operation(
+    rota_app: Rota, go_on: Any
+) -> None:
+    ran: list[int] = []
+
+    @rota_app.task(retry=TWICE)
+    async def work(ctx: Context) -> int:
+        try:
+            await ctx.step("charge", failing(1, ran))
+        except StepFailed:
+            await go_on(ctx, lambda: None)
+        if ctx.attempt == 1:
+            raise ValueError("crash")
+        return len(ran)
+
+    async with rota_app.worker():
+        assert await (await work.start()).result(timeout=10) == 1
+
+
+@pytest.mark.parametrize("how", ["map", "run"])
+async def test_caught_step_failure_is_kept_before_a_child_run_starts(
+    rota_app: Rota, how: str
+) -> None:
+    ran: list[int] = []
+
+    @rota_app.task
+    async def apologize() -> None: ...
+
+    @rota_app.task(retry=TWICE)
+    async def work(ctx: Context) -> int:
+        try:
+            await ctx.step("charge", failing(1, ran))
+        except StepFailed:
+            if how == "map":
+                await ctx.map([apologize.call()])
+            else:
+                await ctx.run(apologize.call())
+        if ctx.attempt == 1:
+            raise ValueError("crash")
+        return len(ran)
+
+    async with rota_app.worker():
+        assert await (await work.start()).result(timeout=10) == 1
+
+
+async def test_step_failure_of_a_branch_caught_by_its_parent_branch_is_kept(rota_app: Rota) -> None:
+    ran: list[int] = []
+
+    @rota_app.task(retry=TWICE)
+    async def work(ctx: Context) -> int:
+        async def parent() -> None:
+            try:
+                await asyncio.ensure_future(ctx.step("charge", failing(1, ran)))
+            except StepFailed:
+                await asyncio.gather(ctx.step("apologize", lambda: None))
+
+        await asyncio.gather(parent(), asyncio.sleep(0))
+        if ctx.attempt == 1:
+            raise ValueError("crash")
+        return len(ran)
+
+    async with rota_app.worker():
+        assert await (await work.start()).result(timeout=10) == 1
+
+
+async def test_step_failure_that_another_branch_is_told_of_is_kept(rota_app: Rota) -> None:
+    """The branch that caught it signals one that was running beside it, and waits."""
+    ran: list[int] = []
+
+    @rota_app.task(retry=TWICE)
+    async def work(ctx: Context) -> int:
+        failed, apologized = asyncio.Event(), asyncio.Event()
+
+        async def charge() -> None:
+            try:
+                await ctx.step("charge", failing(1, ran))
+            except StepFailed:
+                failed.set()
+                await apologized.wait()
+                if ctx.attempt == 1:
+                    raise ValueError("crash") from None
+
+        async def apologize() -> None:
+            await failed.wait()
+            await ctx.step("apologize", lambda: None)
+            apologized.set()
+
+        await asyncio.gather(charge(), apologize())
+        return len(ran)
+
+    async with rota_app.worker():
+        assert await (await work.start()).result(timeout=10) == 1
+
+
+async def test_step_failure_beside_a_busy_branch_is_retried_if_it_fails_the_attempt(
+    rota_app: Rota,
+) -> None:
+    """The other branch goes on after the failure, but not because of it."""
+    ran: list[int] = []
+
+    @rota_app.task(retry=TWICE)
+    async def work(ctx: Context) -> int:
+        failed = asyncio.Event()
+
+        async def charge() -> None:
+            try:
+                await ctx.step("charge", failing(1, ran))
+            finally:
+                failed.set()
+
+        async def pack() -> None:
+            await failed.wait()
+            await ctx.step("pack", lambda: None)
+
+        found = await asyncio.gather(charge(), pack(), return_exceptions=True)
+        for each in found:
+            if isinstance(each, StepFailed):
+                raise each
+        return len(ran)
+
+    async with rota_app.worker():
+        assert await (await work.start()).result(timeout=10) == 2
+
+
 # Tried more than once
 
 

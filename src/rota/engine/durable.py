@@ -88,6 +88,7 @@ class Durable:
         if self.fate is not None:
             await self._stay()
         entry, kept = self._ask("step", name)
+        line = self.lines.here()
         read = reader_of(fn)
         tries = 0
         if kept is not None:
@@ -116,11 +117,11 @@ class Durable:
                     entry.error = codec.error_document(error, self._attempt, "")
                     delay = (retry or ONCE).after(tries, error)
                     if delay is None:
-                        self._notes.add_failed(entry)
+                        self._notes.add_failed(entry, line)
                         raise ends.failure(entry, entry.error) from error
                 except asyncio.CancelledError:
                     # By the code itself, if it goes on: what it did not wait for must not be new next time.
-                    self._notes.add_failed(ends.abandoned(entry, tries + 1, began))
+                    self._notes.add_failed(ends.abandoned(entry, tries + 1, began), line)
                     raise
             await self._rest(ends.opened(entry, delay), delay)
 
@@ -272,6 +273,7 @@ class Durable:
         self._check()
         self._ledger.check_free()
         text = self._encode((), dict(args), self._limit)
+        self.confirm_failures()
         # What it has heard must be known, to be forgotten.
         await self.flush()
         self.fate = Restarted(text)
@@ -300,6 +302,7 @@ class Durable:
 
     def version(self, change: str) -> bool:
         self._check()
+        self.confirm_failures()
         entry, goes = self._replay.version(change, own=self._ledger.is_own())
         if entry is not None:
             self._notes.add(entry)
@@ -315,6 +318,14 @@ class Durable:
     async def flush(self) -> None:
         """Keep what has been put off: something is about to happen that may depend on it."""
         await self._notes.flush()
+
+    def confirm_failures(self) -> None:
+        """Confirm failed steps before a durable operation that has no journal entry of its own.
+
+        An operation inside a step confirms nothing: the step has done so when it began.
+        """
+        if self._notes.has_failed and inside.get() is None:
+            self._notes.confirm_failures(self.lines.known())
 
     async def end(self) -> None:
         """The code has returned."""
@@ -333,7 +344,8 @@ class Durable:
         self._check()
         line = self.lines.here()
         self._stirred = time.monotonic()
-        self._notes.go_on(own=not line)
+        if self._notes.has_failed:
+            self._notes.confirm_failures(line)
         try:
             return self._replay.ask(kind, name, line)
         except ReplayMismatch as error:

@@ -56,6 +56,15 @@ class Lines:
         _line.set(line)
         return line.key
 
+    def known(self) -> str | None:
+        """Return the key of the branch this code is on, or None if it has had no operation yet."""
+        if self._is_own():
+            return ""
+        line = _line.get()
+        if line is None or line.lines is not self or line.task is not asyncio.current_task():
+            return None
+        return line.key
+
     def call(self) -> int:
         """Which of the job's calls the next one here is: the same again, whatever others do meanwhile."""
         line = self.here()

@@ -1,7 +1,17 @@
-"""What a job's code has come to and that is not kept yet: it goes with what comes next.
+"""Journal entries that are not written yet. They are written together with the next entry.
 
-Before anything happens that could depend on it, all of it is kept. A failed step is kept only once the code
-has shown, by going on, that it can live with it: in the same line of code, or in the job's own.
+`flush` writes them all; the durable functions call it before anything that could depend on an entry.
+
+A failed step is written only when the code has handled the failure. Otherwise the failure ends the attempt,
+and the next attempt runs the step again. `confirm_failures` is called when a durable operation begins. It
+takes a failure as handled if the operation can be a consequence of it:
+
+    the operation is on the branch of the failed step, or on one that this branch was started from
+    the operation is on a branch that was started after the failure
+    the asyncio task of the failed step still runs, or has returned: it caught the error
+
+A failure that leaves its task as an exception is therefore not confirmed by branches that were running
+beside it: `gather(…, return_exceptions=True)` may still raise it.
 """
 
 from __future__ import annotations
@@ -9,6 +19,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
+from weakref import WeakSet
 
 from rota.model.replay import Entry
 
@@ -18,22 +29,28 @@ class Notes:
         self._write = write
         self._later: list[Entry] = []
         self._underway: list[asyncio.Future[None]] = []
-        self._failed: list[tuple[object, Entry]] = []
+        self._failed: list[_FailedStep] = []
 
     def add(self, entry: Entry) -> None:
         self._later.append(entry)
 
-    def add_failed(self, entry: Entry) -> None:
-        self._failed.append((asyncio.current_task(), entry))
+    def add_failed(self, entry: Entry, branch: str) -> None:
+        self._failed.append(_FailedStep(entry, branch))
 
-    def go_on(self, *, own: bool) -> None:
-        """The code comes to something else."""
-        if not self._failed:
-            return
-        here = asyncio.current_task()
-        handled = [entry for task, entry in self._failed if own or task is here]
-        self._failed = [each for each in self._failed if each[1] not in handled]
-        self._later += handled
+    @property
+    def has_failed(self) -> bool:
+        """True if a step has failed and the failure is not confirmed yet."""
+        return bool(self._failed)
+
+    def confirm_failures(self, branch: str | None) -> None:
+        """Confirm the failures that an operation on `branch` can be a consequence of.
+
+        None is a branch without an operation so far.
+        """
+        for failed in list(self._failed):
+            if failed.is_handled_by(branch):
+                self._failed.remove(failed)
+                self._later.append(failed.entry)
 
     @property
     def has_wait(self) -> bool:
@@ -56,14 +73,39 @@ class Notes:
             over.set_result(None)
 
     async def flush(self) -> None:
-        """Keep all of it."""
+        """Write all entries, and wait for those that another branch is writing."""
         while self._later or self._underway:
             if self._later:
                 await self.keep([])
             else:
-                # Another branch has begun to: this one may depend on it as well.
                 await asyncio.wait(self._underway)
 
     def take(self) -> list[Entry]:
         later, self._later = self._later, []
         return later
+
+
+class _FailedStep:
+    """A step that failed in the current asyncio task."""
+
+    __slots__ = ("_branch", "_task", "_tasks_before", "entry")
+
+    def __init__(self, entry: Entry, branch: str) -> None:
+        self.entry = entry
+        self._branch = branch
+        self._task = asyncio.current_task()
+        # Tasks that existed at the failure. Not needed on the job's own branch, "": a failure that leaves
+        # that one ends the attempt.
+        self._tasks_before = WeakSet(asyncio.all_tasks() if branch else ())
+
+    def is_handled_by(self, branch: str | None) -> bool:
+        if branch is not None and self._branch.startswith(branch):
+            return True
+        task = self._task
+        if task is None or not task.done():
+            return True
+        if not self._branch:
+            return False
+        if asyncio.current_task() not in self._tasks_before:
+            return True
+        return not task.cancelled() and task.exception() is None

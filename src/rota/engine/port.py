@@ -156,6 +156,7 @@ class JobPort:
 
     async def _flush(self) -> None:
         if self._durable is not None:
+            self._durable.confirm_failures()
             await self._durable.flush()
 
     # Waiting in a thread
