@@ -16,13 +16,22 @@ from rota.errors import (
     SchemaMissing,
     SettingsError,
 )
-from rota.store.failures import explain, first_line, is_passing, sqlstate, unconnected
+from rota.store.failures import (
+    explain,
+    first_line,
+    is_lost,
+    is_passing,
+    is_unstorable,
+    sqlstate,
+    unconnected,
+)
 
 PASSING = [
     *("40001", "40P01", "55P03", "25006", "53300"),
+    *("53100", "53200", "53400", "58030", "58000"),
     *("57P01", "57P02", "57P03", "57P05", "08000", "08006", "08P01"),
 ]
-LASTING = ["23505", "22P05", "42601", "57014", "22008", "RT003", "53100", "XX000"]
+LASTING = ["23505", "22P05", "42601", "57014", "22008", "RT003", "XX000"]
 
 
 def of_psycopg(code: str) -> psycopg.Error:
@@ -154,3 +163,26 @@ def test_a_dsn_that_cannot_be_read_is_not_repeated_with_its_password() -> None:
 
     assert type(error) is SettingsError
     assert "secret" not in str(error)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("code", ["22P02", "22021", "23514", "54000", "54001"])
+def test_is_unstorable_with_an_error_about_the_row_is_true(driver: object, code: str) -> None:
+    assert is_unstorable(driver(code))  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("code", [*PASSING, "42501", "XX000", "P0001", "23505", "57014"])
+def test_is_unstorable_with_an_error_of_the_server_is_false(driver: object, code: str) -> None:
+    assert not is_unstorable(driver(code))  # type: ignore[operator]
+
+
+def test_is_unstorable_with_a_value_the_driver_cannot_encode_is_true() -> None:
+    assert is_unstorable(psycopg.DataError("PostgreSQL text fields cannot contain NUL"))
+    assert not is_unstorable(psycopg.OperationalError("the connection is lost"))
+
+
+@pytest.mark.parametrize("code", ["53100", "58030", "40001"])
+def test_is_lost_with_an_answer_of_the_server_is_false(code: str) -> None:
+    assert not is_lost(of_psycopg(code))
+    assert is_lost(of_psycopg("57P01"))

@@ -47,7 +47,7 @@ SETTLE_AT_ONCE = 1000
 """Ends passed on late in one transaction."""
 
 ASIDE_FOR = 5.0
-"""Seconds after which an outcome is tried again that somebody was in the way of."""
+"""Seconds after which an outcome is sent again that could not be recorded by itself."""
 
 WORTH_A_SECOND = 100
 """Jobs that make a second round trip at the same time worth it."""
@@ -348,22 +348,35 @@ class Exchange(Loop):
             self._free.append(hand)
 
     def _instead(self, batch: Batch, error: Exception) -> list[Batch]:
-        """What to send instead of a batch that was refused as a whole: each outcome by itself; one that
-        cannot be stored as failed; nothing, for now, of one that somebody is in the way of, lest all
-        others wait."""
+        """Return the batches to send in place of one that the database refused as a whole.
+
+        Several outcomes are sent one by one, so that one of them cannot hold up the rest. A single outcome
+        that can never be stored becomes a failure. Any other error is the server's fault: the outcome is
+        kept and sent again later.
+        """
         parts = list(batch.singly())
         if len(parts) > 1:
             return parts
-        if failures.is_contended(error):
-            self._aside.append((time.monotonic() + ASIDE_FOR, batch))
-            return []
-        rare = (*batch.asleep, *batch.restarted)
-        for job, what, took in (*batch.done, *batch.ended, *batch.again, *rare):
-            log.error("the outcome of job %s could not be stored: %s", job.job, error)
-            end = Ended("failed", codec.error_document(error, job.attempt, ""))
-            if what != end:
-                return [Batch(ended=[(job, end, took)])]
-        raise error
+        if failures.is_unstorable(error):
+            rare = (*batch.asleep, *batch.restarted)
+            for job, what, took in (*batch.done, *batch.ended, *batch.again, *rare):
+                end = Ended("failed", codec.error_document(error, job.attempt, ""))
+                if what != end:
+                    log.error(
+                        "job %s (%s) fails: its outcome cannot be stored: %s",
+                        job.job,
+                        job.task,
+                        failures.first_line(error),
+                    )
+                    return [Batch(ended=[(job, end, took)])]
+        if not failures.is_contended(error) and not self._aside:
+            log.error(
+                "outcomes could not be recorded: %s; they are sent again every %.0f s",
+                failures.first_line(error),
+                ASIDE_FOR,
+            )
+        self._aside.append((time.monotonic() + ASIDE_FOR, batch))
+        return []
 
     async def close(self) -> None:
         if self._trades:

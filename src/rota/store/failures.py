@@ -20,10 +20,19 @@ from rota.errors import (
     TermLost,
 )
 
-# Serialisation, deadlock, lock timeout, shutdown and start-up, a transaction that the server has ended for
-# nothing came, a node that turned read-only, too many connections: the same call may go through later.
-_PASSING = {"40001", "40P01", "55P03", "25006", "53300"}
-_PASSING_CLASSES = ("08", "57P0", "25P03", "25P04")
+# The same statement may succeed later: serialisation failure, deadlock, lock timeout, and a server that
+# became read-only by a failover.
+_PASSING = {"40001", "40P01", "55P03", "25006"}
+
+# The connection is lost, or the server ends it: connection errors, shutdown and start-up, idle time-outs.
+_CONNECTION_CLASSES = ("08", "57P0", "25P03", "25P04")
+
+# The server is short of a resource (disk, memory, connections), or its system failed (I/O error).
+_SERVER_CLASSES = ("53", "58")
+
+# The row can never be stored: bad data, a failed check, or a value beyond a limit of PostgreSQL.
+_UNSTORABLE = {"23514", "54000", "54001"}
+_UNSTORABLE_CLASS = "22"
 
 # Trying again does not help when the server has understood and says no.
 _REFUSED = re.compile(
@@ -57,7 +66,7 @@ def is_passing(error: BaseException) -> bool:
         return True
     code = sqlstate(error)
     if code:
-        return code in _PASSING or code.startswith(_PASSING_CLASSES)
+        return code in _PASSING or code.startswith((*_CONNECTION_CLASSES, *_SERVER_CLASSES))
     # A driver's error without a code is one about the connection itself.
     names = {cls.__name__ for cls in type(error).__mro__}
     return isinstance(error, OSError) or "OperationalError" in names or "InterfaceError" in names
@@ -90,7 +99,19 @@ def is_lost(error: BaseException) -> bool:
     if isinstance(error, RotaError):
         return False
     code = sqlstate(error)
-    return is_passing(error) and (not code or code.startswith(_PASSING_CLASSES))
+    return code.startswith(_CONNECTION_CLASSES) if code else is_passing(error)
+
+
+def is_unstorable(error: BaseException) -> bool:
+    """True if the error proves that this very row can never be stored.
+
+    An error without a SQLSTATE that is not about the connection was raised by the driver: it could not
+    encode a value.
+    """
+    code = sqlstate(error)
+    if code:
+        return code in _UNSTORABLE or code.startswith(_UNSTORABLE_CLASS)
+    return not is_passing(error)
 
 
 class in_our_words:
