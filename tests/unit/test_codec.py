@@ -155,7 +155,7 @@ def test_missing_values_are_not_mistaken_for_numbers_that_json_has_not() -> None
 @pytest.mark.parametrize(
     "wrap", [lambda inner: [inner], lambda inner: {"k": inner}], ids=["[]", "{}"]
 )
-@pytest.mark.parametrize("depth", [1000, 100_000])
+@pytest.mark.parametrize("depth", [900, 1000, 100_000])
 def test_endless_nesting_is_refused(wrap: Any, depth: int) -> None:
     value: Any = 1
     for _ in range(depth):
@@ -171,6 +171,22 @@ def test_what_holds_itself_is_refused() -> None:
 
     with pytest.raises(ArgumentError, match="nested more than"):
         codec.encode({"circle": circle}, "it", LIMIT)
+
+
+def test_encode_counts_levels_outside_of_text_only() -> None:
+    """Brackets in a text are not levels; brackets of neighbours do not add up."""
+    value = {"text": '[{"' * 2000, "many": [[1]] * 2000}
+
+    assert codec.decode(codec.encode(value, "it", LIMIT).encode()) == value
+
+
+def test_nesting_beside_closing_brackets_in_text_is_refused() -> None:
+    value: Any = "]" * 5000
+    for _ in range(901):
+        value = ['}"', value]
+
+    with pytest.raises(ArgumentError, match="nested more than 900 levels"):
+        codec.encode(value, "it", LIMIT)
 
 
 def test_nesting_that_is_allowed_comes_back() -> None:
