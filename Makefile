@@ -40,11 +40,13 @@ format: setup ## put the code in shape
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
 
-test: setup ## every test, on a private PostgreSQL
-	@$(BIN)/pytest -n 4 -m "not crowd and not alone and not browser" $(PYTEST_ARGS)
-	@$(BIN)/pytest -n 3 -m crowd $$($(BIN)/python tests/phases.py crowd) $(PYTEST_ARGS)
-	@$(BIN)/pytest -n 2 --dist loadfile -m browser tests/dashboard $(PYTEST_ARGS)
-	@$(BIN)/pytest -m alone $$($(BIN)/python tests/phases.py alone) $(PYTEST_ARGS)
+test: setup ## every test, on a private PostgreSQL; all phases run, also after a failure
+	@failed=; run() { phase=$$1; shift; $(BIN)/pytest "$$@" $(PYTEST_ARGS) || failed="$$failed $$phase"; }; \
+	run parallel -n 4 -m "not crowd and not alone and not browser"; \
+	run processes -n 3 -m crowd $$($(BIN)/python tests/phases.py crowd); \
+	run browser -n 2 --dist loadfile -m browser tests/dashboard; \
+	run serial -m alone $$($(BIN)/python tests/phases.py alone); \
+	[ -z "$$failed" ] || { echo "make test: failures in the phase(s):$$failed (see above)"; exit 1; }
 
 test-fast: setup ## the tests that take no time
 	@$(BIN)/pytest -m "not slow" $(PYTEST_ARGS)
