@@ -1,7 +1,6 @@
-"""What no other tool checks about the tree; `make check` runs it.
+"""Checks of the tree that no other tool makes; `make check` runs them.
 
-Nothing that ships names a machine it was written on or the registry it was installed from, and no
-Python file outgrows what can be read in one sitting.
+Nothing that ships names a machine it was written on, or the registry it was installed from.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-LONGEST = 400
 
 # Where somebody's files are; the directories every system has are fine.
 MACHINE = re.compile(r"(?<![\w.])/(?:home|Users|root|work|mnt|media)/\w[\w.-]*")
@@ -49,8 +47,6 @@ def faults() -> Iterator[str]:
             yield from _matches(name, lines, REGISTRY, "names a registry")
         if name == "requirements-dev.txt":
             yield from _matches(name, lines, ADDRESS, "names an address")
-        if path.suffix == ".py" and len(lines) > LONGEST:
-            yield f"{name}: {len(lines)} lines, more than {LONGEST}; it wants to be two files"
 
 
 def _matches(name: str, lines: list[str], pattern: re.Pattern[str], fault: str) -> Iterator[str]:
