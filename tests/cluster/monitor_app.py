@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rota import Rota
+from rota.coord import roster
 from rota.coord.candidacy import Term
 from rota.coord.candidate import Candidate
 from rota.coord.leader import Leader
@@ -114,6 +115,8 @@ async def main(order: dict[str, Any]) -> None:
         elif isinstance(event, ServicesStarted):
             note("up")
 
+    for name, seconds in order.get("balancing", {}).items():
+        setattr(roster, name, seconds)
     app = Rota(order["dsn"], drain_for=5)
     for name in order["services"]:
         app.service(name, every=order["every"], lease=order["lease"])(monitor(note, order["takes"]))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from uuid import UUID, uuid4
+from uuid import uuid4
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ from coord.serving import ran, until
 from rota import Rota
 from rota.coord import post
 from rota.coord.identity import Identity
-from rota.coord.roster import LOOK_FIRST, RELUCTANCE, Roster
+from rota.coord.roster import LOOK_FIRST, PRESENT, RELUCTANCE, Roster
 from rota.coord.services import Services
 from rota.model.service import ServiceContext
 from rota.store.services import Present, leader_of
@@ -42,10 +43,19 @@ class Instance:
     def present(self) -> Present:
         return Present(self.id, self.known, list(self.running))
 
-    def see(self, others: list[Instance]) -> None:
-        seen: dict[UUID, Present] = {each.id: each.present for each in others if each is not self}
-        self.roster._others = seen
+    def see(self, others: list[Instance], silent: float = 0.0) -> None:
+        self.roster._others = {
+            each.id: msgspec.structs.replace(each.present, silent=silent)
+            for each in others
+            if each is not self
+        }
         self.roster._seen = True
+
+    def hands_over(self) -> list[str]:
+        """Consider it, long after the last change; return what is handed over."""
+        self.roster._changed_at = self.roster._passes_on_from = 0
+        self.roster._consider()
+        return self.passed_on
 
     def wants(self, vacant: list[str]) -> list[str]:
         """What it stands for at once."""
@@ -138,12 +148,38 @@ def test_what_is_being_passed_on_is_not_counted_twice() -> None:
     one, other = Instance(services), Instance(services)
     one.running = list(services)
     one.see([one, other])
+    assert len(one.hands_over()) == 2
+    assert len(one.hands_over()) == 2
+
+
+def test_roster_with_a_silent_instance_hands_nothing_over() -> None:
+    services = ["a", "b", "c", "d"]
+    one, silent = Instance(services), Instance(services)
+    one.running = list(services)
+    one.see([one, silent], silent=PRESENT)
+    assert one.hands_over() == []
+    one.see([one, silent], silent=PRESENT / 2)
+    assert len(one.hands_over()) == 2
+
+
+def test_roster_with_an_instance_silent_since_the_last_change_hands_nothing_over() -> None:
+    services = ["a", "b", "c", "d"]
+    one, killed = Instance(services), Instance(services)
+    one.running = list(services)
+    one.see([one, killed], silent=PRESENT / 2)
+    one.roster.changed()
     one.roster._passes_on_from = 0
     one.roster._consider()
-    assert len(one.passed_on) == 2
-    one.roster._passes_on_from = 0
-    one.roster._consider()
-    assert len(one.passed_on) == 2
+    assert one.passed_on == []
+
+
+def test_roster_with_an_instance_that_claims_what_runs_here_hands_nothing_over() -> None:
+    services = ["a", "b", "c", "d"]
+    one, killed = Instance(services), Instance(services)
+    one.running = list(services)
+    killed.running = ["d"]
+    one.see([one, killed])
+    assert one.hands_over() == []
 
 
 # With a database

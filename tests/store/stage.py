@@ -67,7 +67,8 @@ with a as (delete from rota.jobs), b as (delete from rota.ready), c as (delete f
      s as (delete from rota.progress), t as (delete from rota.logs), u as (delete from rota.schedules),
      v as (delete from rota.ticks), w as (delete from rota.tallies), x as (delete from rota.samples),
      links as (delete from rota.links), y as (delete from rota.refusals), z as (delete from rota.rounds),
-     tokens as (delete from rota.access_tokens), pauses as (delete from rota.pauses)
+     tokens as (delete from rota.access_tokens), pauses as (delete from rota.pauses),
+     instances as (delete from rota.instances)
 select setval('rota.ids', 1, false)
 """
 

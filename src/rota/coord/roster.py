@@ -6,7 +6,10 @@ moment; then it takes what nobody has. Whoever runs at least two more than someb
 passes on what is above its share.
 
 It is advice: what keeps a service on one instance is that one leads at a time, whatever the roster says.
-One who has died is in it for a few seconds more, which keeps nobody for longer than that moment.
+
+An instance that was killed stays listed until its row expires. No service is handed over to it: the row of
+a dead worker's process is not read, and an instance counts as present only if it reported within the last
+PRESENT seconds and since the last change here, and does not claim to run a service that runs here.
 """
 
 from __future__ import annotations
@@ -32,6 +35,9 @@ log = logging.getLogger("rota")
 BEAT = 2.0
 LEASE = 8.0
 """Seconds between words, and for which one counts."""
+
+PRESENT = 3.0
+"""Seconds since its last report for which an instance may be given a service."""
 
 RELUCTANCE = 1.5
 """Seconds for which a vacant service is left to whoever runs less."""
@@ -67,7 +73,8 @@ class Roster:
         self._others: dict[UUID, Present] = {}
         self._seen = False
         self._due = 0.0
-        self._passes_on_from = trust.now() + SETTLED
+        self._changed_at = trust.now()
+        self._passes_on_from = self._changed_at + SETTLED
         self._left: Callable[[], None] | None = None
 
     # As a part of a keeper
@@ -105,7 +112,8 @@ class Roster:
 
     def changed(self) -> None:
         """What runs here is not what was said last."""
-        self._passes_on_from = trust.now() + SETTLED
+        self._changed_at = trust.now()
+        self._passes_on_from = self._changed_at + SETTLED
         if self._left is None:
             self._due = 0.0
 
@@ -143,12 +151,22 @@ class Roster:
             return
         staying = self._staying()
         leaving = [name for name in self._running() if name not in staying]
-        chosen = self.surplus(staying, leaving, list(self._others.values()))
+        chosen = self.surplus(staying, leaving, self._present())
         if chosen:
             self._passes_on_from = trust.now() + SETTLED * random.uniform(0.8, 1.2)
             log.info("passes on %s: others run fewer", ", ".join(chosen))
             for name in chosen:
                 self._pass_on(name)
+
+    def _present(self) -> list[Present]:
+        """Return the instances that may be given a service."""
+        within = min(PRESENT, trust.now() - self._changed_at)
+        running = set(self._running())
+        return [
+            each
+            for each in self._others.values()
+            if each.silent < within and running.isdisjoint(each.running)
+        ]
 
     @staticmethod
     def surplus(mine: list[str], leaving: list[str], others: Sequence[Present]) -> list[str]:

@@ -24,6 +24,8 @@ class Present(msgspec.Struct, frozen=True):
     instance: UUID
     services: list[str]
     running: list[str]
+    silent: float = 0.0
+    """Seconds since its last report."""
 
 
 class Due(msgspec.Struct, frozen=True):

@@ -1,5 +1,6 @@
 -- An instance says that it is there, which services it knows and which it runs. Answers all that are there, itself among
--- them. Those that have not been heard of for an hour are forgotten.
+-- them, with the seconds since its last report. Left out are expired instances, and those whose worker was declared dead
+-- since their last report. Those that have not been heard of for an hour are forgotten.
 with forgotten as (
     delete from rota.instances
      where instances.id in (select gone.id
@@ -16,9 +17,16 @@ mine as (
        set seen = rota.clock(), expires = excluded.expires, services = excluded.services, running = excluded.running
     returning instances.id, instances.services, instances.running
 )
-select mine.id, mine.services, mine.running from mine
+select mine.id, mine.services, mine.running, 0::float8 from mine
  union all
-select instances.id, instances.services, instances.running
+select instances.id, instances.services, instances.running,
+       extract(epoch from rota.clock() - instances.seen)::float8
   from rota.instances
  where instances.expires > rota.clock()
    and instances.id <> %(instance)s::uuid
+   and not exists (select
+                     from rota.workers
+                    where workers.host = instances.host
+                      and workers.pid = instances.pid
+                      and workers.state = 'dead'
+                      and workers.ended > instances.seen)
