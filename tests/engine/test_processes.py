@@ -319,6 +319,22 @@ async def test_an_idle_process_that_does_not_end_is_killed(
     assert not is_alive(pid)
 
 
+async def test_close_that_is_cut_short_leaves_no_process() -> None:
+    """The worker waits only so long for its parts to close."""
+    async with Workbench(ProcessExecutor, children=1) as bench:
+        pid = number(await bench.run(isolated.pid))
+        os.kill(pid, signal.SIGSTOP)
+        executor = bench.executor
+        assert isinstance(executor, ProcessExecutor)
+        executor.close()
+        closing = asyncio.create_task(executor.closed())
+        await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        assert not is_alive(pid)
+
+
 async def test_a_process_that_cannot_be_started_fails_nobody(
     single: Workbench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -13,7 +13,9 @@ import pytest
 
 from rota import ArgumentError, Context, Rota
 from rota.engine import scheduler
+from rota.engine.schedules import declare
 from rota.errors import DefinitionError
+from rota.store.database import Database
 from rota.testing import Harness
 
 NOON = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
@@ -166,14 +168,30 @@ async def test_who_started_and_is_gone_has_changed_nothing_for_good(
 async def test_of_those_that_are_there_the_youngest_has_the_say(
     rota_dsn: str, rota_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The older worker declares its own on and on, and changes nothing once it knows of the new one."""
     quickly(monkeypatch, 0.1)
     report(rota_app, HOURLY)
-    async with rota_app.worker(), Rota(rota_dsn) as new:
+    declared: dict[int, int] = {}
+
+    async def counted(database: Database, *rest: Any) -> None:
+        await declare(database, *rest)
+        declared[rest[-1]] = declared.get(rest[-1], 0) + 1
+
+    monkeypatch.setattr(scheduler, "declare", counted)
+    async with rota_app.worker() as old, Rota(rota_dsn) as new:
         report(new, {"every": 2 * HOUR, "name": "hourly"})
+
+        async def declared_again(times: int) -> None:
+            wanted = declared.get(old.id, 0) + times
+            async with asyncio.timeout(30):
+                while declared.get(old.id, 0) < wanted:
+                    await asyncio.sleep(0.01)
+
         async with new.worker():
-            for _ in range(10):
-                await asyncio.sleep(0.05)
-                assert (await new.schedules.get("hourly")).every == 7200
+            await declared_again(2)  # one of them began after the new worker was there
+            await until(new, "hourly", every=7200)
+            await declared_again(3)
+            assert (await new.schedules.get("hourly")).every == 7200
         await until(rota_app, "hourly", every=3600)
 
 

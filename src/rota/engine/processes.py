@@ -334,8 +334,13 @@ class ProcessExecutor:
     async def closed(self) -> None:
         for answering in self._answering:
             answering.cancel()
-        if self._children:
-            await asyncio.wait([child.over for child in self._children], timeout=MARGIN)
+        try:
+            if self._children:
+                await asyncio.wait([child.over for child in self._children], timeout=MARGIN)
+        finally:
+            # Also when the worker waits no longer: no process outlives it, or is left unreaped.
+            for child in list(self._children):
+                child.kill_and_reap()
 
 
 def _cores() -> int:
