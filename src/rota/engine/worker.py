@@ -12,6 +12,7 @@ from rota.engine.heart import Pulse
 from rota.engine.life import Life, Outfit, soon
 from rota.errors import DefinitionError
 from rota.model import events
+from rota.store.query import load_all
 
 log = logging.getLogger("rota")
 
@@ -67,6 +68,7 @@ class Worker:
             self._going = asyncio.create_task(self.stop(), name="rota drain")
 
     async def start(self) -> None:
+        load_all(self._outfit.database.schema)
         for task in self._outfit.tasks.values():
             # What is wrong with a task is found now, not in a job.
             task.arguments  # noqa: B018

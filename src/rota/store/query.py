@@ -63,6 +63,17 @@ def load(statement: str, schema: str) -> str:
 
 
 @cache
+def load_all(schema: str) -> None:
+    """Read every statement now, while files can be opened."""
+    root = resources.files("rota.store") / "sql"
+    for folder in root.iterdir():
+        if folder.is_dir():
+            for file in folder.iterdir():
+                if file.name.endswith(".sql"):
+                    encoded(f"{folder.name}/{file.name.removesuffix('.sql')}", schema)
+
+
+@cache
 def encoded(statement: str, schema: str) -> bytes:
     return load(statement, schema).encode()
 

@@ -15,6 +15,8 @@ from contextlib import asynccontextmanager, contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
+from rota.web.connection_limit import LimitedProtocol
+
 log = logging.getLogger("rota")
 
 STOP_WITHIN = 2.0
@@ -34,6 +36,7 @@ async def serving(asgi: ASGIApp, bound: socket.socket, prefix: str = "") -> Asyn
     server = _Server(
         uvicorn.Config(
             asgi,
+            http=LimitedProtocol,
             lifespan="off",
             root_path=prefix,
             log_config=None,

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from rota.errors import RotaError
+from rota.web.connection_limit import LimitedProtocol
 from rota.web.departure import Departure
 from rota.web.requests import Asgi, Message, Receive, Requests, Scope, Send
 
@@ -46,6 +47,7 @@ async def serve(
     guarded = _Api(api, app, requests)
     config = uvicorn.Config(
         guarded,
+        http=LimitedProtocol,
         lifespan="on",
         log_config=None,
         access_log=log.isEnabledFor(logging.DEBUG),
