@@ -1,7 +1,7 @@
 """The bakery of the tutorial: a flow whose worker is killed while the bread is in the oven.
 
 rota worker bakery:app                                      a worker, in each of two terminals
-rota dashboard bakery:app --auth none                       the pictures
+rota dashboard bakery:app --auth local                       the pictures
 rota start -a bakery:app order bread=rye                    an order
 """
 

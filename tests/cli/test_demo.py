@@ -47,7 +47,9 @@ def nothing_is_left(home: Path) -> None:
 
 
 def read(url: str) -> tuple[int, str]:
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    """Open a link as a browser does: with cookies."""
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    with browser.open(url, timeout=10) as answer:
         return answer.status, answer.read().decode()
 
 
@@ -84,8 +86,8 @@ def test_a_demo_kills_a_worker_recovers_says_so_in_figures_and_leaves_nothing(
     show: Callable[..., Show], home: Path
 ) -> None:
     demo = show("--seconds", "5")
-    address = demo.line(r"dashboard +(http://127\.0\.0\.1:\d+/)")[1]
-    page = demo.line(rf"a running flow +({address}runs/\d+)")[1]
+    address, key = demo.line(r"dashboard +(http://127\.0\.0\.1:\d+/)\?key=(\S{22})").groups()
+    page = demo.line(rf"a running flow +({address}runs/\d+\?key={key})")[1]
     workers = children_of(demo.pid)
     assert len(workers) == 2
 

@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 import webbrowser
+from functools import partial
 from io import StringIO
 
 import pytest
@@ -15,11 +16,13 @@ from rota.cli.demo import command, summary
 from rota.cli.demo.scene import Hand, Part, Scene
 from rota.cli.demo.tally import Accident, Tally
 from rota.cli.demo.view import View
+from rota.web.doorman import LocalAccess
 
 
 def full_scene() -> Scene:
     """As much as there ever is to see."""
-    scene = Scene(60.0, address="http://127.0.0.1:8019/", flow=123456)
+    link_to = partial(LocalAccess(key="k" * 22).link, "http://127.0.0.1:8019")
+    scene = Scene(60.0, link_to=link_to, flow=123456)
     scene.began = time.monotonic() - 31
     scene.parts = [
         *(
@@ -70,8 +73,8 @@ def test_what_matters_is_not_cut_at_80_columns() -> None:
     text = "\n".join(drawn(full_scene(), 80))
 
     for words in (
-        "http://127.0.0.1:8019/\n",
-        "http://127.0.0.1:8019/runs/123456",
+        f"http://127.0.0.1:8019/?key={'k' * 22}\n",
+        f"http://127.0.0.1:8019/runs/123456?key={'k' * 22}",
         "31 of 60 s · Ctrl-C ends it",
         "etl wednesday",
         "2 of 15",

@@ -41,13 +41,13 @@ def test_an_app_that_has_services_alone(terminal: Terminal) -> None:
 
 def test_one_that_is_asked_to_leave_does(terminal: Terminal) -> None:
     port = free_port()
-    words = ("--health-port", str(port), "--auth", "none")
-    with terminal.program("worker", "watch:app", *words) as worker:
+    words = ("--health-port", str(port), "--auth", "local")
+    with terminal.program("worker", "watch:app", *words, ROTA_LOCAL_KEY="k" * 22) as worker:
         worker.said("runs service", times=2)
         drain = urllib.request.Request(
             f"http://127.0.0.1:{port}/admin/drain",
             data=b"{}",
-            headers={"Content-Type": "application/json"},
+            headers={"Content-Type": "application/json", "Authorization": f"Bearer {'k' * 22}"},
         )
         with urllib.request.urlopen(drain, timeout=10) as answer:
             assert answer.status == 202

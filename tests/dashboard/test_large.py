@@ -35,6 +35,9 @@ from web.instance import Instance
 
 from . import large
 
+KEY = "k" * 22
+SIGNED_IN = {"Authorization": f"Bearer {KEY}"}
+
 LONG = os.environ.get("ROTA_TEST_LONG") == "1"
 THERE = os.environ.get("ROTA_TEST_LARGE_DSN") if LONG else None
 APPS = Path(__file__).with_name("apps")
@@ -167,8 +170,9 @@ def test_what_is_made_up_is_whole(place: Place) -> None:
 @pytest.fixture(scope="module")
 def pages(place: Place) -> Iterator[Instance]:
     with tempfile.TemporaryDirectory() as directory:
-        words = ["rota", "dashboard", "busy:app", "-p", "{port}", "--auth", "none"]
-        instance = Instance(words, place.dsn, Path(directory, "log"), PYTHONPATH=str(APPS))
+        words = ["rota", "dashboard", "busy:app", "-p", "{port}", "--auth", "local"]
+        log = Path(directory, "log")
+        instance = Instance(words, place.dsn, log, PYTHONPATH=str(APPS), ROTA_LOCAL_KEY=KEY)
         try:
             instance.up()
             yield instance
@@ -183,7 +187,7 @@ def test_every_page_answers_at_once(place: Place, pages: Instance) -> None:
     for number in range(TIMES + 1):
         for path in place.paths:
             began = time.perf_counter()
-            connection.request("GET", path, headers={"Accept": "text/html"})
+            connection.request("GET", path, headers={"Accept": "text/html", **SIGNED_IN})
             answer = connection.getresponse()
             answer.read()
             assert answer.status == 200, f"{path}: {answer.status}\n{pages.said[-3000:]}"
@@ -248,6 +252,7 @@ async def _asked(
     import httpx2
 
     from rota import Rota
+    from rota.web.doorman import LocalAccess
     from rota.web.site import EVERYTHING, site
 
     asked: dict[tuple[str, str, str], Query[Any]] = {}
@@ -266,10 +271,10 @@ async def _asked(
     monkeypatch.setattr(Database, "exchange", noting)
     async with Rota(place.dsn) as app:
         transport = httpx2.ASGITransport(
-            app=site(app, auth="none", bind="127.0.0.1", parts=EVERYTHING)
+            app=site(app, auth=LocalAccess(key=KEY), bind="127.0.0.1", parts=EVERYTHING)
         )
         async with httpx2.AsyncClient(
-            transport=transport, base_url="http://127.0.0.1:8000"
+            transport=transport, base_url="http://127.0.0.1:8000", headers=SIGNED_IN
         ) as client:
             for at in place.paths:
                 answer = await client.get(at)

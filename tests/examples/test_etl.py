@@ -89,14 +89,15 @@ def test_in_one_command_with_the_approval_that_it_asks_for(programs: Make) -> No
 
 def test_refused_over_http_it_is_discarded(programs: Make) -> None:
     crew, port = programs(ETL_PACE="0.02", ETL_SETTLE="0"), free_port()
-    crew.start("rota", "dashboard", APP, "--auth", "none", "--port", f"{port}")
+    words = ("dashboard", APP, "--auth", "local", "--port", f"{port}")
+    crew.start("rota", *words, ROTA_LOCAL_KEY="k" * 22)
     etl = crew.start("examples.etl", DAY)
     run = etl.says(r"rota signal -a \S+ (\d+) approval true")[1]
     crew.until(lambda: listens(port))
     asked = Request(
         f"http://127.0.0.1:{port}/api/v1/runs/{run}/signals",
         json.dumps({"name": "approval", "payload": False}).encode(),
-        {"Content-Type": "application/json"},
+        {"Content-Type": "application/json", "Authorization": f"Bearer {'k' * 22}"},
     )
     urlopen(asked, timeout=10).close()
 

@@ -66,11 +66,11 @@ class Instance:
     def said(self) -> str:
         return self._log.read_text()
 
-    def ask(self, path: str, method: str = "GET") -> Answer:
+    def ask(self, path: str, method: str = "GET", **headers: str) -> Answer:
         """On a connection of its own."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
         try:
-            return ask(connection, path, method)
+            return ask(connection, path, method, **headers)
         finally:
             connection.close()
 
@@ -108,8 +108,10 @@ class Instance:
         self.process.wait()
 
 
-def ask(connection: http.client.HTTPConnection, path: str, method: str = "GET") -> Answer:
-    connection.request(method, path)
+def ask(
+    connection: http.client.HTTPConnection, path: str, method: str = "GET", **headers: str
+) -> Answer:
+    connection.request(method, path, headers=headers)
     response = connection.getresponse()
     body = response.read()
     closes = response.getheader("connection", "").lower() == "close"

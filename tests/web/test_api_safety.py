@@ -14,6 +14,7 @@ from rota import LockLost, Rota
 from rota.store import audit, workers
 from rota.web.api import operations
 from rota.web.api.operations import Desk
+from rota.web.doorman import LocalAccess
 
 from .visitors import SECRET, Visitors
 
@@ -121,7 +122,7 @@ async def test_a_question_that_takes_the_database_too_long_is_ended_there(
 
 async def test_without_a_database_it_says_so_and_not_where_that_is() -> None:
     async with Rota("postgresql://127.0.0.1:1/nowhere", patience=0.1) as app:
-        visitors = Visitors(app, auth="none")
+        visitors = Visitors(app, auth=LocalAccess())
         for method, path in (("GET", RUNS), ("POST", f"{RUNS}/1/cancel")):
             answer = await visitors.ask(method, path, json={})
             assert (answer.status_code, answer.json()["error"]["code"]) == (503, "database")

@@ -21,7 +21,7 @@ from rota.model.access import Caller, Role, Token
 from rota.testing.proxy import Proxy
 from rota.web.answers import Refused
 from rota.web.auth import Guard, needs, open_to_all
-from rota.web.doorman import ANSWER_WITHIN, AT_ONCE, ATTEMPTS, Nobody, Tokens
+from rota.web.doorman import ANSWER_WITHIN, AT_ONCE, ATTEMPTS, LocalAccess, Tokens
 
 from .visitors import Visitors
 
@@ -59,7 +59,7 @@ def test_a_route_that_does_not_say_whom_it_is_for_keeps_the_site_from_starting(
     routes: list[Route],
 ) -> None:
     with pytest.raises(DefinitionError, match=r"whom it is for"):
-        Guard(Starlette(routes=routes), Nobody(), routes)
+        Guard(Starlette(routes=routes), LocalAccess(), routes)
 
 
 async def test_an_endpoint_that_is_reached_past_the_guard_answers_nobody() -> None:

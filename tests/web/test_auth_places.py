@@ -12,8 +12,9 @@ import pytest
 
 from rota import Rota
 from rota.errors import SettingsError
+from rota.web.doorman import LOCAL_KEY, LocalAccess
 from rota.web.origins import is_loopback
-from rota.web.site import check_bind, site
+from rota.web.site import EVERYTHING, check_bind, site
 
 from .visitors import Visitors
 
@@ -46,9 +47,11 @@ def test_which_addresses_are_of_this_machine_alone(address: str | None, here: bo
 def test_without_authentication_it_is_not_served_to_others(host: str) -> None:
     app = Rota("postgresql://nowhere/at_all")
     with pytest.raises(SettingsError, match="rota tokens create"):
-        site(app, auth="none", bind=host)
+        site(app, auth="local", bind=host)
+    with pytest.raises(SettingsError, match="rota tokens create"):
+        site(app, auth=LocalAccess(), bind=host)
     check_bind(host, "tokens")
-    check_bind("127.0.0.1", "none")
+    check_bind("127.0.0.1", "local")
     with pytest.raises(SettingsError, match="auth is"):
         site(app, auth="nobody")  # type: ignore[arg-type]
 
@@ -62,7 +65,7 @@ def test_a_worker_that_would_serve_others_without_authentication_does_not_start(
         "--health-port",
         "0",
         "--auth",
-        "none",
+        "local",
     ]
     done = subprocess.run(
         [sys.executable, "-m", "rota", "--dsn", "postgresql://127.0.0.1:1/nowhere", *words],
@@ -78,15 +81,80 @@ def test_a_worker_that_would_serve_others_without_authentication_does_not_start(
 
 @pytest.fixture
 async def neighbours(site_app: Rota) -> Visitors:
-    """A site without authentication, mounted somewhere: the address is not known."""
-    return Visitors(site_app, auth="none", hosts=["Box.example"])
+    """A site for this machine, mounted somewhere: the address is not known."""
+    local = LocalAccess(frozenset({"box.example"}))
+    return Visitors(site_app, auth=local, parts=EVERYTHING)
 
 
-async def test_without_authentication_whoever_is_on_this_machine_may_do_everything(
-    neighbours: Visitors,
-) -> None:
+async def test_local_access_with_the_key_is_an_administrator(neighbours: Visitors) -> None:
     assert (await neighbours.done("GET", "/api/v1/me"))["role"] == "admin"
     await neighbours.done("POST", RUNS, json=START)
+
+
+async def test_local_access_without_the_key_is_refused(neighbours: Visitors) -> None:
+    """As a request that a proxy on this machine forwards without saying so."""
+    before = await neighbours.sql("select count(*) from rota.jobs")
+    for said in ({}, {"Authorization": "Bearer guessed"}, {"Cookie": "rota_local_8000=guessed"}):
+        for method, path in (("GET", RUNS), ("POST", RUNS), ("POST", "/admin/drain")):
+            answer = await neighbours.ask(method, path, who="nobody", headers=said, json=START)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (401, "unauthenticated")
+    assert await neighbours.sql("select count(*) from rota.jobs") == before
+    live = await neighbours.ask("GET", "/health/live", who="nobody")
+    assert live.status_code == 200
+
+
+async def test_local_access_creates_no_token(neighbours: Visitors) -> None:
+    answer = await neighbours.ask("POST", "/api/v1/tokens", json={"name": "ada", "role": "admin"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (403, "forbidden")
+    assert "rota tokens create" in answer.json()["error"]["message"]
+    named = "select count(*) from rota.access_tokens where name = 'ada'"
+    assert await neighbours.sql(named) == [(0,)]
+
+
+async def test_local_link_stores_the_key_in_a_cookie_and_leaves_the_address(
+    neighbours: Visitors,
+) -> None:
+    key = neighbours.passes["admin"]
+    accept = {"Accept": "text/html"}
+    answer = await neighbours.ask("GET", f"/runs?name=a&key={key}", who="nobody", headers=accept)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/runs?name=a")
+    cookie = answer.headers["set-cookie"]
+    assert cookie.startswith(f"rota_local_8000={key};")
+    assert "HttpOnly" in cookie
+    assert "SameSite=lax" in cookie
+    signed_in = {**accept, "Cookie": cookie.partition(";")[0]}
+    assert (await neighbours.ask("GET", "/runs", who="nobody", headers=signed_in)).is_success
+
+
+async def test_local_page_without_the_key_tells_of_the_link(neighbours: Visitors) -> None:
+    accept = {"Accept": "text/html"}
+    for path in ("/runs", "/runs?key=guessed", "/?key="):
+        answer = await neighbours.ask("GET", path, who="nobody", headers=accept)
+        assert (answer.status_code, answer.headers["location"]) == (303, "/login"), path
+        assert "set-cookie" not in answer.headers
+    answer = await neighbours.ask("GET", "/login", who="nobody", headers=accept)
+    assert answer.status_code == 401
+    assert "Open the link that the program printed" in answer.text
+
+
+async def test_local_link_used_through_a_proxy_or_from_elsewhere_signs_nobody_in(
+    neighbours: Visitors,
+) -> None:
+    key, accept = neighbours.passes["admin"], {"Accept": "text/html"}
+    for said, client in (({"X-Forwarded-For": "1.2.3.4"}, "127.0.0.1"), ({}, "203.0.113.7")):
+        answer = await neighbours.ask(
+            "GET", f"/?key={key}", who="nobody", headers={**accept, **said}, client=client
+        )
+        assert answer.status_code == 403
+        assert "set-cookie" not in answer.headers
+
+
+def test_local_access_has_another_key_with_each_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = {LocalAccess().key for _ in range(100)}
+    assert len(keys) == 100
+    assert min(map(len, keys)) >= 22
+    monkeypatch.setenv(LOCAL_KEY, "given by rota dev")
+    assert LocalAccess().key == "given by rota dev"
 
 
 async def test_without_authentication_nobody_else_may_do_anything(neighbours: Visitors) -> None:
@@ -161,8 +229,9 @@ async def test_a_page_of_our_own_does(neighbours: Visitors, said: dict[str, str]
 async def test_what_any_page_can_send_is_refused(neighbours: Visitors, kind: str | None) -> None:
     """Also where no header says where it is from, as an old browser's."""
     headers = {} if kind is None else {"Content-Type": kind}
+    headers["Cookie"] = f"rota_local_8000={neighbours.passes['admin']}"
     body = b'{"name": "greet", "input": {"name": "Ada"}}' if kind else b""
-    answer = await neighbours.ask("POST", RUNS, headers=headers, content=body)
+    answer = await neighbours.ask("POST", RUNS, who="nobody", headers=headers, content=body)
     assert (answer.status_code, answer.json()["error"]["code"]) == (415, "not_json")
 
 

@@ -16,6 +16,7 @@ from rota import Rota
 from rota.store import meters
 from rota.store.meters import Scaled, Tally
 from rota.testing.server import Server
+from rota.web.doorman import LocalAccess
 from rota.web.site import site
 
 Direct = psycopg.Connection[tuple[Any, ...]]
@@ -234,8 +235,13 @@ async def test_one_number_is_the_same_number(load: Load) -> None:
 async def test_it_is_told_over_http(load: Load) -> None:
     load.direct.execute(JOBS, ("default", 600))
     load.direct.execute(JOBS, ("other", 1))
-    transport = httpx2.ASGITransport(site(load.app, auth="none", parts=("health",)))
-    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+    local = LocalAccess()
+    transport = httpx2.ASGITransport(site(load.app, auth=local, parts=("health",)))
+    async with httpx2.AsyncClient(
+        transport=transport,
+        base_url="http://127.0.0.1",
+        headers={"Authorization": f"Bearer {local.key}"},
+    ) as client:
         told = (await client.get("/autoscale")).json()
         assert told["wanted"] == {"default": 1, "other": 1}
         assert {each["queue"]: each["backlog"] for each in told["queues"]} == {

@@ -20,6 +20,7 @@ from rota import Rota
 from rota.app.access import create_token
 from rota.model.access import Role
 from rota.model.service import ServiceContext
+from rota.web.doorman import LocalAccess
 from rota.web.health import health
 from rota.web.site import site
 
@@ -27,9 +28,10 @@ NOWHERE = "postgresql://nobody@127.0.0.1:1/nothing?connect_timeout=1"
 
 
 @asynccontextmanager
-async def asking(
-    app: Rota, auth: Any = "none", **headers: str
-) -> AsyncIterator[httpx2.AsyncClient]:
+async def asking(app: Rota, auth: Any = None, **headers: str) -> AsyncIterator[httpx2.AsyncClient]:
+    if auth is None:
+        auth = LocalAccess()
+        headers = {"Authorization": f"Bearer {auth.key}", **headers}
     transport = httpx2.ASGITransport(site(app, auth=auth, parts=("health",)))
     async with httpx2.AsyncClient(
         transport=transport, base_url="http://127.0.0.1", headers=headers

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from .instance import APPS, Answer, Instance
 LONG = os.environ.get("ROTA_TEST_LONG") == "1"
 AWAY = 30.0 if LONG else 3.0
 ASK_EVERY = 0.1
+KEY = "k" * 22
 
 pytestmark = pytest.mark.slow
 
@@ -44,8 +46,8 @@ async def server() -> AsyncIterator[LocalPostgres]:
 
 @pytest.fixture
 def worker(server: LocalPostgres, tmp_path: Path) -> Iterator[Instance]:
-    words = ["rota", "worker", "watched:app", "--health-port", "{port}", "--auth", "none"]
-    instance = Instance(words, server.dsn, tmp_path / "said")
+    words = ["rota", "worker", "watched:app", "--health-port", "{port}", "--auth", "local"]
+    instance = Instance(words, server.dsn, tmp_path / "said", ROTA_LOCAL_KEY=KEY)
     yield instance
     if instance.process.poll() is None:
         instance.process.kill()
@@ -84,7 +86,8 @@ async def test_live_stays_and_ready_says_why_not_and_then_goes_on(
         answer = await asyncio.to_thread(worker.ask, "/health/ready")
         assert answer.status == 503
         said.append(answer.body["reasons"][0]["message"])
-        metrics = await asyncio.to_thread(worker.ask, "/metrics")
+        signed_in = partial(worker.ask, "/metrics", Authorization=f"Bearer {KEY}")
+        metrics = await asyncio.to_thread(signed_in)
         assert metrics.status == 200
         await asyncio.sleep(ASK_EVERY)
     # It tells for how long, and that grows.
@@ -142,7 +145,7 @@ async def test_while_it_drains_it_is_live_and_not_ready(
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["--health-host", "0.0.0.0", "--auth", "none"], 2, "can be reached from other machines"),
+        (["--health-host", "0.0.0.0", "--auth", "local"], 2, "can be reached from other machines"),
         (["--processes", "2"], 2, "one process's"),
     ],
 )

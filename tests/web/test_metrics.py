@@ -18,6 +18,7 @@ from rota import Context, Retry, Rota
 from rota.store.database import Database
 from rota.testing.harness import Harness
 from rota.web import figures
+from rota.web.doorman import LocalAccess
 from rota.web.metrics import FAMILIES, FLEET
 from rota.web.site import site
 
@@ -46,10 +47,18 @@ class Scrape:
         return sum(found)
 
 
+def asking(app: Rota) -> httpx2.AsyncClient:
+    local = LocalAccess()
+    return httpx2.AsyncClient(
+        transport=httpx2.ASGITransport(site(app, auth=local, parts=("health",))),
+        base_url="http://127.0.0.1",
+        headers={"Authorization": f"Bearer {local.key}"},
+    )
+
+
 @pytest.fixture
 async def client(rota_app: Rota) -> AsyncIterator[httpx2.AsyncClient]:
-    transport = httpx2.ASGITransport(site(rota_app, auth="none", parts=("health",)))
-    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+    async with asking(rota_app) as client:
         yield client
 
 
@@ -194,8 +203,7 @@ async def wanted(app: Rota) -> bool:
 async def test_the_pool_is_told(rota_dsn: str) -> None:
     async with Rota(rota_dsn, connections=1) as app:
         database = (await app.open()).database
-        transport = httpx2.ASGITransport(site(app, auth="none", parts=("health",)))
-        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        async with asking(app) as client:
             await scrape(client)
             async with database.connection():
                 held = (await scrape(client))("rota_pool_connections", state="busy")

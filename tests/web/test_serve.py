@@ -273,10 +273,10 @@ class TestMistakes:
         assert "--health-port is one process's" in done.err
 
     def test_health_for_everybody_to_see_needs_tokens(self, rota: Terminal) -> None:
-        words = ("--health-port", "0", "--health-host", "0.0.0.0", "--auth", "none")
+        words = ("--health-port", "0", "--health-host", "0.0.0.0", "--auth", "local")
         done = rota.run("serve", "orders:api", "--port", "0", *words)
         assert done.code == MISTAKE
-        assert "without authentication" in done.complaint
+        assert "for this machine alone" in done.complaint
 
 
 def test_without_uvicorn_it_says_what_to_install() -> None:

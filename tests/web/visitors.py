@@ -12,6 +12,7 @@ from rota import Context, Rota
 from rota.app.access import create_token, revoke_token
 from rota.model.access import Role
 from rota.store import tokens
+from rota.web.doorman import LocalAccess
 from rota.web.site import site
 
 PASSES = ("nobody", "viewer", "operator", "admin", "expired", "revoked")
@@ -64,6 +65,8 @@ class Visitors:
         self.app = app
         self.site = site(app, **site_options)
         self.passes: dict[str, str] = {}
+        if isinstance(access := site_options.get("auth"), LocalAccess):
+            self.passes["admin"] = access.key
 
     async def __aenter__(self) -> Visitors:
         for role in Role:

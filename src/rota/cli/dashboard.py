@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from rota import Rota
     from rota.cli.lifeline import Lifeline
+    from rota.web.doorman import LocalAccess
     from rota.web.site import Auth
 
 log = logging.getLogger("rota")
@@ -68,8 +69,8 @@ def dashboard(
     """Serve the dashboard, and the API it works with, until Ctrl-C.
 
     With MODULE:APP it knows the app's flows and tasks, draws them and can start them; without, it shows
-    what is in the database. Whoever comes shows a token (`rota tokens create`); with --auth none whoever
-    is on this machine is let in.
+    what is in the database. Whoever comes shows a token (`rota tokens create`); with --auth local whoever
+    opens the link that it prints is let in, on this machine.
     """
     from rota.cli.lifeline import Lifeline
 
@@ -77,11 +78,13 @@ def dashboard(
     # Before the app is imported: that may take long, and the parent may die meanwhile.
     line = None if lifeline is None else Lifeline(lifeline)
     with web_needed("rota dashboard"):
+        from rota.web.doorman import LocalAccess
         from rota.web.site import EVERYTHING, site
+    local = LocalAccess() if auth == "local" else None
     with database_errors_told():
         app = target.over(name, None, None).rota()
-        pages = site(app, auth=auth, bind=host, parts=EVERYTHING, read_only=read_only)
-        loops.run(_serve(app, pages, host, port, _path(prefix), auth, line))
+        pages = site(app, auth=local or auth, bind=host, parts=EVERYTHING, read_only=read_only)
+        loops.run(_serve(app, pages, host, port, _path(prefix), local, line))
 
 
 def _path(prefix: str) -> str:
@@ -95,7 +98,7 @@ async def _serve(
     host: str,
     port: int,
     prefix: str,
-    auth: Auth,
+    local: LocalAccess | None,
     line: Lifeline | None,
 ) -> None:
     from rota.store.migrate import check
@@ -120,7 +123,9 @@ async def _serve(
             log.info("dashboard at %s%s/", address(bound), prefix)
             if line is not None:
                 line.say_up()
-            if auth == "tokens":
+            elif local is not None:
+                click.echo(f"sign in at {local.link(address(bound) + prefix)}", err=True)
+            if local is None:
                 log.info("whoever comes shows a token: rota tokens create NAME --role operator")
             await leaving.wait()
             app.readiness.drain()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import signal
 import sysconfig
 from collections.abc import Iterable, Mapping
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 URL = "ROTA_DATABASE_URL"
+LOCAL_KEY = "ROTA_LOCAL_KEY"
+"""As in rota.web.doorman, which takes half a second to import."""
+
 KILL_AFTER = 3.0
 """Seconds a process has beyond its grace."""
 
@@ -95,7 +99,7 @@ def dev(
     session = Session(
         target.app,
         crew.command(["worker", target.app, "--grace", str(grace), *words]),
-        crew.command(["dashboard", target.app, "-p", str(port), "--auth", "none", *words]),
+        crew.command(["dashboard", target.app, "-p", str(port), "--auth", "local", *words]),
         Changes(roots),
         port,
         grace,
@@ -157,7 +161,8 @@ class Session:
         self._app = app
         self._commands = {"worker": worker, "dashboard": dashboard}
         self._changes = changes
-        self._address = f"http://{LOOPBACK}:{port}/"
+        self._key = secrets.token_urlsafe(16)
+        self._link = f"http://{LOOPBACK}:{port}/?key={self._key}"
         self._grace = grace
         self._children: dict[str, Child] = {}
         self._ends: dict[str, asyncio.Task[int]] = {}
@@ -206,7 +211,7 @@ class Session:
     # What is said
 
     def _greet(self) -> None:
-        self._say(f"{self._app}, with the dashboard at {self._address}", link=self._address)
+        self._say(f"{self._app}, with the dashboard at {self._link}", link=self._link)
         if self._environment.get(URL) != os.environ.get(URL):
             self._say(
                 "no database is set: unless the app names one, it uses the embedded PostgreSQL",
@@ -266,7 +271,10 @@ class Session:
         return OK
 
     async def _begin(self, what: str) -> int:
-        starting = Child.start(self._commands[what], (), self._environment)
+        environment = dict(self._environment)
+        if what == "dashboard":
+            environment[LOCAL_KEY] = self._key  # the same after each restart
+        starting = Child.start(self._commands[what], (), environment)
         child = await loops.to_its_end(starting, lambda child: self._children.update({what: child}))
         up = await child.settled()
         self._ends[what] = end = asyncio.create_task(child.ended())

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import rich_click as click
 
 from rota.cli.endings import MISTAKE, Told
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+    from rota import Rota
+    from rota.web.site import Auth
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -26,12 +32,24 @@ def web_needed(who: str) -> Iterator[None]:
         ) from None
 
 
+def health_site(app: Rota, auth: Auth, host: str) -> ASGIApp:
+    """Return what a health port on `host` serves. The key of local access is printed."""
+    from rota.web.doorman import LocalAccess
+    from rota.web.site import site
+
+    local = LocalAccess() if auth == "local" else None
+    served = site(app, auth=local or auth, bind=host, parts=("health",))
+    if local is not None:
+        click.echo(f"the health port accepts Authorization: Bearer {local.key}", err=True)
+    return served
+
+
 def auth_option(command: Command) -> Command:
-    """`--auth tokens|none`, as `auth`; `rota.web.site.check_bind` says what goes with which address."""
+    """`--auth tokens|local`, as `auth`; `rota.web.site.check_bind` says what goes with which address."""
     return click.option(
         "--auth",
-        type=click.Choice(["tokens", "none"]),
+        type=click.Choice(["tokens", "local"]),
         default="tokens",
         show_default=True,
-        help="Who is let in: whoever has a token, or whoever is on this machine.",
+        help="Access control: require a token, or the key in the link that is printed, on this machine.",
     )(command)

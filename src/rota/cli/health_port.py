@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rota.cli.edge import web_needed
+from rota.cli.edge import health_site, web_needed
 from rota.cli.endings import FAILED, Told
 
 if TYPE_CHECKING:
@@ -34,8 +34,7 @@ async def serving(app: Rota, at: HealthPort | None) -> AsyncIterator[None]:
     with web_needed("--health-port"):
         from rota.web import port
         from rota.web.serve import address, bind
-        from rota.web.site import site
-    answering = site(app, auth=at.auth, bind=at.host, parts=("health",))
+    answering = health_site(app, at.auth, at.host)
     try:
         bound = bind(at.host, at.port)
     except OSError as error:

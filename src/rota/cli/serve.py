@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from rota import logs
-from rota.cli.edge import auth_option, web_needed
+from rota.cli.edge import auth_option, health_site, web_needed
 from rota.cli.endings import FAILED, MISTAKE, Told, database_errors_told, leave
 from rota.cli.lines import log_options
 from rota.cli.load import load_api
@@ -220,9 +220,8 @@ class _Health:
 
     def serving(self, app: Rota) -> AbstractAsyncContextManager[None]:
         from rota.web.port import serving
-        from rota.web.site import site
 
-        return serving(site(app, auth=self.auth, bind=self.host, parts=("health",)), self.bound)
+        return serving(health_site(app, self.auth, self.host), self.bound)
 
 
 def _supervise(

@@ -53,6 +53,8 @@ class Caller:
     role: Role
     remembered: bool = False
     """Nobody could be asked just now: he may at least look, whatever else he may otherwise."""
+    local: bool = False
+    """True if the caller presented the key of a server on this machine instead of a token."""
 
     def may(self, role: Role) -> bool:
         """Whether this role, or one that may more, is the caller's."""

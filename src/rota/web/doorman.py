@@ -1,4 +1,4 @@
-"""Who somebody is: by the token he shows, or by coming from this very machine where that is enough.
+"""Who somebody is: by the token he shows, or by the key of a server on this machine.
 
 A token is looked up each time, so one that was revoked opens nothing from then on, on any instance. While
 the database is away a token that was good when it last answered is good for looking, for what a process
@@ -11,12 +11,15 @@ import asyncio
 import hmac
 import ipaddress
 import logging
+import os
+import secrets
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from starlette.requests import Request
+from starlette.responses import Response
 
 from rota.engine.life import soon
 from rota.errors import DatabaseError, RotaError
@@ -24,6 +27,7 @@ from rota.model.access import Caller, Role, Token
 from rota.store import tokens
 from rota.web.answers import Refused
 from rota.web.origins import check_host, is_loopback
+from rota.web.requests import root_of
 
 if TYPE_CHECKING:
     from rota.app import Rota
@@ -172,13 +176,60 @@ class Tokens:
         return min(float(ATTEMPTS), left + (time.monotonic() - at) * ATTEMPTS / 60)
 
 
-class Nobody:
-    """Knows nobody: whoever comes from this machine, to this machine, may do everything."""
+LOCAL_KEY = "ROTA_LOCAL_KEY"
+"""Environment variable with the key of `LocalAccess`. `rota dev` sets it for the dashboard it restarts."""
 
-    def __init__(self, hosts: frozenset[str] = frozenset()) -> None:
+
+class LocalAccess:
+    """Admits requests from this machine that present the key of this server.
+
+    The key is random and new with each start. It is part of the link that the program prints; opening the
+    link stores the key in a cookie. Programs send `Authorization: Bearer KEY`. A request that a proxy on
+    this machine forwards looks local, and is refused because it has no key.
+
+    The caller is an administrator, except that it cannot create tokens: a token would outlive the server.
+    """
+
+    def __init__(self, hosts: frozenset[str] = frozenset(), key: str | None = None) -> None:
         self._hosts = hosts
+        self.key = key or os.environ.get(LOCAL_KEY) or secrets.token_urlsafe(16)
+        self._told = False
+
+    def link(self, address: str, page: str = "/") -> str:
+        """Return the link that signs a browser in and leads to a page; `address` has no final slash."""
+        return f"{address}{page}?key={self.key}"
 
     async def know(self, request: Request) -> Caller:
+        self.check_place(request)
+        scheme, _, text = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer":
+            text = request.cookies.get(self.cookie(request), "")
+        if not self.is_key(text.strip()):
+            self._tell_link(request)
+            raise _unknown(
+                "open the link that the program printed when it started, or send the key in that link as "
+                "Authorization: Bearer KEY"
+            )
+        return Caller("local", Role.ADMIN, local=True)
+
+    def is_key(self, text: str) -> bool:
+        return hmac.compare_digest(self.key.encode(), text.encode("utf-8", "replace"))
+
+    @staticmethod
+    def cookie(request: Request) -> str:
+        """Return the name of the cookie. Servers on one host share cookies, so it has the port."""
+        server = request.scope.get("server")
+        return f"rota_local_{server[1] if server else ''}"
+
+    def _tell_link(self, request: Request) -> None:
+        """Print the link with the first refusal: an application that mounts the pages prints none."""
+        if not self._told and LOCAL_KEY not in os.environ:
+            self._told = True
+            address = f"{request.url.scheme}://{request.headers.get('host', '')}"
+            log.info("sign in at %s", self.link(address + root_of(request.scope)))
+
+    def check_place(self, request: Request) -> None:
+        """Raise Refused unless the request was sent on this machine, to this machine."""
         check_host(request, self._hosts)
         server, client = request.scope.get("server"), request.client
         here = server is not None and is_loopback(server[0]) and client is not None
@@ -186,17 +237,28 @@ class Nobody:
             raise Refused(
                 403,
                 "not_local",
-                "without authentication this is for this machine alone; to reach it from elsewhere serve "
-                'it with auth="tokens" and make one with `rota tokens create NAME`',
+                'with auth="local" this is for this machine alone; to reach it from elsewhere, serve it '
+                'with auth="tokens" and create one with `rota tokens create NAME`',
             )
         if any(each in request.headers for each in FORWARDED):
             raise Refused(
                 403,
                 "not_local",
-                "this came through a proxy, so who sent it is not known; to serve behind one use "
+                "this request came through a proxy, so its sender is not known; behind a proxy use "
                 'auth="tokens"',
             )
-        return Caller("local", Role.ADMIN)
+
+
+def set_cookie(request: Request, response: Response, name: str, value: str) -> None:
+    """Store a token or key in a cookie that no script reads and no other site uses."""
+    response.set_cookie(
+        name,
+        value,
+        path=root_of(request.scope) or "/",
+        secure="https" in (request.url.scheme, request.headers.get("x-forwarded-proto")),
+        httponly=True,
+        samesite="lax",
+    )
 
 
 def _over(kept: Kept) -> str:

@@ -25,15 +25,16 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rota.errors import SettingsError
+from rota.store.query import load_all
 from rota.web.answers import Refused, log_failure, refusal
 from rota.web.auth import Doorman, Guard
-from rota.web.doorman import Nobody, Tokens
+from rota.web.doorman import LocalAccess, Tokens
 from rota.web.origins import is_loopback
 
 if TYPE_CHECKING:
     from rota.app import Rota
 
-Auth = Literal["tokens", "none"]
+Auth = Literal["tokens", "local"]
 Part = Literal["health", "api", "dashboard"]
 
 PARTS: tuple[Part, ...] = ("health", "api")
@@ -60,23 +61,26 @@ def site(
 ) -> ASGIApp:
     """What Rota serves, behind its guard.
 
-    auth   "tokens" (`rota tokens create`); "none": whoever is on this machine; or whoever tells who asks,
-           with `async def know(request) -> Caller`
-    bind   the address it is served on, where that is known: without authentication it must be one of this
-           machine alone; where it is not known, each request is looked at
-    hosts  without authentication: further names this machine goes by
+    auth   "tokens" (`rota tokens create`); "local": requests from this machine with the key that is
+           printed (`LocalAccess`); or an object with `async def know(request) -> Caller`
+    bind   the address it is served on, where that is known: with "local" it must be one of this machine
+           alone; where it is not known, each request is checked
+    hosts  with "local": further names of this machine
     parts  "health" (with metrics, autoscale and drain), "api", and "dashboard", which needs the API
     read_only  nobody changes anything this way
     """
+    load_all(app.settings.schema)
     if bind is not None:
         check_bind(bind, auth)
     doorman: Doorman
     if auth == "tokens":
         doorman = Tokens(app)
-    elif auth == "none":
-        doorman = Nobody(frozenset(each.lower() for each in hosts))
+    elif auth == "local":
+        doorman = LocalAccess(frozenset(each.lower() for each in hosts))
     elif isinstance(auth, str):
-        raise SettingsError(f'auth is "tokens" or "none", or tells who asks, not {auth!r}')
+        raise SettingsError(
+            f'auth is "tokens" or "local", or an object that tells who asks, not {auth!r}'
+        )
     else:
         doorman = auth
     if "dashboard" in parts and "api" not in parts:
@@ -94,12 +98,12 @@ def site(
 
 
 def check_bind(host: str, auth: Auth | Doorman) -> None:
-    """Refuse to serve others what nobody guards."""
-    if auth == "none" and not is_loopback(host):
+    """Raise SettingsError for "local" access on an address that other machines can reach."""
+    if (auth == "local" or isinstance(auth, LocalAccess)) and not is_loopback(host):
         raise SettingsError(
-            f"{host or 'every address'} can be reached from other machines, and without authentication "
-            "everybody there could do everything: serve it on 127.0.0.1, or with --auth tokens, and make "
-            "one with `rota tokens create NAME`"
+            f"{host or 'every address'} can be reached from other machines, and --auth local is for this "
+            "machine alone: serve it on 127.0.0.1, or with --auth tokens, and create a token with "
+            "`rota tokens create NAME`"
         )
 
 

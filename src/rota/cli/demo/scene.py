@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 LAST = 5
@@ -48,7 +49,8 @@ class Scene:
     began: float | None = None
     """None: it is being set up; `doing` says how far that is."""
     doing: str = ""
-    address: str | None = None
+    link_to: Callable[[str], str] | None = None
+    """The link that signs a browser in and leads to a page of the dashboard, if there is one."""
     flow: int | None = None
     """A run that is under way, to look at."""
     parts: list[Part] = field(default_factory=list)
@@ -64,10 +66,14 @@ class Scene:
         return 0.0 if self.began is None else time.monotonic() - self.began
 
     @property
+    def address(self) -> str | None:
+        return None if self.link_to is None else self.link_to("/")
+
+    @property
     def link(self) -> str | None:
-        if self.address is None or self.flow is None:
+        if self.link_to is None or self.flow is None:
             return None
-        return f"{self.address}runs/{self.flow}"
+        return self.link_to(f"/runs/{self.flow}")
 
     def point_to(self, run: int) -> None:
         self.flow = run

@@ -15,14 +15,18 @@ import socket
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from rota.cli import crew, loops
 from rota.cli.demo import tasks
 from rota.cli.demo.scene import Scene
 from rota.cli.endings import FAILED, Told
+
+if TYPE_CHECKING:
+    from rota.web.doorman import LocalAccess
 
 T = TypeVar("T")
 
@@ -120,8 +124,8 @@ async def stage(scene: Scene, bound: socket.socket) -> AsyncIterator[Stage]:
         async with (await app.open()).database.connection() as connection:
             await connection.execute(tasks.TABLE)
         if _has_dashboard():
-            await stack.enter_async_context(_dashboard(bound))
-            scene.address = f"http://{LOOPBACK}:{bound.getsockname()[1]}/"
+            local = await stack.enter_async_context(_dashboard(bound))
+            scene.link_to = partial(local.link, f"http://{LOOPBACK}:{bound.getsockname()[1]}")
         made = Stage(dsn, home)
         stack.push_async_callback(made.close)
         scene.doing = "starting two workers"
@@ -148,14 +152,16 @@ def _has_dashboard() -> bool:
 
 
 @asynccontextmanager
-async def _dashboard(bound: socket.socket) -> AsyncIterator[None]:
+async def _dashboard(bound: socket.socket) -> AsyncIterator[LocalAccess]:
+    from rota.web.doorman import LocalAccess
     from rota.web.port import serving
-    from rota.web.site import site
+    from rota.web.site import EVERYTHING, site
 
-    served = site(tasks.app, auth="none", bind=LOOPBACK, parts=("health", "api", "dashboard"))
+    local = LocalAccess()
+    served = site(tasks.app, auth=local, bind=LOOPBACK, parts=EVERYTHING)
     async with serving(served, bound):
         try:
-            yield
+            yield local
         finally:
             tasks.app.readiness.drain()  # whoever follows a page live is let go
 

@@ -12,6 +12,7 @@ from rota.app.access import create_token, revoke_token
 from rota.model.access import Role
 from rota.model.agenda import ACTION
 from rota.store import audit, ticks, tokens
+from rota.web.answers import Refused
 from rota.web.api.operations import Desk, Table
 from rota.web.api.shapes import Cursor, Id, Limit, Name, Next, cursor, number, shape
 
@@ -106,6 +107,13 @@ async def list_tokens(desk: Desk, query: TokensQuery) -> Tokens:
 @table.add("POST", "/tokens", Role.ADMIN, status=201)
 async def create_a_token(desk: Desk, body: NewToken) -> Minted:
     """Make a token. It is shown this once, and kept nowhere."""
+    if desk.caller.local:
+        raise Refused(
+            403,
+            "forbidden",
+            "a token cannot be created with the key of a local server, which it would outlive; run "
+            "`rota tokens create NAME` on a machine that reaches the database",
+        )
     lifetime = timedelta(seconds=body.days * DAY)
     made, line = await create_token(
         desk.app, body.name, Role.named(body.role), lifetime, desk.caller.name

@@ -16,7 +16,7 @@ from rota.web.api.operations import read_body
 from rota.web.auth import guard, open_to_all
 from rota.web.dashboard.pages import looking, page
 from rota.web.dashboard.shown import seen_by, template
-from rota.web.doorman import COOKIE, Tokens
+from rota.web.doorman import COOKIE, LocalAccess, Tokens, set_cookie
 from rota.web.requests import root_of
 
 BODY = 4096
@@ -36,12 +36,14 @@ def routes() -> list[Route]:
 
 @open_to_all
 async def show_login(request: Request) -> Response:
-    """Where somebody says who he is."""
-    if not isinstance(guard(request).doorman, Tokens):
+    """Show the form for a token, or where to find the link of a server on this machine."""
+    doorman = guard(request).doorman
+    local = isinstance(doorman, LocalAccess)
+    if not isinstance(doorman, LocalAccess | Tokens):
         return RedirectResponse(f"{root_of(request.scope)}/", 303)
     with seen_by(looking(request)):
-        text = template("login.html").render(title="Come in", next=_back(request))
-    return page(text)
+        text = template("login.html").render(title="Come in", next=_back(request), local=local)
+    return page(text, 401 if local else 200)
 
 
 @open_to_all
@@ -57,21 +59,16 @@ async def log_in(request: Request) -> Response:
         raise Refused(422, "invalid", 'say {"token": "rota_…"}') from None
     caller = await doorman.identify(request, text)
     response = answer({"name": caller.name, "role": caller.role.word})
-    response.set_cookie(
-        COOKIE,
-        text,
-        path=root_of(request.scope) or "/",
-        secure="https" in (request.url.scheme, request.headers.get("x-forwarded-proto")),
-        httponly=True,
-        samesite="lax",
-    )
+    set_cookie(request, response, COOKIE, text)
     return response
 
 
 @open_to_all
 async def log_out(request: Request) -> Response:
+    doorman = guard(request).doorman
+    name = doorman.cookie(request) if isinstance(doorman, LocalAccess) else COOKIE
     response = Response(status_code=204)
-    response.delete_cookie(COOKIE, path=root_of(request.scope) or "/")
+    response.delete_cookie(name, path=root_of(request.scope) or "/")
     return response
 
 

@@ -22,7 +22,7 @@ from rota.web.answers import Refused
 from rota.web.api.operations import Desk, from_path, from_query
 from rota.web.auth import caller, guard, needs
 from rota.web.dashboard.shown import Looking, seen_by, template
-from rota.web.doorman import COOKIE, Tokens
+from rota.web.doorman import COOKIE, LocalAccess, Tokens, set_cookie
 from rota.web.requests import root_of
 
 if TYPE_CHECKING:
@@ -149,8 +149,19 @@ def page(text: str, status: int = 200) -> Response:
 
 
 def refused_page(request: Request, error: Refused) -> Response:
-    """Why there is no page; whoever is not known is asked who he is."""
-    if error.status == 401 and isinstance(guard(request).doorman, Tokens):
+    """Why there is no page; whoever is not known is asked who he is.
+
+    A page that was opened with the key of a local server is loaded again without it, from a cookie.
+    """
+    doorman = guard(request).doorman
+    if error.status == 401 and isinstance(doorman, LocalAccess):
+        if doorman.is_key(request.query_params.get("key", "")):
+            url = request.url.remove_query_params("key")
+            again = RedirectResponse(f"{url.path}?{url.query}".rstrip("?"), 303)
+            set_cookie(request, again, doorman.cookie(request), doorman.key)
+            return again
+        return RedirectResponse(f"{root_of(request.scope)}/login", 303)
+    if error.status == 401 and isinstance(doorman, Tokens):
         at = path_of(request) + (f"?{request.url.query}" if request.url.query else "")
         return RedirectResponse(f"{root_of(request.scope)}/login?{urlencode({'next': at})}", 303)
     with seen_by(looking(request)):
