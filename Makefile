@@ -11,7 +11,7 @@ unexport PYTHONPATH
 unexport PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-fast proofs chaos bench demo docs docs-live schema lock ci clean
+.PHONY: help setup check format test test-fast proofs chaos bench bench-guard demo docs docs-live schema lock ci clean
 
 help: ## list every word
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,6 +71,9 @@ chaos: setup ## worker processes, servers and connections broken for SECONDS=210
 
 bench: setup ## Rota against its peers, as ratios; writes benchmarks/results/
 	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+bench-guard: setup ## cost per job of this tree against BASE=commit; fails if it rose
+	@$(BIN)/python -m benchmarks.guard $(BASE) $(GUARD_ARGS)
 
 demo: setup ## workers, a dashboard and an embedded PostgreSQL for a minute; one worker is killed
 	@$(BIN)/rota demo $(DEMO_ARGS)
