@@ -1,0 +1,1 @@
+"""Programs for contributors: checks, generated pages, golden files, locking of dependencies."""
