@@ -21,29 +21,20 @@ CROWD = (
     "tests/web/test_serve.py",
 )
 ALONE = (
-    "tests/architecture/test_import.py",
-    "tests/coord/test_leader_losses.py::test_a_term_that_cannot_be_confirmed_is_lost_by_the_clock",
-    "tests/coord/test_lock_waiting.py::test_a_second_cancel_does_not_have_to_wait",
-    "tests/coord/test_lock_waiting.py::test_one_waits_as_long_as_was_said",
-    "tests/coord/test_lock_waiting.py::test_who_waits_gets_what_is_free_in_other_ways",
-    "tests/coord/test_lock_waiting.py::test_who_waits_is_woken",
-    "tests/coord/test_lock_waiting.py::test_without_notifications_one_looks",
     "tests/coord/test_rate_frozen.py::test_a_program_that_was_frozen",
     "tests/engine/test_exchange.py::test_an_idle_worker",
-    "tests/engine/test_exchange.py::test_jobs_committed_late",
     "tests/engine/test_news.py::test_what_comes_one_at_a_time",
-    "tests/schedules/test_many.py",
-    "tests/schedules/test_ticks.py::test_a_worker_that_is_full",
-    "tests/schedules/test_ticks.py::test_one_that_hears_nothing_and_polls_seldom",
     "tests/schedules/test_ticks.py::test_what_nobody_here_knows_neither_hides",
-    "tests/unit/test_rehearsal.py::test_a_year_of_sleep_takes_milliseconds",
-    "tests/unit/test_timetable.py::test_a_year_of_minutes_is_skipped_and_counted_in_no_time",
-    "tests/unit/test_timetable.py::test_the_next_one_is_found_in_no_time",
 )
 
 # Run with ROTA_TEST_LONG=1 alone (`make proofs`): each is dear, and what it shows is shown more cheaply
 # elsewhere, for another case or in a smaller form.
 PROOFS = (
+    "tests/architecture/test_import.py::test_importing_rota_takes_little_longer",
+    "tests/engine/test_exchange.py::test_jobs_committed_late",
+    "tests/schedules/test_many.py",
+    "tests/unit/test_timetable.py::test_a_year_of_minutes_is_skipped_and_counted_in_no_time",
+    "tests/unit/test_timetable.py::test_the_next_one_is_found_in_no_time",
     "tests/chaos/test_short.py::test_a_known_mistake_is_found[M1]",
     "tests/chaos/test_short.py::test_durable_functions_go_on",
     "tests/cli/test_demo.py::test_a_demo_that_is_killed_leaves_no_process",
@@ -93,7 +84,6 @@ PROOFS = (
     "tests/outage/test_lost_database.py::test_a_worker_waits_quietly_and_goes_on_by_itself[a pooler]",
     "tests/pooler/test_job_suite.py::test_the_tests_of_jobs_and_recovery",
     "tests/pooler/test_services.py::test_one_that_dies_is_replaced",
-    "tests/schedules/test_many.py::test_ten_thousand_that_are_not_due",
     "tests/schedules/test_page.py::test_the_example_ticks_greets_and_reports",
     "tests/schedules/test_page.py::test_the_first_example_makes_tea",
     "tests/store/test_durable_plans.py::test_they_do_so_among_very_many",

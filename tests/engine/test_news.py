@@ -42,14 +42,11 @@ async def test_what_comes_one_at_a_time_is_not_held_back(news: News, direct_dsn:
     async with await psycopg.AsyncConnection.connect(direct_dsn, autocommit=True) as listening:
         await listening.execute('listen "rota.wake"')
         heard = listening.notifies()
-        began = time.monotonic()
         for _ in range(rounds):
             news.tell(["mail"])
             async with asyncio.timeout(10):
                 while (await anext(heard)).payload != "mail":
                     pass
             await asyncio.sleep(TOGETHER / 2)  # … which takes that long
-        took = time.monotonic() - began
         await heard.aclose()
     assert news.sent - before == rounds
-    assert took < rounds * TOGETHER

@@ -1,0 +1,139 @@
+"""Checks how plainly the tree is written; `make check` runs it.
+
+    vague words     who, what, somebody, others, comes to …: at most 3 in 1,000 words, for each kind of text
+    docstrings      none begins with What, Who, Whether, How or the like
+
+Kinds of text: docstrings and comments, SQL comments, Markdown, templates, strings of four words and more.
+Folders join FINISHED when they are rewritten, and never leave it.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import subprocess
+import sys
+import tokenize
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+FINISHED: tuple[str, ...] = ()
+"""Folders and files that are checked."""
+
+MAX_VAGUE = 3.0
+"""Vague words in 1,000."""
+
+VAGUE = re.compile(
+    r"\b(who|whoever|whom|whose|what|whatever|somebody|someone|nobody|anybody|everybody|others|anew|"
+    r"he|him|his|himself|came to|comes to|come to|see to|sees to)\b",
+    re.IGNORECASE,
+)
+OPENER = re.compile(
+    r"^(What|Who|Whoever|Whose|Whether|How|Where|When|Why|Which|That|One|Those|All|Of|It)\b"
+)
+WORD = re.compile(r"[A-Za-z][A-Za-z'’-]*")
+MARKDOWN_CODE = re.compile(r"```.*?```|`[^`]*`", re.DOTALL)
+TEMPLATE_CODE = re.compile(r"\{[%{#].*?[%}#]\}|<[^>]*>", re.DOTALL)
+IGNORED_COMMENTS = ("# type:", "# noqa", "#!")
+
+Text = tuple[str, int, str]
+"""Kind, line and text of one passage."""
+
+
+def texts(path: Path) -> Iterator[Text]:
+    """Yield the prose of a file."""
+    source = path.read_text("utf-8")
+    match path.suffix:
+        case ".py":
+            yield from _python(source)
+        case ".sql":
+            for number, line in enumerate(source.splitlines(), 1):
+                if "--" in line:
+                    yield "SQL comments", number, line.partition("--")[2]
+        case ".md":
+            yield "Markdown", 1, MARKDOWN_CODE.sub(_blank, source)
+        case ".html":
+            yield "templates", 1, TEMPLATE_CODE.sub(_blank, source)
+
+
+def _blank(found: re.Match[str]) -> str:
+    return "\n" * found[0].count("\n") or " "
+
+
+def _python(source: str) -> Iterator[Text]:
+    docstrings = set()
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and (text := _text(node.value)) is not None:
+            docstrings.add(id(node.value))
+            yield "docstrings and comments", node.lineno, text
+    for node in ast.walk(tree):
+        shown = "" if id(node) in docstrings else _text(node) or ""
+        if len(shown.split()) >= 4:
+            yield "strings of four words and more", getattr(node, "lineno", 0), shown
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT and not token.string.startswith(IGNORED_COMMENTS):
+            yield "docstrings and comments", token.start[0], token.string.lstrip("# ")
+
+
+def _text(node: ast.AST) -> str | None:
+    value = node.value if isinstance(node, ast.Constant) else None
+    return value if isinstance(value, str) else None
+
+
+def openers(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the docstrings of a Python file that begin with a vague word."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Expr) and (text := _text(node.value)) is not None:
+            first = text.strip().split("\n")[0]
+            if OPENER.match(first):
+                yield node.lineno, first
+
+
+def files(places: tuple[str, ...]) -> list[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z", *places],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    )
+    names = (name for name in listed.stdout.decode().split("\0") if name)
+    kinds = (".py", ".sql", ".md", ".html")
+    return sorted(
+        path for name in names if (path := ROOT / name).suffix in kinds and path.is_file()
+    )
+
+
+def faults(places: tuple[str, ...]) -> Iterator[str]:
+    words: Counter[str] = Counter()
+    vague: defaultdict[str, list[str]] = defaultdict(list)
+    for path in files(places):
+        name = path.relative_to(ROOT).as_posix()
+        for kind, line, text in texts(path):
+            words[kind] += len(WORD.findall(text))
+            for word in VAGUE.finditer(text):
+                at = line + text.count("\n", 0, word.start())
+                vague[kind].append(f"{name}:{at}: {word[0]!r}")
+        if path.suffix == ".py":
+            for line, first in openers(path):
+                yield f"{name}:{line}: a docstring begins with a vague word: {first[:60]}"
+    for kind, found in vague.items():
+        rate = 1000 * len(found) / words[kind]
+        if rate > MAX_VAGUE:
+            yield f"{kind}: {rate:.1f} vague words in 1,000, more than {MAX_VAGUE:g}:"
+            yield from (f"  {each}" for each in found)
+
+
+def main() -> int:
+    found = list(faults(tuple(sys.argv[1:]) or FINISHED)) if sys.argv[1:] or FINISHED else []
+    for fault in found:
+        print(fault)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
