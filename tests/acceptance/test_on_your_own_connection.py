@@ -243,7 +243,7 @@ async def test_an_idle_worker_is_woken_by_the_commit(
             run = await greet.using(on=connection).start("Ada")
             await connection.commit()
 
-        assert await run.result(timeout=10) == "hello Ada"
+        assert await run.result(timeout=60) == "hello Ada"
 
 
 async def test_a_key_held_by_an_open_transaction_is_busy_and_not_a_hang(
@@ -283,4 +283,4 @@ async def test_any_language_can_start_a_job_with_sql(
     assert row is not None
 
     async with rota_app.worker():
-        assert await rota_app.run(row[0]).result(timeout=10) == "hello Ada"
+        assert await rota_app.run(row[0]).result(timeout=60) == "hello Ada"

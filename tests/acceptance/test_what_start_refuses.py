@@ -115,7 +115,7 @@ async def test_exact_integers_of_any_size_survive(rota_app: Rota) -> None:
     big = 2**63 - 1
     async with rota_app.worker():
         run = await echo.start(n=big, anything={"n": 2**53 + 1, "text": '"\\ \u2028 é \U0001f600'})
-        assert await run.result(timeout=10) == [
+        assert await run.result(timeout=60) == [
             big,
             {"n": 2**53 + 1, "text": '"\\ \u2028 é \U0001f600'},
         ]
@@ -131,7 +131,7 @@ async def test_the_same_text_survives_being_copied_in(rota_app: Rota) -> None:
     texts = ["\\", "\\N", "a\tb\nc\rd", '"quoted"', "\\.", "é\u2028\U0001f600", ""] * 100
     async with rota_app.worker():
         runs = await rota_app.start_many([echo.call(text) for text in texts])
-        assert [await run.result(timeout=20) for run in runs] == texts
+        assert [await run.result(timeout=60) for run in runs] == texts
 
 
 def test_no_database_is_an_error_that_says_how_to_set_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ class Fleet:
 
     async def told(self, db: Sql, count: int) -> list[str]:
         """What was announced, by whomever, once it was so much and some rounds have passed."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(self.notes.read_text().splitlines()) < count:
                 await asyncio.sleep(0.02)
         await judge_of(db, await judge_of(db) + 3)
@@ -43,7 +43,7 @@ class Fleet:
 
 async def there(db: Sql, count: int) -> None:
     """So many workers, each of which has been heard of since the last has come."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             cursor = await db.execute(
                 "select count(*), min(beat) > max(started) from rota.workers where state = 'active'"
@@ -55,7 +55,7 @@ async def there(db: Sql, count: int) -> None:
 
 async def judge_of(db: Sql, beyond: int = 0) -> int:
     """The number of rounds that were made."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             cursor = await db.execute("select number from rota.rounds where name = 'alerts'")
             found = await cursor.fetchone()

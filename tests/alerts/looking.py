@@ -39,7 +39,7 @@ async def rows(sql: Sql) -> list[tuple[str, str, bool]]:
     return await cursor.fetchall()
 
 
-async def until(sql: Sql, expected: list[tuple[str, str, bool]], within: float = 20.0) -> None:
+async def until(sql: Sql, expected: list[tuple[str, str, bool]], within: float = 60) -> None:
     deadline = time.monotonic() + within
     while (found := await rows(sql)) != expected:
         assert time.monotonic() < deadline, found

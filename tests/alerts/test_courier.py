@@ -147,7 +147,7 @@ async def test_alerts_of_locks_are_told_by_a_worker_too(
 
 
 async def told(receiver: Receiver, count: int) -> None:
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         while len(receiver.requests) < count:
             await asyncio.sleep(0.01)
 
@@ -300,7 +300,7 @@ async def test_what_one_is_taking_is_not_anothers(
     await raise_one(office)
     async with await type(db).connect(direct_dsn) as other:
         await other.execute("select from rota.alerts for update")
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(60):
             assert await office.database.run(alerts.take(10, 30.0)) == []
     assert len(await office.database.run(alerts.take(10, 30.0))) == 1
     assert await office.database.run(alerts.take(10, 30.0)) == []
@@ -357,7 +357,7 @@ async def test_it_is_told_after_who_was_about_to_was_killed(
     receiver.hold = None
     fleet.start(1, ROTA_ALERTS="worker-dead=off", **how)
     await told(receiver, 2)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while await due(db) != [None]:
             await asyncio.sleep(0.02)
 

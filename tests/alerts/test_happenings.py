@@ -51,7 +51,7 @@ async def test_a_queue_without_a_worker_grows_old_and_is_well_when_one_has_come(
             run = await resize.start()
             raised = await watching.saw(AlertRaised, kind=rules.QUEUE_OLD, subject="images")
             async with app.worker():
-                await run.result(timeout=10)
+                await run.result(timeout=60)
                 await until(db, [(rules.QUEUE_OLD, "images", False)])
 
     assert f"in queue 'images' job {run.id} (resize) has been ready for 1 s" in raised.message
@@ -156,7 +156,7 @@ async def test_a_schedule_that_fails_is_told_when_it_is_paused_and_over_when_it_
     async with Harness(app) as harness:
         await app.schedules.create("nightly", report, every=0.2, pause_after=2)
         async with app.worker():
-            raised = await harness.saw(AlertRaised, kind=rules.SCHEDULE_FAILS, timeout=20)
+            raised = await harness.saw(AlertRaised, kind=rules.SCHEDULE_FAILS, timeout=60)
             await app.schedules.pause("nightly")
             assert await rows(db) == [(rules.SCHEDULE_FAILS, "nightly", True)]
             await db.execute("update rota.schedules set due = now() + interval '1 h'")

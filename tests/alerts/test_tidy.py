@@ -147,7 +147,7 @@ async def test_who_relies_on_a_lock_keeps_its_row(
     )
     async with await type(db).connect(direct_dsn) as other:
         await other.execute("select from rota.locks for key share")
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(60):
             await tidy(database, FROM_THE_FIRST)
     assert await left(db, "locks", "name") == ["free"]
 

@@ -75,14 +75,14 @@ class Program:
             return [line for line in self._lines if words in line]
 
         with self._more:
-            enough = self._more.wait_for(lambda: len(heard()) >= times, timeout=20)
+            enough = self._more.wait_for(lambda: len(heard()) >= times, timeout=60)
             assert enough, f"never said {words!r} {times} times, but:\n{''.join(self._lines)}"
             return heard()
 
     def tell(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
-    def ended(self, within: float = 20) -> Done:
+    def ended(self, within: float = 60) -> Done:
         """Wait for its end."""
         code = self._process.wait(within)
         self._reader.join()
@@ -151,7 +151,7 @@ def on_a_terminal(dsn: str, columns: int, *words: str, **more: str) -> str:
     return re.sub(r"\x1b\[[\d;]*m", "", printed.decode()).replace("\r\n", "\n")
 
 
-def eventually(happened: Callable[[], object], within: float = 20) -> None:
+def eventually(happened: Callable[[], object], within: float = 60) -> None:
     deadline = time.monotonic() + within
     while not happened():
         assert time.monotonic() < deadline, f"did not happen within {within} s"

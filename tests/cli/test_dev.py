@@ -67,7 +67,7 @@ class Project:
         return self.notes.exists() and line in self.notes.read_text().splitlines()
 
     def page(self) -> int:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/", timeout=60) as answer:
             status: int = answer.status
             return status
 
@@ -244,7 +244,7 @@ async def test_a_database_that_is_away_for_a_moment_is_tried_again(
     session = module.Session("site:app", worker, [], Changes([]), 8000, 0.1)
     running = asyncio.create_task(session.run(os.environ))
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not (notes.exists() and notes.read_text() == "...." and session._ends):
                 assert not running.done()
                 await asyncio.sleep(0.005)

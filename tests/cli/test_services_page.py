@@ -60,7 +60,7 @@ def rota(home: Path, *words: str) -> str:
         cwd=home,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -110,7 +110,7 @@ def test_the_first_example_goes_on_in_the_other_terminal(home: Path) -> None:
             went_on = lines(other, len(second))
             shown = rota(home, "services", "-a", "watch:app", "show", "filings")
             other.send_signal(signal.SIGTERM)
-            assert other.wait(10) == 0
+            assert other.wait(60) == 0
     assert first == [f"iteration {number + 1}" for number in range(len(first))]
     # One may have been lost before it had anything to say.
     [number] = {int(line.split()[1]) - at for at, line in enumerate(went_on)}
@@ -127,7 +127,7 @@ def test_the_monitor_writes_down_once_what_it_finds(home: Path) -> None:
     with program(ROOT / "examples" / "monitor.py", home) as one:
         said = lines(one, 3)
         one.send_signal(signal.SIGTERM)
-        assert one.wait(10) == 0
+        assert one.wait(60) == 0
     assert said[0] == "iteration 1: 3 new, 0 known"
     for number, line in enumerate(said[1:], start=2):
         assert re.fullmatch(rf"iteration {number}: [12] new, [12] known", line)
@@ -168,7 +168,7 @@ async def test_the_mailbox_ends_when_it_is_told(rota_app: Rota) -> None:
             ]
             return int(found)
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         async with rota_app.services():
             while await count() < 3:
                 await asyncio.sleep(0.01)

@@ -83,7 +83,7 @@ def watching(dsn: str, said: Path, *words: str) -> Iterator[tuple[subprocess.Pop
     try:
         yield process, ours
         assert termios.tcgetattr(theirs) == before  # as it was
-        process.wait(20)
+        process.wait(60)
         with open(said, "rb") as file:
             assert file.read() == b""
     finally:

@@ -71,7 +71,7 @@ class Balancer:
         named = {row[1]: row[17] for row in rows if row[0] == "instances"}
         return [name for name in ("one", "two") if named[name] == "UP"]
 
-    def until_up(self, wanted: list[str], within: float = 20) -> None:
+    def until_up(self, wanted: list[str], within: float = 60) -> None:
         deadline = time.monotonic() + within
         while self.up() != wanted:
             assert time.monotonic() < deadline, f"{self.up()} are up after {within:g} s"
@@ -132,7 +132,7 @@ class Clients:
             self._next += 1
             number, began = self._next, time.monotonic()
             try:
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(60):
                     line = line or await asyncio.open_connection("127.0.0.1", self._port)
                     status, kept = await _post(*line, self._path.format(number=number))
             except (OSError, asyncio.IncompleteReadError, TimeoutError) as error:

@@ -199,7 +199,7 @@ class Crew:
         for slot in self.places:
             with suppress(ProcessLookupError):
                 os.kill(slot.pid, signal.SIGTERM)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             for slot in self.places:
                 await slot.gone.wait()
 

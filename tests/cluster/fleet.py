@@ -34,7 +34,7 @@ class Fleet:
         for process in self._processes:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
-        return [process.wait(30) for process in self._processes]
+        return [process.wait(60) for process in self._processes]
 
     def kill(self) -> None:
         for process in self._processes:

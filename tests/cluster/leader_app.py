@@ -89,7 +89,7 @@ async def write(app: Rota, leader: Leader, instance: str) -> None:
         if last is None or now > until:
             continue
         try:
-            async with asyncio.timeout(1), database.transaction() as connection:
+            async with asyncio.timeout(60), database.transaction() as connection:
                 # A transaction that is frozen keeps elections away: not for long.
                 await connection.execute("set local idle_in_transaction_session_timeout = 500")
                 await last.assert_held(connection)

@@ -124,7 +124,7 @@ class Monitors:
     def stop(self) -> list[int]:
         for each in self.living:
             each.process.send_signal(signal.SIGTERM)
-        return [each.process.wait(20) for each in self.living]
+        return [each.process.wait(60) for each in self.living]
 
     def close(self) -> None:
         for each in self.instances:

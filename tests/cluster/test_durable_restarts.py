@@ -136,13 +136,13 @@ class Site:
             select count(*) from rota.workers
              where state = 'active' and beats >= 2 and pid = any('{{{pids}}}')
         """
-        await until(self.dsn, working, (len(self._workers),), within=30)
+        await until(self.dsn, working, (len(self._workers),), within=60)
 
     def stop_workers(self, how: signal.Signals = signal.SIGTERM) -> list[int]:
         gone, self._workers = self._workers, []
         for each in gone:
             each.send_signal(how)
-        return [each.wait(30) for each in gone]
+        return [each.wait(60) for each in gone]
 
     def close(self) -> None:
         for each in self._workers:
@@ -181,7 +181,7 @@ async def begun(site: Site) -> AsyncIterator[tuple[Rota, Run[list[str]]]]:
             raise AssertionError("the producer does not work")
 
         run = await app.task(onboard).start("ada")
-        await until(site.dsn, ASLEEP, (1,), within=30)
+        await until(site.dsn, ASLEEP, (1,), within=60)
         await site.manned()
         yield app, run
 
@@ -206,7 +206,7 @@ async def test_a_sleeping_run_outlives_its_workers_its_server_and_a_deploy(site:
         # The server is restarted, then dies.
         for immediately in (False, True):
             await asyncio.to_thread(site.server.restart, immediately=immediately)
-            await until(site.dsn, ASLEEP, (1,), within=30)
+            await until(site.dsn, ASLEEP, (1,), within=60)
             await still_asleep(site)
 
         # Another version is deployed.
@@ -219,19 +219,19 @@ async def test_a_sleeping_run_outlives_its_workers_its_server_and_a_deploy(site:
         await clock.advance(timedelta(days=6))
         await still_asleep(site)
         await clock.advance(timedelta(days=1))
-        await until(site.dsn, EFFECTS, (["welcome ada 1", "remind ada 2"],), within=10)
+        await until(site.dsn, EFFECTS, (["welcome ada 1", "remind ada 2"],), within=60)
 
         # It waits for a signal: the same once more.
-        await until(site.dsn, ASLEEP, (1,), within=10)
+        await until(site.dsn, ASLEEP, (1,), within=60)
         assert await asyncio.to_thread(site.stop_workers, signal.SIGKILL) == [-9, -9]
         await asyncio.to_thread(site.server.restart, immediately=True)
-        await until(site.dsn, ASLEEP, (1,), within=30)
+        await until(site.dsn, ASLEEP, (1,), within=60)
         assert await run.signal("reply", "with pleasure")
         await asyncio.to_thread(site.server.restart, immediately=True)
         site.start_workers()
 
         told = ["welcome ada by 1", "remind ada by 2", "with pleasure", "thank ada by 2"]
-        assert await run.result(timeout=30) == told
+        assert await run.result(timeout=60) == told
         assert await ask(site.dsn, EFFECTS) == (["welcome ada 1", "remind ada 2", "thank ada 2"],)
         attempts = "select attempt, (select count(*) from rota.attempts) from rota.outcomes"
         assert await ask(site.dsn, attempts) == (1, 0)
@@ -247,7 +247,7 @@ async def test_one_that_was_due_while_nobody_was_there_goes_on_when_somebody_is(
 
         site.start_workers()
         await run.signal("reply", "late")
-        assert (await run.result(timeout=30))[1:] == ["remind ada by 1", "late", "thank ada by 1"]
+        assert (await run.result(timeout=60))[1:] == ["remind ada by 1", "late", "thank ada by 1"]
         assert await ask(site.dsn, EFFECTS) == (["welcome ada 1", "remind ada 1", "thank ada 1"],)
 
 
@@ -260,7 +260,7 @@ async def test_one_whose_own_code_has_changed_is_set_aside_and_goes_on_with_the_
         site.deploy(AFTER.replace("first = await tell(greeting)", 'first = await tell("hello")'))
         site.start_workers()
         await Clock(app).advance(timedelta(days=8))
-        await until(site.dsn, "select count(*) from rota.quarantine", (1,), within=30)
+        await until(site.dsn, "select count(*) from rota.quarantine", (1,), within=60)
         assert await ask(site.dsn, EFFECTS) == (["welcome ada 1"],)
 
         assert await asyncio.to_thread(site.stop_workers) == [0, 0]
@@ -269,4 +269,4 @@ async def test_one_whose_own_code_has_changed_is_set_aside_and_goes_on_with_the_
         assert await run.release() == 1
         await run.signal("reply", "fine")
         told = ["welcome ada by 1", "remind ada by 2", "fine", "thank ada by 2"]
-        assert await run.result(timeout=30) == told
+        assert await run.result(timeout=60) == told

@@ -64,7 +64,7 @@ async def test_eight_processes_strand_no_run_and_run_each_job_once(
     await prepare(rota_dsn)
     await start_runs(rota_dsn, many)
     flow_fleet.start(rota_dsn, WORKERS, concurrency=4)
-    await until(rota_dsn, "select count(*) from rota.outcomes", (many * (JOBS + 1),), within=40)
+    await until(rota_dsn, "select count(*) from rota.outcomes", (many * (JOBS + 1),), within=60)
 
     assert flow_fleet.stop() == [0] * WORKERS
     notes = flow_fleet.notes()
@@ -86,16 +86,16 @@ async def test_the_same_without_the_lock_strands_runs(rota_dsn: str, flow_fleet:
     await prepare(rota_dsn, mutant=True)
     flow_fleet.start(rota_dsn, WORKERS, concurrency=4)
     # All of them at once: one that is there before the others would have most runs to itself.
-    await until(rota_dsn, "select count(*) from rota.workers", (WORKERS,), within=40)
+    await until(rota_dsn, "select count(*) from rota.workers", (WORKERS,), within=60)
     await start_runs(rota_dsn, many)
     # Every part has run, and then nothing moves any more.
     await until(
         rota_dsn,
         "select count(*) from rota.outcomes join rota.jobs on id = job where task like 'fan.part%'",
         (many * WIDTH,),
-        within=40,
+        within=60,
     )
-    await until(rota_dsn, QUIET, (0,), within=20)
+    await until(rota_dsn, QUIET, (0,), within=60)
 
     flow_fleet.stop()
     stranded = await ask(rota_dsn, "select count(*) > 0 from rota.waiting")

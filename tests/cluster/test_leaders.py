@@ -81,7 +81,7 @@ async def reign(directory: Path, ways: str, kinds: list[str]) -> None:
         for kind in kinds:
             await there.disrupt(kind)
         # However slow it is, until there is something to look at.
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while len(await there.effects()) <= 5 * len(kinds):
                 await asyncio.sleep(0.05)
         wrong = await wrong_in(there)

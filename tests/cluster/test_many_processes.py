@@ -63,7 +63,7 @@ async def test_a_server_killed_while_jobs_are_drained_loses_nothing(
         fleet.start(dsn, 2)
         # One that starts while there is no server says so and ends, as it should.
         await until(
-            dsn, "select count(*) from rota.workers where state = 'active'", (2,), within=30
+            dsn, "select count(*) from rota.workers where state = 'active'", (2,), within=60
         )
         await start_jobs(dsn, 30_000)
         for done in (3_000, 10_000, 18_000):

@@ -103,11 +103,11 @@ async def worker(dsn: str, directory: Path) -> AsyncIterator[int]:
     )
     try:
         here = f"select count(*) from rota.workers where pid = {process.pid} and state = 'active'"
-        await until(dsn, here, (1,), within=30)
+        await until(dsn, here, (1,), within=60)
         yield process.pid
     finally:
         process.terminate()
-        await asyncio.wait_for(process.wait(), 40)
+        await asyncio.wait_for(process.wait(), 60)
 
 
 async def cost(db: AsyncConnection[Any], pid: int) -> Cost:

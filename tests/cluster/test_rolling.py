@@ -154,7 +154,7 @@ async def test_no_request_fails_and_no_job_is_lost_or_doubled(rollout: Rollout) 
     assert min(rollout.served) > LB_DELAY
     if rollout.command is SERVE:
         assert set(codes) == {0}
-    await until(rollout.dsn, "select count(*) from orders", (accepted,), within=30)
+    await until(rollout.dsn, "select count(*) from orders", (accepted,), within=60)
     with psycopg.connect(rollout.dsn) as connection:
         written = [row[0] for row in connection.execute("select number from orders")]
     assert sorted(written) == sorted(clients.accepted)

@@ -140,9 +140,9 @@ async def look(dsn: str) -> tuple[list[Any], list[Standing]]:
 
 async def settle(site: Site, crew: Crew) -> None:
     """Quiet: what is due is seen to, then nothing more comes due, and all that was started ends."""
-    await until(site.dsn, OVERDUE, (0,), within=15)
+    await until(site.dsn, OVERDUE, (0,), within=60)
     await pause(site.dsn)
-    await until(site.dsn, LEFT, (0,), within=30)
+    await until(site.dsn, LEFT, (0,), within=60)
     await crew.leave()
 
 
@@ -166,7 +166,7 @@ async def test_each_tick_is_started_once_whatever_breaks(tmp_path: Path) -> None
 async def _each_tick_once(where: Site, notes: Path) -> None:
     async with crew(where.dsn, notes) as those:
         await those.man(4)
-        await until(where.dsn, "select count(*) >= 50 from rota.jobs", (True,), within=30)
+        await until(where.dsn, "select count(*) >= 50 from rota.jobs", (True,), within=60)
         breakage = Breakage(where, those, seed=7, longest=FROZEN)
         while True:
             await breakage.go_on(BROKEN)
@@ -207,9 +207,9 @@ async def test_schedules_without_key_lock_and_comparison_are_found_out(
         connection.execute(NO_KEY)
     async with crew(rota_dsn, tmp_path) as those:
         await those.man(4, mutant=list(LAYERS))
-        await until(rota_dsn, "select count(*) >= 150 from rota.jobs", (True,), within=30)
+        await until(rota_dsn, "select count(*) >= 150 from rota.jobs", (True,), within=60)
         await pause(rota_dsn)
-        await until(rota_dsn, LEFT, (0,), within=30)
+        await until(rota_dsn, LEFT, (0,), within=60)
     started, standing = await look(rota_dsn)
     twice = Counter((name, tick) for name, tick, *_ in started)
     assert max(twice.values()) > 1

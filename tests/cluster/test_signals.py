@@ -168,11 +168,11 @@ async def test_eight_processes_lose_no_signal_and_hear_each_once(
 ) -> None:
     await prepare(direct_dsn)
     signal_fleet.start(rota_dsn, WORKERS, concurrency=4)
-    await until(direct_dsn, "select count(*) from rota.workers", (WORKERS,), within=40)
+    await until(direct_dsn, "select count(*) from rota.workers", (WORKERS,), within=60)
     story = Story()
     began = time.perf_counter()
     await race(direct_dsn, RUNS, story)
-    await until(direct_dsn, "select count(*) from rota.outcomes", (RUNS,), within=30)
+    await until(direct_dsn, "select count(*) from rota.outcomes", (RUNS,), within=60)
     took = time.perf_counter() - began
 
     assert signal_fleet.stop() == [0] * WORKERS
@@ -227,10 +227,10 @@ async def test_the_same_without_the_lock_or_the_look_loses_signals(
     monkeypatch.setenv("SIGNAL_MUTANT", mutant)
     await prepare(direct_dsn)
     signal_fleet.start(rota_dsn, WORKERS, concurrency=4)
-    await until(direct_dsn, "select count(*) from rota.workers", (WORKERS,), within=40)
+    await until(direct_dsn, "select count(*) from rota.workers", (WORKERS,), within=60)
     many = 60
     await race(direct_dsn, many, Story(EXPECTED))
-    await until(direct_dsn, QUIET, (0,), within=20)
+    await until(direct_dsn, QUIET, (0,), within=60)
 
     signal_fleet.stop()
     [lost] = await ask(direct_dsn, LOST)
@@ -245,7 +245,7 @@ async def test_a_signal_that_comes_when_the_time_is_up_is_heard_or_it_is_not(
     many = 100
     await prepare(direct_dsn)
     signal_fleet.start(rota_dsn, WORKERS, concurrency=20)
-    await until(direct_dsn, "select count(*) from rota.workers", (WORKERS,), within=40)
+    await until(direct_dsn, "select count(*) from rota.workers", (WORKERS,), within=60)
     answers: dict[int, str] = {}
     chance = random.Random(1)
 
@@ -267,7 +267,7 @@ async def test_a_signal_that_comes_when_the_time_is_up_is_heard_or_it_is_not(
             (many - 1,),
         )
         runs: dict[int, int] = dict(await cursor.fetchall())
-        await until(direct_dsn, "select count(*) from public.laid", (many,), within=20)
+        await until(direct_dsn, "select count(*) from public.laid", (many,), within=60)
         # Each at the time at which its own wait is over, give or take.
         cursor = await connection.execute(
             "select job, extract(epoch from wake - clock_timestamp())::float8 from public.laid"
@@ -276,7 +276,7 @@ async def test_a_signal_that_comes_when_the_time_is_up_is_heard_or_it_is_not(
         due = await cursor.fetchall()
         began = time.monotonic()
     await asyncio.gather(*(send(due[each::SENDERS], began) for each in range(SENDERS)))
-    await until(direct_dsn, "select count(*) from rota.outcomes", (many,), within=20)
+    await until(direct_dsn, "select count(*) from rota.outcomes", (many,), within=60)
 
     assert signal_fleet.stop() == [0] * WORKERS
     found = await results(direct_dsn)

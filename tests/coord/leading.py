@@ -29,7 +29,7 @@ async def seats(dsn: str) -> list[int]:
     return [pid for (pid,) in await ask(dsn, SEATS)]
 
 
-async def vacated(dsn: str, within: float = 5.0) -> None:
+async def vacated(dsn: str, within: float = 60) -> None:
     """Wait until no session has one: it is given up in the turn that found the term to be over."""
     async with asyncio.timeout(within):
         while await seats(dsn):
@@ -41,13 +41,13 @@ async def unseat(dsn: str) -> None:
     await ask(dsn, f"select pg_terminate_backend(pid) from ({SEATS}) as seats")
 
 
-async def until(true: Callable[[], Any], within: float = 10.0) -> None:
+async def until(true: Callable[[], Any], within: float = 60) -> None:
     async with asyncio.timeout(within):
         while not true():
             await asyncio.sleep(0.005)
 
 
-async def elected(leader: Leader, within: float = 10.0) -> Term:
+async def elected(leader: Leader, within: float = 60) -> Term:
     """Its term, when it has been elected; it stands."""
     async with asyncio.timeout(within):
         return await leader.elected()

@@ -20,7 +20,7 @@ def ran(app: Rota) -> list[ServiceRan]:
     return heard
 
 
-async def until(condition: Callable[[], Any], within: float = 10.0) -> None:
+async def until(condition: Callable[[], Any], within: float = 60) -> None:
     async with asyncio.timeout(within):
         while not condition():
             await asyncio.sleep(0.005)

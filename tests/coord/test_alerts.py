@@ -40,7 +40,7 @@ async def rows(sql: Sql) -> list[tuple[str, str, bool]]:
     return await cursor.fetchall()
 
 
-async def until(sql: Sql, expected: list[tuple[str, str, bool]], within: float = 5.0) -> None:
+async def until(sql: Sql, expected: list[tuple[str, str, bool]], within: float = 60) -> None:
     deadline = time.monotonic() + within
     while (found := await rows(sql)) != expected:
         assert time.monotonic() < deadline, found
@@ -60,7 +60,7 @@ async def test_a_lock_is_held_too_long_the_moment_it_is_so_and_not_after_it_was_
         took = time.monotonic() - began
         await until(sql, [(HELD_TOO_LONG, "invoices", True)])
 
-    await rota_harness.saw(AlertCleared, kind=HELD_TOO_LONG, subject="invoices", timeout=5)
+    await rota_harness.saw(AlertCleared, kind=HELD_TOO_LONG, subject="invoices", timeout=60)
 
     assert 0.3 <= took < 5, "a renewal is due in ten seconds"
     assert (raised.kind, raised.subject) == (HELD_TOO_LONG, "invoices")
@@ -80,7 +80,7 @@ async def test_it_is_noticed_while_the_database_hangs(rota_dsn: str, sql: Sql) -
         async with Harness(Rota(proxy.dsn)) as harness:
             lock = await harness.app.lock("invoices", ttl=4, max_held=0.5).acquire()
             proxy.drop()
-            await harness.saw(AlertRaised, kind=HELD_TOO_LONG, timeout=5)
+            await harness.saw(AlertRaised, kind=HELD_TOO_LONG, timeout=60)
             assert await rows(sql) == []
             proxy.heal()
             proxy.reset()
@@ -136,7 +136,7 @@ async def test_renewals_that_fail_are_told_before_it_is_lost_and_over_once_it_is
 
 
 async def saw(harness: Harness, kind: type[Event], times: int) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while sum(isinstance(each, kind) for each in harness.events) < times:
             await asyncio.sleep(0.01)
 
@@ -149,7 +149,7 @@ async def test_a_lock_that_ran_out_stays_an_alert_until_somebody_has_it_again(
             lock = await harness.app.lock("invoices", ttl=SHORT).acquire()
             proxy.refuse()
             proxy.reset()
-            await asyncio.wait_for(lock.lost.wait(), 5)
+            await asyncio.wait_for(lock.lost.wait(), 60)
             kinds = [type(each) for each in harness.events]
             proxy.heal()
             await until(sql, [(RENEWALS_FAIL, "invoices", True)])
@@ -159,7 +159,7 @@ async def test_a_lock_that_ran_out_stays_an_alert_until_somebody_has_it_again(
             assert await rows(sql) == [(RENEWALS_FAIL, "invoices", True)]
 
             async with harness.app.lock("invoices"):
-                await harness.saw(AlertCleared, kind=RENEWALS_FAIL, timeout=5)
+                await harness.saw(AlertCleared, kind=RENEWALS_FAIL, timeout=60)
 
     assert f"(token {token}) has run out: it could not be renewed for 0." in message
     assert kinds.index(AlertRaised) < kinds.index(LockForfeited)
@@ -178,7 +178,7 @@ async def test_one_that_has_been_given_back_late_had_run_out_all_the_same(
     with pytest.raises(LockLost):
         await lock.release()
 
-    await rota_harness.saw(AlertRaised, kind=RENEWALS_FAIL, timeout=5)
+    await rota_harness.saw(AlertRaised, kind=RENEWALS_FAIL, timeout=60)
 
 
 # What cannot be
@@ -188,11 +188,11 @@ async def test_a_token_that_two_hold_is_told(rota_harness: Harness, sql: Sql) ->
     lock = await rota_harness.app.lock("invoices", ttl=SHORT).acquire()
     await sql.execute("update rota.locks set instance = gen_random_uuid()")
     raised = await rota_harness.saw(AlertRaised)
-    await asyncio.wait_for(lock.lost.wait(), 5)
+    await asyncio.wait_for(lock.lost.wait(), 60)
     await until(sql, [(TOKEN_TWICE, "invoices", True)])
 
     async with rota_harness.app.lock("invoices", ttl=30):
-        await rota_harness.saw(AlertCleared, kind=TOKEN_TWICE, timeout=5)
+        await rota_harness.saw(AlertCleared, kind=TOKEN_TWICE, timeout=60)
 
     assert raised.kind == TOKEN_TWICE
     assert f"(token {lock.token}) is held by somebody else as well" in raised.message
@@ -203,7 +203,7 @@ async def test_one_that_was_taken_away_by_hand_is_no_such_thing(
 ) -> None:
     lock = await rota_harness.app.lock("invoices", ttl=SHORT).acquire()
     await sql.execute("select rota.release_lock('invoices', 0, 'me')")
-    await asyncio.wait_for(lock.lost.wait(), 5)
+    await asyncio.wait_for(lock.lost.wait(), 60)
 
     assert not [each for each in rota_harness.events if isinstance(each, AlertRaised)]
 
@@ -235,14 +235,14 @@ async def test_a_leader_that_flaps_is_told_once_however_many_notice(
         await sql.execute("update rota.leaders set elections = array[now() - interval '61 s']")
         both[1].flapping("mayor", 1)
         both[1].flapping("mayor", 0)
-        await other.saw(AlertCleared, kind=FLAPPING, subject="mayor", timeout=5)
+        await other.saw(AlertCleared, kind=FLAPPING, subject="mayor", timeout=60)
 
     assert [(each.kind, each.subject) for each in told] == [(FLAPPING, "mayor")]
     assert await rows(sql) == [(FLAPPING, "mayor", False)]
 
 
 async def until_it_says(sql: Sql, message: str) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while True:
             cursor = await sql.execute("select message from rota.alerts")
             if await cursor.fetchall() == [(message,)]:
@@ -306,7 +306,7 @@ async def test_who_holds_a_lock_for_long_closes_what_the_dead_left_open(
         (RENEWALS_FAIL,),
     )
     async with rota_harness.app.lock("invoices", ttl=SHORT):
-        await rota_harness.saw(AlertCleared, subject="orders", timeout=3)
+        await rota_harness.saw(AlertCleared, subject="orders", timeout=60)
 
     assert await rows(sql) == [(RENEWALS_FAIL, "orders", False)]
 
@@ -318,7 +318,7 @@ async def test_who_told_of_it_also_tells_that_somebody_else_has_closed_it(
     async with rota_harness.app.lock("invoices", ttl=30, max_held=0.1):
         await until(sql, [(HELD_TOO_LONG, "invoices", True)])
         await sql.execute("update rota.alerts set cleared = now()")
-        await rota_harness.saw(AlertCleared, subject="invoices", timeout=5)
+        await rota_harness.saw(AlertCleared, subject="invoices", timeout=60)
         await asyncio.sleep(0.3)
 
     assert await rows(sql) == [(HELD_TOO_LONG, "invoices", False)], "once is enough"
@@ -332,7 +332,7 @@ async def test_who_does_not_know_yet_that_it_was_taken_away_does_not_tell_again_
     await sql.execute("select rota.release_lock('invoices', 0, 'me')")
 
     (await rota_harness.app.open()).company.alarms.released(lock._known())
-    await rota_harness.saw(AlertCleared, timeout=5)
+    await rota_harness.saw(AlertCleared, timeout=60)
     await asyncio.sleep(0.3)
 
     assert await rows(sql) == [(HELD_TOO_LONG, "invoices", False)]
@@ -361,7 +361,7 @@ async def test_to_close_alerts_is_to_wait_for_nobody(rota_app: Rota, sql: Sql) -
     )
     async with sql.transaction():
         await sql.execute("select from rota.alerts for update")
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(60):
             assert await database.run(alerts.settle()) == []
             assert await database.run(alerts.close([(RENEWALS_FAIL, "orders", 7)])) == []
     assert len(await database.run(alerts.close([(RENEWALS_FAIL, "orders", 8)]))) == 0
@@ -385,4 +385,4 @@ async def test_what_happens_while_it_is_written_down_is_looked_at_at_once(
         assert await asyncio.to_thread(written.wait, 5)
     go_on.set()
 
-    await rota_harness.saw(AlertCleared, kind=HELD_TOO_LONG, timeout=5)
+    await rota_harness.saw(AlertCleared, kind=HELD_TOO_LONG, timeout=60)

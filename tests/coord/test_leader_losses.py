@@ -31,7 +31,7 @@ async def test_a_term_whose_session_was_ended_is_lost_at_once(direct_dsn: str) -
         term = await elected(leader)
         began = time.monotonic()
         await unseat(direct_dsn)
-        await asyncio.wait_for(term.lost.wait(), 5)
+        await asyncio.wait_for(term.lost.wait(), 60)
         assert term.why == "the connection that held it was lost"
         # And won again: there is nobody else.
         assert (await elected(leader)).number == 2
@@ -47,7 +47,7 @@ async def test_a_term_whose_connection_was_cut_is_lost_at_once(direct_dsn: str, 
                 await asyncio.to_thread(proxy.refuse)
             began = time.monotonic()
             await asyncio.to_thread(proxy.reset)
-            await asyncio.wait_for(term.lost.wait(), 5)
+            await asyncio.wait_for(term.lost.wait(), 60)
             assert time.monotonic() - began < 1
             await asyncio.to_thread(proxy.heal)
             await elected(leader)
@@ -75,7 +75,7 @@ async def test_a_term_that_cannot_be_confirmed_is_lost_by_the_clock(
                         assert not term.held
 
             leading = asyncio.create_task(lead())
-            await asyncio.wait_for(inside.wait(), 5)
+            await asyncio.wait_for(inside.wait(), 60)
             async with other.leader(NAME) as second:
                 await asyncio.to_thread(proxy.drop)
                 await elected(second)
@@ -84,7 +84,7 @@ async def test_a_term_that_cannot_be_confirmed_is_lost_by_the_clock(
                 assert ended < began
                 # How long it may take to say goodbye, to nobody, is bounded.
                 with pytest.raises(TermLost, match="was lost"):
-                    await asyncio.wait_for(leading, 5)
+                    await asyncio.wait_for(leading, 60)
                 await asyncio.to_thread(proxy.heal)
 
 
@@ -101,7 +101,7 @@ async def test_whoever_waits_is_told_that_somebody_has_resigned(
             await asyncio.sleep(0.2)
             began = time.monotonic()
             await first.resign()
-            await elected(second, within=5)
+            await elected(second, within=60)
             print(f"told and elected after {(time.monotonic() - began) * 1000:.0f} ms")
             assert time.monotonic() - began < 1
 

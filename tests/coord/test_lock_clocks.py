@@ -55,7 +55,7 @@ class Clocked:
         assert await self._process.wait() == 0
 
     async def began(self) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not self.said:
                 await asyncio.sleep(0.02)
 
@@ -104,7 +104,7 @@ async def clocked(dsn: str, what: str, directory: Path, mutant: str = "") -> Asy
         await started.began()
         yield started
         process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await hearing
     finally:
         if process.returncode is None:

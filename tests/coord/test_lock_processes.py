@@ -34,7 +34,7 @@ class Process:
             [sys.executable, *map(str, command)], stdout=subprocess.PIPE, text=True
         )
 
-    async def says(self, within: float = 20.0) -> dict[str, Any]:
+    async def says(self, within: float = 60) -> dict[str, Any]:
         assert self._process.stdout is not None
         async with asyncio.timeout(within):
             line = await asyncio.to_thread(self._process.stdout.readline)
@@ -46,7 +46,7 @@ class Process:
         self._process.send_signal(number)
 
     def wait(self) -> int:
-        return self._process.wait(20)
+        return self._process.wait(60)
 
     def end(self) -> None:
         self._process.kill()

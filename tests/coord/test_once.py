@@ -84,7 +84,7 @@ def notified_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def is_true(db: Db, question: str) -> None:
     """Wait until a question to the database is answered with true."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             cursor = await db.execute(question.encode())
             if await cursor.fetchone() == (True,):
@@ -324,7 +324,7 @@ async def test_an_answer_that_was_lost_is_asked_for_again(
     monkeypatch.setattr("rota.coord.looking.run", ran)
     monkeypatch.setattr(database, "exchange", exchanged)
 
-    assert await asyncio.wait_for(rota_app.once("k", len, "abc"), 5) == 3
+    assert await asyncio.wait_for(rota_app.once("k", len, "abc"), 60) == 3
     assert lost == ["once/begin", "once/finish"]
     assert await rows(db) == [("k", True)]
 

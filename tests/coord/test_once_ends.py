@@ -50,7 +50,7 @@ class Gate:
     def __call__(self) -> str:
         self.calls += 1
         self.inside.set()
-        assert self.open.wait(20)
+        assert self.open.wait(60)
         return threading.current_thread().name
 
 
@@ -101,7 +101,7 @@ async def test_the_error_nobody_can_be_told_of_is_told_as_another(rota_app: Rota
         raise StopIteration
 
     with pytest.raises(RuntimeError, match="StopIteration"):
-        await asyncio.wait_for(rota_app.once("k", stop), 5)
+        await asyncio.wait_for(rota_app.once("k", stop), 60)
 
 
 async def test_a_plain_function_may_answer_what_is_to_be_awaited(rota_app: Rota) -> None:

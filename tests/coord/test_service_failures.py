@@ -133,7 +133,7 @@ async def test_what_goes_wrong_in_between_costs_a_term_and_a_rest(
         assert 2 <= term <= 4
         await ask(rota_app, "alter table rota.mislaid rename to services")
         count = len(heard)
-        await until(lambda: len(heard) > count + 2, within=5)
+        await until(lambda: len(heard) > count + 2, within=60)
     assert "service 'filings' stopped unexpectedly" in caplog.text
 
 

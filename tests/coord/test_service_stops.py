@@ -26,7 +26,7 @@ async def test_one_that_goes_on_for_ever_is_told_to_stop(rota_app: Rota) -> None
         said.append("done")
 
     async with rota_app.services():
-        await asyncio.wait_for(running.wait(), 5)
+        await asyncio.wait_for(running.wait(), 60)
     assert said == ["done"]
     assert await outcomes(rota_app) == ["stopped"]
 
@@ -43,7 +43,7 @@ async def test_one_that_goes_on_for_ever_and_does_not_listen_is_cancelled(
         await asyncio.sleep(3600)
 
     async with rota_app.services():
-        await asyncio.wait_for(running.wait(), 5)
+        await asyncio.wait_for(running.wait(), 60)
         began = time.monotonic()
     assert 0.3 <= time.monotonic() - began < 2
     assert await outcomes(rota_app) == ["stopped"]
@@ -59,7 +59,7 @@ async def test_an_iteration_under_way_may_end(rota_app: Rota) -> None:
         stopping.append(ctx.stopping)
 
     async with rota_app.services():
-        await asyncio.wait_for(running.wait(), 5)
+        await asyncio.wait_for(running.wait(), 60)
     assert stopping == [True]
     assert await outcomes(rota_app) == ["succeeded"]
 
@@ -79,7 +79,7 @@ async def test_one_that_is_cut_short_is_made_up_for_elsewhere(
         rota_app.service("filings", every=3600)(filings)
         other.service("filings", every=3600)(lambda: None)
         async with rota_app.services() as services:
-            await asyncio.wait_for(running.wait(), 5)
+            await asyncio.wait_for(running.wait(), 60)
             async with other.services():
                 began = time.monotonic()
                 if how == "hurried before":
@@ -90,7 +90,7 @@ async def test_one_that_is_cut_short_is_made_up_for_elsewhere(
                     services.hurry()
                 await stopping
                 assert time.monotonic() - began < 2
-                await until(lambda: elsewhere, within=3)
+                await until(lambda: elsewhere, within=60)
     assert await outcomes(rota_app) == ["stopped", "succeeded"]
 
 
@@ -103,7 +103,7 @@ async def test_what_does_not_stop_is_waited_for_by_the_others(
 
     def plain() -> None:
         loop.call_soon_threadsafe(running.set)
-        enough.wait(30)
+        enough.wait(60)
 
     async def stubborn() -> None:
         running.set()
@@ -118,7 +118,7 @@ async def test_what_does_not_stop_is_waited_for_by_the_others(
         rota_app.service("filings", every=60)(plain if kind == "plain" else stubborn)
         other.service("filings", every=0.1)(lambda: None)
         async with rota_app.services() as services:
-            await asyncio.wait_for(running.wait(), 5)
+            await asyncio.wait_for(running.wait(), 60)
             async with other.services():
                 began = time.monotonic()
                 await services.stop(1)
@@ -127,7 +127,7 @@ async def test_what_does_not_stop_is_waited_for_by_the_others(
                 await asyncio.sleep(1.5)
                 assert not elsewhere
                 enough.set()
-                await until(lambda: elsewhere, within=3)
+                await until(lambda: elsewhere, within=60)
 
 
 async def test_stopped_twice_and_before_it_has_begun(rota_app: Rota) -> None:
@@ -198,11 +198,11 @@ async def test_passed_on_when_the_iteration_under_way_has_ended(
         for app in (rota_app, other):
             app.service("filings", every=0.4)(filings)
         async with rota_app.services() as services:
-            await asyncio.wait_for(running.wait(), 5)
+            await asyncio.wait_for(running.wait(), 60)
             async with other.services() as standing_by:
                 pass_on(services, "filings")
                 assert services.running() == ["filings"]
-                await until(lambda: elsewhere, within=2)
+                await until(lambda: elsewhere, within=60)
                 assert standing_by.running() == ["filings"]
     assert stopping[:2] == [True, False]
     assert [each.outcome for each in here] == ["succeeded"]
@@ -229,7 +229,7 @@ async def test_passed_on_and_won_again_it_is_not_stopped_for_what_was_said_befor
     async with rota_app.services() as services:
         await until(lambda: begun)
         pass_on(services, "tail")
-        await until(lambda: len(begun) == 2, within=5)
+        await until(lambda: len(begun) == 2, within=60)
         await asyncio.sleep(1.2)
         assert len(begun) == 2
         assert services.running() == ["tail"]

@@ -214,7 +214,7 @@ async def test_two_instances_share_and_a_long_iteration_is_not_disturbed(
             async with other.services() as second:
 
                 async def rests() -> bool:
-                    await until(lambda: counts(first, second) == [2, 2], within=20)
+                    await until(lambda: counts(first, second) == [2, 2], within=60)
                     terms = [each._posts[name].runs for each in (first, second) for name in inside]
                     await asyncio.sleep(2)
                     return terms == [

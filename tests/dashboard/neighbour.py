@@ -45,5 +45,5 @@ class Neighbour:
     ) -> None:
         self.do(self.app.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(60)
         self._loop.close()

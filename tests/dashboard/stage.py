@@ -52,7 +52,7 @@ class Floor:
             method=method,
         )
         try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
+            with urllib.request.urlopen(request, timeout=60) as answer:
                 return json.loads(answer.read() or b"null")
         except urllib.error.HTTPError as error:
             raise Refusal(f"{error.code}: {error.read().decode()}") from None

@@ -43,7 +43,7 @@ def test_a_lock_is_taken_from_its_holder_who_hears_of_it(
     expect(page.get_by_role("dialog")).to_contain_text(f"token {lock.token}")
     page.get_by_role("dialog").get_by_role("button", name="release").click()
     expect(line).to_have_count(0)
-    neighbour.do(asyncio.wait_for(lock.lost.wait(), 10))
+    neighbour.do(asyncio.wait_for(lock.lost.wait(), 60))
     assert not lock.held
     [deed] = [
         each
@@ -69,7 +69,7 @@ def test_one_permit_of_a_semaphore_is_released_and_the_other_is_not(
     expect(lines).to_have_count(1)
     expect(lines.first).to_contain_text("1 held")
     lost = next(each for each in permits if each.slot == 2)
-    neighbour.do(asyncio.wait_for(lost.lost.wait(), 10))
+    neighbour.do(asyncio.wait_for(lost.lost.wait(), 60))
     [kept] = [each for each in permits if each is not lost]
     assert kept.held
     neighbour.do(kept.release())

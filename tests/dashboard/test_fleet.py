@@ -46,7 +46,7 @@ def test_a_worker_that_is_drained_finishes_and_leaves(
         line.get_by_role("button", name="drain").click()
         expect(page.get_by_role("dialog")).to_contain_text("takes no more jobs")
         page.get_by_role("dialog").get_by_role("button", name="drain").click()
-        assert worker.process.wait(20) == 0, worker.said
+        assert worker.process.wait(60) == 0, worker.said
         gone = page.get_by_role("region", name="left or died").get_by_role("row")
         expect(gone.filter(has_text="2026.2-next")).to_contain_text("stopped")
         expect(others).to_have_count(many - 1)

@@ -40,7 +40,7 @@ class Pod:
         if token is not None:
             request.add_header("Authorization", f"Bearer {token}")
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=60) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:
@@ -85,7 +85,7 @@ def test_it_answers_who_asks_and_leaves_when_it_is_told(
 ) -> None:
     asked = container(one(base(), "Deployment", f"rota-{role}")["spec"]["template"])
     with deployed(role, rota_dsn, tmp_path) as pod:
-        eventually(pod.is_ready, within=30)
+        eventually(pod.is_ready, within=60)
         for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
             assert pod.ask(asked[probe]["httpGet"]["path"])[0] == 200, probe
         assert subprocess.run(_health_check(pod), env=pod.environment).returncode == 0
@@ -99,7 +99,7 @@ def test_it_answers_who_asks_and_leaves_when_it_is_told(
             assert pod.ask("/health/live")[0] == 200
             assert pod.ask("/openapi.json", "http")[0] == 200
 
-        assert pod.process.wait(20) == 0, pod.said.read_text()
+        assert pod.process.wait(60) == 0, pod.said.read_text()
     assert subprocess.run(
         _health_check(pod), env=pod.environment, stderr=subprocess.DEVNULL
     ).returncode

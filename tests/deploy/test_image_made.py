@@ -53,7 +53,7 @@ def test_what_its_steps_make_works(tmp_path: Path, rota_dsn: str) -> None:
     try:
         run = Terminal(rota_dsn, app).run("start", "-a", "shop:app", "confirm", "order=7", "--wait")
         worker.send_signal(signal.SIGTERM)
-        _, said = worker.communicate(timeout=20)
+        _, said = worker.communicate(timeout=60)
     finally:
         worker.kill()
         worker.wait()

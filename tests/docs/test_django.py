@@ -63,7 +63,7 @@ def test_an_order_and_its_job_are_there_together_and_the_worker_knows_the_models
             assert "violates check constraint" in refused
 
             eventually(
-                lambda: connection.execute("select from rota.outcomes").fetchall(), within=20
+                lambda: connection.execute("select from rota.outcomes").fetchall(), within=60
             )
             worker.tell(signal.SIGTERM)
             assert worker.ended().code == 0

@@ -92,7 +92,7 @@ class Shell:
         for process in self._running:
             process.terminate()
         for process in self._running:
-            process.wait(30)
+            process.wait(60)
 
 
 def until(answer: Callable[[], Any], seconds: float = 60) -> Any:

@@ -36,7 +36,7 @@ async def mend(db: Database, checked: Checked) -> None:
 async def eventually(condition: Callable[[], Awaitable[Checked]], level: str) -> Checked:
     """Until it is found so: what the server counts is known a moment later."""
     found = await condition()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while found.level != level:
             await asyncio.sleep(0.05)
             found = await condition()

@@ -19,7 +19,7 @@ async def fetch(dsn: str, query: str) -> Any:
         return await cursor.fetchall()
 
 
-async def until(condition: Any, within: float = 10.0) -> None:
+async def until(condition: Any, within: float = 60) -> None:
     """Wait for something that no event tells."""
     async with asyncio.timeout(within):
         while not await condition():

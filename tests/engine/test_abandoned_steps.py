@@ -46,7 +46,7 @@ async def test_a_step_that_outlasted_the_codes_own_timeout_does_so_again(
         await asleep(run)
         assert await steps(rota_dsn, run) == ["step slow", "step quick", "wait go …"]
         await run.signal("go")
-        assert await run.result(timeout=20) == "quick"
+        assert await run.result(timeout=60) == "quick"
     assert ran == ["slow", "quick"]
 
 
@@ -75,7 +75,7 @@ async def test_a_branch_that_lost_a_race_loses_it_again(rota_app: Rota, rota_dsn
         run = await race.start()
         await asleep(run)
         await run.signal("go")
-        assert await run.result(timeout=20) == 0.01
+        assert await run.result(timeout=60) == 0.01
     assert sorted(ran) == [0.01, 60.0]
 
 
@@ -105,5 +105,5 @@ async def test_a_step_that_was_stopped_with_its_job_is_done_again(
         await stuck.wait()
         worker.hurry()
     async with rota_app.worker():
-        assert await run.result(timeout=20) == 2
+        assert await run.result(timeout=60) == 2
     assert await steps(rota_dsn, run) == ["step work"]

@@ -41,8 +41,8 @@ async def test_async_functions_and_plain_ones_return_typed_results(rota_app: Rot
 
     async with rota_app.worker():
         grown = await grow.start(Size(width=21))
-        assert await grown.result(timeout=10) == Size(width=42)
-        assert (await (await where.start()).result(timeout=10)).startswith("rota")
+        assert await grown.result(timeout=60) == Size(width=42)
+        assert (await (await where.start()).result(timeout=60)).startswith("rota")
 
 
 async def test_a_failed_attempt_is_kept_and_tried_again(rota_app: Rota) -> None:
@@ -54,7 +54,7 @@ async def test_a_failed_attempt_is_kept_and_tried_again(rota_app: Rota) -> None:
 
     run = await flaky.start()
     async with rota_app.worker():
-        assert await run.result(timeout=10) == "attempt 3"
+        assert await run.result(timeout=60) == "attempt 3"
 
     kept = await attempts_of(rota_app, run.id)
     assert [(number, state) for number, state, _ in kept] == [(1, "failed"), (2, "failed")]
@@ -80,7 +80,7 @@ async def test_the_last_failure_is_the_outcome(rota_app: Rota, kind: str) -> Non
     run = await broken.start()
     async with rota_app.worker():
         with pytest.raises(RunFailed, match="LookupError: nothing there") as caught:
-            await run.result(timeout=10)
+            await run.result(timeout=60)
 
     assert caught.value.kind == "LookupError"
     assert await run.status() == "failed"
@@ -95,7 +95,7 @@ async def test_errors_that_are_never_worth_a_retry_end_the_job(rota_app: Rota) -
     run = await broken.start()
     async with rota_app.worker():
         with pytest.raises(RunFailed, match="attempt 1"):
-            await run.result(timeout=10)
+            await run.result(timeout=60)
 
 
 async def test_a_task_says_itself_when_to_try_again(rota_harness: Harness) -> None:
@@ -116,7 +116,7 @@ async def test_a_task_says_itself_when_to_try_again(rota_harness: Harness) -> No
     await rota_harness.clock.advance(timedelta(hours=1, seconds=1))
     await rota_harness.run_until_idle()
 
-    assert await run.result(timeout=10) == 2
+    assert await run.result(timeout=60) == 2
 
 
 @pytest.mark.parametrize("kind", ["async", "thread"])
@@ -148,7 +148,7 @@ async def test_a_timeout_of_the_tasks_own_is_an_ordinary_failure(rota_app: Rota)
     run = await asks.start()
     async with rota_app.worker():
         with pytest.raises(RunFailed) as caught:
-            await run.result(timeout=10)
+            await run.result(timeout=60)
     assert caught.value.kind == "TimeoutError"
 
 
@@ -168,8 +168,8 @@ async def test_code_that_exits_fails_its_job_and_not_the_worker(rota_app: Rota) 
     async with rota_app.worker():
         for task in (leaves, gives_up):
             with pytest.raises(RunFailed):
-                await (await task.start()).result(timeout=10)
-        assert await (await stays.start()).result(timeout=10) == "here"
+                await (await task.start()).result(timeout=60)
+        assert await (await stays.start()).result(timeout=60) == "here"
 
 
 async def test_a_policy_said_at_the_start_wins_over_the_tasks(rota_app: Rota) -> None:
@@ -183,7 +183,7 @@ async def test_a_policy_said_at_the_start_wins_over_the_tasks(rota_app: Rota) ->
     run = await stubborn.using(retry=Retry(attempts=3, wait=0)).start()
     async with rota_app.worker():
         with pytest.raises(RunFailed):
-            await run.result(timeout=10)
+            await run.result(timeout=60)
 
     assert seen == [1, 2, 3]
 
@@ -209,7 +209,7 @@ async def test_a_result_that_cannot_be_stored_is_recorded_as_such(
     run = await returns.start()
     async with rota_app.worker():
         with pytest.raises(RunFailed, match=why) as caught:
-            await run.result(timeout=10)
+            await run.result(timeout=60)
 
     assert caught.value.kind.endswith("Unstorable")
     assert await attempts_of(rota_app, run.id) == []  # running it again would not help
@@ -232,9 +232,9 @@ async def test_an_error_that_cannot_be_stored_as_it_is_is_recorded_all_the_same(
 
     async with rota_app.worker():
         with pytest.raises(RunFailed, match="its message could not be had"):
-            await (await odd.start()).result(timeout=10)
+            await (await odd.start()).result(timeout=60)
         with pytest.raises(RunFailed, match=r"a\\0b"):
-            await (await nul.start()).result(timeout=10)
+            await (await nul.start()).result(timeout=60)
 
 
 async def test_a_job_that_nobody_took_in_time_expires(rota_harness: Harness) -> None:
@@ -251,7 +251,7 @@ async def test_a_job_that_nobody_took_in_time_expires(rota_harness: Harness) -> 
     await rota_harness.run_until_idle()
 
     with pytest.raises(RunExpired):
-        await run.result(timeout=10)
+        await run.result(timeout=60)
     assert not ran
 
 
@@ -286,7 +286,7 @@ async def test_a_short_delay_does_not_wait_for_the_next_poll(rota_dsn: str) -> N
             return ctx.attempt
 
         async with app.worker():
-            assert await (await twice.start()).result(timeout=10) == 2
+            assert await (await twice.start()).result(timeout=60) == 2
 
 
 async def test_a_run_that_failed_can_be_tried_again_by_hand(rota_app: Rota) -> None:
@@ -301,12 +301,12 @@ async def test_a_run_that_failed_can_be_tried_again_by_hand(rota_app: Rota) -> N
     async with rota_app.worker():
         run = await moody.start()
         with pytest.raises(RunFailed):
-            await run.result(timeout=10)
+            await run.result(timeout=60)
 
         works = True
         await run.retry()
 
-        assert await run.result(timeout=10) == 2
+        assert await run.result(timeout=60) == 2
     [(number, state, error)] = await attempts_of(rota_app, run.id)
     assert (number, state, error["message"]) == (1, "failed", "not yet")
 
@@ -350,10 +350,10 @@ async def test_an_unknown_task_stays_queued_for_a_worker_that_knows_it(rota_dsn:
 
         run = await brand_new.start()
         async with old.worker():
-            await (await known.start()).result(timeout=10)
+            await (await known.start()).result(timeout=60)
             assert await run.status() == "ready"
         async with new.worker():
-            assert await run.result(timeout=10) == "new"
+            assert await run.result(timeout=60) == "new"
 
 
 async def test_blocking_calls_work_without_a_loop_and_beside_one(rota_app: Rota) -> None:
@@ -363,7 +363,7 @@ async def test_blocking_calls_work_without_a_loop_and_beside_one(rota_app: Rota)
 
     def script() -> tuple[int, str]:
         run = double.blocking.start(n=4)
-        answer = run.result(timeout=10), run.status()
+        answer = run.result(timeout=60), run.status()
         rota_app.close_blocking()
         return answer
 
@@ -379,7 +379,7 @@ async def test_code_that_does_not_await_asks_about_a_run_by_its_id(rota_app: Rot
     def script() -> list[int]:
         runs = rota_app.blocking.start_many([double.call(n) for n in (1, 2)])
         assert runs[0].why().reasons
-        answer = [rota_app.run(run.id).blocking.result(timeout=10) for run in runs]
+        answer = [rota_app.run(run.id).blocking.result(timeout=60) for run in runs]
         rota_app.close_blocking()
         return answer
 

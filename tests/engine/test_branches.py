@@ -51,7 +51,7 @@ async def test_steps_gathered_run_at_once_and_are_given_again(rota_app: Rota) ->
         return list(found)
 
     async with rota_app.worker():
-        assert await (await work.start()).result(timeout=10) == [0, 1, 4, 9, 16]
+        assert await (await work.start()).result(timeout=60) == [0, 1, 4, 9, 16]
     assert (most, ran) == (5, list(range(5)))
 
 
@@ -80,7 +80,7 @@ async def test_of_steps_gathered_only_those_that_were_not_done_are_done_again(
 
     async with rota_app.worker():
         run = await work.start()
-        assert await run.result(timeout=10) == ["aa", "whole", "bb"]
+        assert await run.result(timeout=60) == ["aa", "whole", "bb"]
     assert sorted(ran) == ["a one", "a two", "b one", "b two", "breaks", "breaks"]
     assert await fetch(rota_dsn, "select bool_or(own) from rota.steps") == [(False,)]
 
@@ -117,7 +117,7 @@ async def test_a_branch_that_goes_on_lives_with_its_own_failures_only(rota_app: 
         return found[1]
 
     async with rota_app.worker():
-        assert await (await work.start()).result(timeout=10) == "grave"
+        assert await (await work.start()).result(timeout=60) == "grave"
     assert sorted(ran) == ["grave", "grave", "instead", "mild"]
 
 
@@ -136,7 +136,7 @@ async def test_a_task_group_is_a_way_to_branch(rota_harness: Harness) -> None:
         run = await work.start()
         await asleep(run)
         await rota_harness.clock.advance(HOUR)
-        assert await run.result(timeout=10) == ["a", "b"]
+        assert await run.result(timeout=60) == ["a", "b"]
     assert sorted(ran) == ["a after", "a before", "b after", "b before"]
     assert left(rota_harness) == 1
 
@@ -181,7 +181,7 @@ async def test_while_one_branch_works_the_job_stays_though_another_sleeps(
         await asleep(run)
         assert worker.life.desk.running == 0
         await rota_harness.clock.advance(HOUR)
-        assert await run.result(timeout=10) == ["slept", "long"]
+        assert await run.result(timeout=60) == ["slept", "long"]
     assert ran == ["long"]
 
 
@@ -226,7 +226,7 @@ async def test_it_wakes_for_whatever_comes_first(rota_harness: Harness, rota_dsn
         assert order == ["charged", "heard now"]
         await asleep(run)
         await rota_harness.clock.advance(2 * HOUR)
-        assert await run.result(timeout=10) == [1, 2, 3]
+        assert await run.result(timeout=60) == [1, 2, 3]
     assert order == ["charged", "heard now", "slept"]
     assert tries == 2
 
@@ -250,7 +250,7 @@ async def test_a_signal_is_heard_by_a_branch_that_waits_where_it_is(
         run = await work.start()
         await until(lambda: _kept(rota_dsn, run.id, "wait word …"))
         assert await run.signal("word", "now")
-        assert await run.result(timeout=10) == ["now", True]
+        assert await run.result(timeout=60) == ["now", True]
     assert left(rota_harness) == 0
 
 
@@ -272,9 +272,9 @@ async def test_a_job_that_waits_where_it_is_takes_no_place(
     async with app.worker(concurrency=1) as worker:
         run = await work.start()
         await until(lambda: _is_parked(worker))
-        await (await other.start()).result(timeout=10)
+        await (await other.start()).result(timeout=60)
         assert await run.status() == "running"
-        await run.result(timeout=10)
+        await run.result(timeout=60)
     assert seen == [1]
     assert left(rota_harness) == 0
 
@@ -299,7 +299,7 @@ async def test_a_branch_begun_just_before_the_own_line_sleeps_does_its_work(
         await asleep(run)
         assert ran == ["branch"]
         await rota_harness.clock.advance(HOUR)
-        assert await run.result(timeout=10) == 1
+        assert await run.result(timeout=60) == 1
     assert ran == ["branch"]
 
 
@@ -330,7 +330,7 @@ async def test_branches_that_come_to_rest_together_leave_together(
         await asleep(run)
         assert "value uuid" in await steps(rota_dsn, run)
         await rota_harness.clock.advance(HOUR)
-        await run.result(timeout=10)
+        await run.result(timeout=60)
 
 
 # Calls beside it
@@ -366,7 +366,7 @@ async def test_calls_in_one_branch_are_waited_for_while_another_sleeps(
         await until(lambda: _is(seen, [1]))
         await asleep(run)
         await run.signal("word", 2)
-        assert await run.result(timeout=10) == [1, 2]
+        assert await run.result(timeout=60) == [1, 2]
 
 
 @pytest.mark.parametrize("other", ["calls", "sleep"])
@@ -385,7 +385,7 @@ async def test_with_one_place_calls_of_several_branches_all_run(
         return found[1]
 
     async with rota_app.worker(concurrency=1):
-        assert await (await work.start()).result(timeout=10) == [0, 1, 2]
+        assert await (await work.start()).result(timeout=60) == [0, 1, 2]
 
 
 async def _kept(dsn: str, job: int, what: str) -> bool:

@@ -28,7 +28,7 @@ async def test_calls_give_their_results_in_order(
         ]
 
     async with rota_app.worker():
-        assert await (await parent.start()).result(timeout=10) == [
+        assert await (await parent.start()).result(timeout=60) == [
             [2 * n for n in range(20)],
             42,
             {"two": 40},
@@ -48,7 +48,7 @@ async def test_a_plain_function_calls_too(
         ]
 
     async with rota_app.worker(concurrency=1):
-        assert await (await parent.start()).result(timeout=10) == [[0, 2, 4, 6, 8], {"two": 20}]
+        assert await (await parent.start()).result(timeout=60) == [[0, 2, 4, 6, 8], {"two": 20}]
 
 
 async def test_calls_call_in_turn_and_with_one_place_none_waits_for_another(
@@ -69,7 +69,7 @@ async def test_calls_call_in_turn_and_with_one_place_none_waits_for_another(
         return await ctx.map([middle.call(1), plain.call(2), middle.call(3)])
 
     async with rota_app.worker(concurrency=1):
-        assert await (await top.start()).result(timeout=10) == [6, 10, 14]
+        assert await (await top.start()).result(timeout=60) == [6, 10, 14]
 
 
 async def test_more_parents_than_places_all_finish(
@@ -81,7 +81,7 @@ async def test_more_parents_than_places_all_finish(
 
     async with rota_app.worker(concurrency=2):
         runs = await rota_app.start_many([parent.call(n) for n in range(30)])
-        assert [await run.result(timeout=20) for run in runs] == [6 * n + 6 for n in range(30)]
+        assert [await run.result(timeout=60) for run in runs] == [6 * n + 6 for n in range(30)]
 
 
 async def test_tasks_of_a_flow_can_call(rota_app: Rota, double: Task[[int], int]) -> None:
@@ -96,7 +96,7 @@ async def test_tasks_of_a_flow_can_call(rota_app: Rota, double: Task[[int], int]
         return sum(spread)
 
     async with rota_app.worker(concurrency=1):
-        assert await (await flow.start(many=5)).result(timeout=10) == {"total": 20}
+        assert await (await flow.start(many=5)).result(timeout=60) == {"total": 20}
 
 
 @pytest.mark.parametrize("limit", [1, 3])
@@ -117,7 +117,7 @@ async def test_no_more_than_the_limit_run_at_a_time(rota_app: Rota, limit: int) 
         return await ctx.map((busy.call(n) for n in range(20)), limit=limit)
 
     async with rota_app.worker(concurrency=50), rota_app.worker(concurrency=50):
-        assert await (await parent.start()).result(timeout=10) == list(range(20))
+        assert await (await parent.start()).result(timeout=60) == list(range(20))
     assert most == limit
 
 
@@ -148,7 +148,7 @@ async def test_what_cannot_be_called_is_said(
                 await ctx.map(calls, **how)
 
     async with rota_app.worker():
-        await (await parent.start()).result(timeout=10)
+        await (await parent.start()).result(timeout=60)
     assert await fetch(rota_app._dsn or "", "select count(*) from rota.runs") == [(0,)]
 
 
@@ -169,7 +169,7 @@ async def test_async_code_that_blocks_is_told_instead_of_stopping_its_worker(
 
     async with rota_app.worker():
         with pytest.raises(RunFailed, match="RuntimeError"):
-            await (await parent.start()).result(timeout=10)
+            await (await parent.start()).result(timeout=60)
 
 
 async def test_a_context_without_a_worker_says_that_it_can_start_nothing(
@@ -210,10 +210,10 @@ async def test_the_first_failure_cancels_the_rest_and_is_raised(rota_harness: Ha
         return f"{type(failure.value).__name__} {failure.value.kind}: {failure.value.reason}"
 
     async with app.worker(queues=["default"]):
-        assert await (await parent.start()).result(timeout=10) == (
+        assert await (await parent.start()).result(timeout=60) == (
             "RunFailed LookupError: no such thing"
         )
-        await asyncio.wait_for(stopped.wait(), 5)
+        await asyncio.wait_for(stopped.wait(), 60)
         await until(lambda: counted(app, "rota.claims", 0))
     async with app.worker(queues=["elsewhere"]):
         await asyncio.sleep(0)
@@ -243,7 +243,7 @@ async def test_failures_can_be_collected_instead(
         return [each.kind if isinstance(each, RunFailed) else each for each in found]
 
     async with rota_app.worker():
-        assert await (await parent.start()).result(timeout=10) == [
+        assert await (await parent.start()).result(timeout=60) == [
             2,
             "LookupError",
             {"two": 20},
@@ -270,4 +270,4 @@ async def test_a_call_that_somebody_cancels_is_raised_as_such(rota_harness: Harn
         await until(lambda: counted(app, "rota.runs", 1))
         [(calls,)] = await fetch(app._dsn or "", "select id from rota.runs")
         assert await app.run(calls).cancel() == "cancelled"
-        assert await run.result(timeout=10) == "cancelled"
+        assert await run.result(timeout=60) == "cancelled"

@@ -27,7 +27,7 @@ async def test_a_queued_job_is_cancelled_at_once(rota_app: Rota) -> None:
         run = await how.start()
         assert await run.cancel() == "cancelled"
         with pytest.raises(RunCancelled):
-            await run.result(timeout=10)
+            await run.result(timeout=60)
         assert await run.cancel() == "cancelled"
     async with rota_app.worker() as worker:
         await worker.life.exchange.tick()
@@ -54,7 +54,7 @@ async def test_a_running_job_learns_that_it_is_cancelled(rota_harness: Harness, 
         await rota_harness.saw(JobClaimed, job=run.id)
         assert await run.cancel() == "requested"
         with pytest.raises(RunCancelled):
-            await run.result(timeout=10)
+            await run.result(timeout=60)
 
 
 async def test_a_wish_to_cancel_outlives_a_failing_attempt(rota_harness: Harness) -> None:
@@ -74,7 +74,7 @@ async def test_a_wish_to_cancel_outlives_a_failing_attempt(rota_harness: Harness
         assert await run.cancel() == "requested"
         go.set()
         with pytest.raises(RunCancelled):
-            await run.result(timeout=10)
+            await run.result(timeout=60)
 
 
 @pytest.mark.parametrize("why", [Stop.CANCELLED, Stop.DRAINED])
@@ -107,8 +107,8 @@ async def test_whoever_asked_for_a_result_leaves_no_trace(
     async with rota_harness.app.worker():
         runs = [await quick.start() for _ in range(20)]
         for run in runs:
-            assert await run.result(timeout=5) == 1
-            assert await run.result(timeout=5) == 1  # of one that is over
+            assert await run.result(timeout=60) == 1
+            assert await run.result(timeout=60) == 1  # of one that is over
         with pytest.raises(TimeoutError):
             await (await quick.using(delay=60).start()).result(timeout=0.05)
 

@@ -81,7 +81,7 @@ async def test_async_code_is_cancelled_at_its_deadline(loop: Workbench) -> None:
 
 async def test_a_thread_is_told_at_its_deadline(pool: Workbench, port: Port) -> None:
     def slow(ctx: Context) -> None:
-        assert port.interrupted.wait(10)
+        assert port.interrupted.wait(60)
         assert ctx.cancelled
         raise RuntimeError("stopped")
 
@@ -228,13 +228,13 @@ async def test_a_thread_that_runs_on_is_given_up(
 
     def stubborn(ctx: Context) -> str:
         contexts.append(ctx)
-        go.wait(20)
+        go.wait(60)
         old_ended.set()
         return "old"
 
     def next_one(ctx: Context) -> str:
         contexts.append(ctx)
-        second_may.wait(20)
+        second_may.wait(60)
         return "new"
 
     first = pool.start(define(stubborn), 0.05)
@@ -271,7 +271,7 @@ async def test_what_was_stopped_and_is_given_up_is_what_it_was_stopped_for(
                 continue
 
     def waits() -> None:
-        may_end.wait(20)
+        may_end.wait(60)
 
     bench, task = (loop, define(awaits)) if kind == "async" else (pool, define(waits))
     job = bench.start(task, 0.05)

@@ -158,7 +158,7 @@ async def test_code_sees_that_its_worker_drains_and_goes_on_elsewhere_where_it_w
         await worker.stop()
     assert await run.status() == "ready"
     async with app.worker():
-        assert await run.result(timeout=10) == 6
+        assert await run.result(timeout=60) == 6
     assert done == [0, 1, 2, 3, 4, 5]
     assert await fetch(rota_dsn, "select attempt from rota.outcomes") == [(1,)]
 
@@ -183,7 +183,7 @@ async def test_the_same_in_a_thread(app: Rota) -> None:
             await asyncio.sleep(0.01)
         await worker.stop()
     async with app.worker():
-        assert await run.result(timeout=10) == 4
+        assert await run.result(timeout=60) == 4
     assert done == [0, 1, 2, 3]
 
 

@@ -58,7 +58,7 @@ async def test_work_whose_answers_are_lost_is_recorded_once_and_none_is_forgotte
         started = await app.start_many([count.call(n=n) for n in range(300)])
         async with app.worker(concurrency=20):
             for run in started:
-                await run.result(timeout=30)
+                await run.result(timeout=60)
 
     assert cut.cuts > 5
     assert set(runs.values()) == {1}
@@ -92,7 +92,7 @@ async def test_an_outcome_of_a_job_that_is_no_longer_ours_is_refused(
         refused = await rota_harness.saw(OutcomeRefused, job=run.id)
         assert refused.worker == worker.id
         # Given back, it is claimed anew and runs to its own end.
-        assert await run.result(timeout=10) == "zombie"
+        assert await run.result(timeout=60) == "zombie"
     [(claim,)] = await fetch(rota_dsn, "select claim from rota.outcomes")
     assert claim != held.id
 
@@ -113,8 +113,8 @@ async def test_one_outcome_the_database_refuses_does_not_stop_the_others(
         poison = await as_it_is.start("this is not JSON")
         async with app.worker():
             with pytest.raises(RunFailed, match="InvalidTextRepresentation"):
-                await poison.result(timeout=10)
-            assert [await run.result(timeout=10) for run in runs] == [f"{n}" for n in range(20)]
+                await poison.result(timeout=60)
+            assert [await run.result(timeout=60) for run in runs] == [f"{n}" for n in range(20)]
 
 
 # Producers that commit late
@@ -163,7 +163,7 @@ async def test_without_notifications_polling_finds_the_work(rota_dsn: str) -> No
 
         async with app.worker():
             run = await quiet.start()
-            assert await run.result(timeout=10) == "found"
+            assert await run.result(timeout=60) == "found"
     assert await fetch(
         rota_dsn, "select count(*) from pg_stat_activity where query like 'listen%'"
     ) == [(0,)]
@@ -180,9 +180,9 @@ async def test_a_job_below_the_floor_is_found_by_polling_alone(rota_dsn: str) ->
         async with await psycopg.AsyncConnection.connect(rota_dsn) as dawdler, app.worker():
             late = await job.using(on=dawdler).start(n=0)
             for run in await app.start_many([job.call(n=n) for n in range(50)]):
-                await run.result(timeout=10)
+                await run.result(timeout=60)
             await dawdler.commit()
-            assert await late.result(timeout=10) == 0
+            assert await late.result(timeout=60) == 0
 
 
 async def test_the_listener_comes_back_after_its_connection_is_lost(rota_dsn: str) -> None:
@@ -193,7 +193,7 @@ async def test_the_listener_comes_back_after_its_connection_is_lost(rota_dsn: st
             return "pong"
 
         async with app.worker():
-            assert await (await ping.start()).result(timeout=10) == "pong"
+            assert await (await ping.start()).result(timeout=60) == "pong"
             killed = await fetch(
                 rota_dsn,
                 "select pg_terminate_backend(pid) from pg_stat_activity "
@@ -203,7 +203,7 @@ async def test_the_listener_comes_back_after_its_connection_is_lost(rota_dsn: st
             # Polling is a minute away: only a listener can have brought this.
             client = await app.open()
             await until(lambda: _hears(client.wakeups))
-            assert await (await ping.start()).result(timeout=10) == "pong"
+            assert await (await ping.start()).result(timeout=60) == "pong"
 
 
 async def _hears(wakeups: Any) -> bool:
@@ -240,7 +240,7 @@ async def test_an_idle_worker_costs_next_to_nothing(
             pass
 
         async with app.worker():
-            await (await nothing.start()).result(timeout=10)
+            await (await nothing.start()).result(timeout=60)
             began = time.monotonic()
             monkeypatch.setattr("rota.engine.hand.exchange", counted)
             await asyncio.sleep(3)  # the time it is measured over

@@ -50,7 +50,7 @@ async def test_a_failure_is_said_with_its_job_and_on_failure_hears_of_it(
     await rota_harness.run_until_idle()
 
     with pytest.raises(RunFailed, match=r"run \d+ \(f\) failed: job \d+ \(f\.breaks\)") as failure:
-        await run.result(timeout=5)
+        await run.result(timeout=60)
     assert (failure.value.kind, failure.value.reason) == ("LookupError", "the file is gone")
     assert "the file is gone" in failure.value.traceback
     assert [(each.task, each.kind, each.reason) for each in heard] == [
@@ -80,7 +80,7 @@ async def test_on_failure_is_skipped_when_nothing_failed_and_is_no_result(
     run = await flow.start()
     await rota_harness.run_until_idle()
 
-    assert await run.result(timeout=5) == {"fine": 1}
+    assert await run.result(timeout=60) == {"fine": 1}
     assert (await states(rota_harness.app, run.id))["tell"] == "skipped"
 
 
@@ -104,7 +104,7 @@ async def test_a_plain_on_failure_hears_too_and_one_that_fails_changes_nothing(
 
     assert heard == ["breaks"]
     with pytest.raises(RunFailed, match="LookupError"):
-        await run.result(timeout=5)
+        await run.result(timeout=60)
 
 
 async def test_a_task_is_tried_as_often_as_it_says_before_anybody_is_skipped(
@@ -126,7 +126,7 @@ async def test_a_task_is_tried_as_often_as_it_says_before_anybody_is_skipped(
 
     run = await flow.start()
     async with rota_harness.app.worker():
-        assert await run.result(timeout=10) == {"then": 3}
+        assert await run.result(timeout=60) == {"then": 3}
     assert tried == [1, 2, 3]
 
 
@@ -155,10 +155,10 @@ async def test_a_run_tried_again_goes_on_where_it_failed(rota_harness: Harness) 
     run = await flow.start()
     async with rota_harness.app.worker():
         with pytest.raises(RunFailed):
-            await run.result(timeout=5)
+            await run.result(timeout=60)
         trouble = False
         await run.retry()
-        assert await run.result(timeout=5) == {"third": 3}
+        assert await run.result(timeout=60) == {"third": 3}
         with pytest.raises(Exception, match="is succeeded; only one that failed"):
             await run.retry()
     assert ran == ["first", "second", "second", "third"]
@@ -183,15 +183,15 @@ async def test_a_fork_runs_from_a_task_on_and_leaves_the_first_run_alone(
 
     run = await flow.start(n=10)
     await rota_harness.run_until_idle()
-    before = await run.result(timeout=5)
+    before = await run.result(timeout=60)
     forked = await app.fork(run, from_=second)
     by_name: Run[Any] = await app.fork(run.id, from_="first")
     await rota_harness.run_until_idle()
 
     assert ran == ["first", "second", "second", "first", "second"] or len(ran) == 5
-    assert (await forked.result(timeout=5))["second"] != before["second"]
-    assert (await by_name.result(timeout=5))["second"] > 10
-    assert await run.result(timeout=5) == before
+    assert (await forked.result(timeout=60))["second"] != before["second"]
+    assert (await by_name.result(timeout=60))["second"] > 10
+    assert await run.result(timeout=60) == before
     with pytest.raises(ArgumentError, match=r"run \d+ of flow 'f' has no task 'third'"):
         await app.fork(run, from_="third")
     with pytest.raises(RunNotFound):
@@ -224,7 +224,7 @@ async def test_a_run_is_cancelled_with_all_its_jobs_and_those_that_run_are_told(
         await rota_harness.saw(JobClaimed)
         assert await run.cancel() == "requested"
         with pytest.raises(RunCancelled):
-            await run.result(timeout=5)
+            await run.result(timeout=60)
         assert stopped.is_set()
     assert await states(app, run.id) == {"endless": "cancelled", "never": "cancelled"}
     assert await run.cancel() == "cancelled"

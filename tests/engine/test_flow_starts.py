@@ -138,7 +138,7 @@ async def test_a_flow_that_expires_fails_with_what_had_not_begun(rota_harness: H
     await rota_harness.run_until_idle()
 
     with pytest.raises(RunExpired):
-        await run.result(timeout=5)
+        await run.result(timeout=60)
     assert await states(app, run.id) == {"a": "expired", "b": "skipped"}
 
 
@@ -171,7 +171,7 @@ async def test_many_flows_are_started_together_or_not_at_all(rota_harness: Harne
     keyed = await app.start_many([flow.using(key=f"k{n % 3}").call(n=n) for n in range(6)])
     await rota_harness.run_until_idle()
 
-    assert [(await run.result(timeout=5))["echo"] for run in runs] == list(range(50))
+    assert [(await run.result(timeout=60))["echo"] for run in runs] == list(range(50))
     assert [run.created for run in keyed].count(True) == 3
     assert [keyed[n].id for n in range(3)] == [keyed[n + 3].id for n in range(3)]
     with pytest.raises(ArgumentError, match="not Call and FlowCall"):
@@ -217,7 +217,7 @@ async def test_a_run_can_be_started_and_awaited_without_a_loop(rota_harness: Har
 
     def program() -> Any:
         run = flow.blocking.using(key="k").start(n=4)
-        return run.created, run.result(timeout=10), run.status()
+        return run.created, run.result(timeout=60), run.status()
 
     async with app.worker():
         assert await asyncio.to_thread(program) == (True, {"double": 8}, "succeeded")

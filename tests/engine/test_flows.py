@@ -45,7 +45,7 @@ async def test_results_are_handed_on_and_the_last_ones_are_the_runs(rota_harness
     assert run.created
     await rota_harness.run_until_idle()
 
-    assert await run.result(timeout=5) == {
+    assert await run.result(timeout=60) == {
         "report": {"day": "monday", "clean": ["monday!", "MONDAY!"], "count": 2}
     }
     assert await run.status() == "succeeded"
@@ -99,7 +99,7 @@ async def test_a_result_may_be_as_large_as_a_payload_and_larger_ones_fail_the_ta
     assert seen == [limit - 2] * 2
     assert await fits.status() == "succeeded"
     with pytest.raises(RunFailed, match=r"what task 'f\.make' returned"):
-        await larger.result(timeout=5)
+        await larger.result(timeout=60)
 
 
 async def test_a_missing_result_is_none_or_the_parameters_default(rota_harness: Harness) -> None:
@@ -155,7 +155,7 @@ async def test_conditions_see_results_and_input(rota_harness: Harness) -> None:
     await rota_harness.run_until_idle()
 
     assert sorted(ran) == ["async", "plain 5"]
-    assert await over.result(timeout=5) == {"small": None, "plain": None}
+    assert await over.result(timeout=60) == {"small": None, "plain": None}
     assert await states(rota_harness.app, over.id) == {
         "size": "succeeded",
         "small": "skipped",
@@ -175,7 +175,7 @@ async def test_a_condition_that_fails_fails_its_task(rota_harness: Harness) -> N
     await rota_harness.run_until_idle()
 
     with pytest.raises(RunFailed, match="ZeroDivisionError"):
-        await run.result(timeout=5)
+        await run.result(timeout=60)
 
 
 async def test_the_results_a_claim_takes_are_asked_for_together_each_once(
@@ -212,7 +212,7 @@ async def test_the_results_a_claim_takes_are_asked_for_together_each_once(
     run = await flow.start()
     await rota_harness.run_until_idle(concurrency=100)
 
-    assert set((await run.result(timeout=5)).values()) == {3}
+    assert set((await run.result(timeout=60)).values()) == {3}
     assert all(len(jobs) == len(set(jobs)) == 2 for jobs in asked)
     assert len(asked) <= 3, "one query for all jobs of a claim"
 
@@ -252,11 +252,11 @@ async def test_results_are_those_of_the_last_time_after_a_retry(
         async with rota_harness.app.worker(queues=["ends"]):
             async with rota_harness.app.worker(queues=["middle"]):
                 with pytest.raises(RunFailed):
-                    await run.result(timeout=10)
+                    await run.result(timeout=60)
             trouble = False
             async with second.worker(queues=["middle"]):
                 await run.retry()
-                assert await run.result(timeout=10) == {"last": 2}
+                assert await run.result(timeout=60) == {"last": 2}
 
 
 # Meeting others
@@ -285,7 +285,7 @@ async def test_an_end_that_could_not_be_passed_on_at_once_is_soon(
             await until(lambda: equals(rota_dsn, "select count(*) from rota.echoes", 1))
             await theirs.rollback()
             with pytest.raises(RunFailed, match="ValueError"):
-                await run.result(timeout=3)
+                await run.result(timeout=60)
 
 
 SLOW_KEYS = """

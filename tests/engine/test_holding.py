@@ -129,4 +129,4 @@ async def test_what_does_not_finish_in_time_goes_back_uncounted(rota_dsn: str, k
 
         go.set()
         async with app.worker():
-            assert await run.result(timeout=10) == 1
+            assert await run.result(timeout=60) == 1

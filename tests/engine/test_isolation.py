@@ -29,11 +29,11 @@ async def test_a_crash_fails_its_run_and_the_worker_goes_on(app: Rota, tmp_path:
         crash = await isolated.segfault.using(retry=ONCE).start()
         hang = await isolated.hold_the_gil.using(retry=ONCE, timeout=0.3).start(str(file))
         with pytest.raises(RunFailed, match="was ended by SIGSEGV"):
-            await crash.result(timeout=20)
+            await crash.result(timeout=60)
         with pytest.raises(RunFailed, match=r"timeout of 0.3 s"):
-            await hang.result(timeout=20)
+            await hang.result(timeout=60)
         assert not is_alive(int(file.read_text()))
-        assert await (await isolated.add.start(1, 2)).result(timeout=20) == 3
+        assert await (await isolated.add.start(1, 2)).result(timeout=60) == 3
         assert worker.id == before
 
 
@@ -41,7 +41,7 @@ async def test_an_isolated_job_goes_on_from_what_it_kept(app: Rota) -> None:
     """Each attempt dies with its process, after a checkpoint made by the worker for it."""
     async with app.worker():
         run = await isolated.goes_on.start()
-        assert await run.result(timeout=20) == [1, 2, 3]
+        assert await run.result(timeout=60) == [1, 2, 3]
 
 
 async def test_an_isolated_job_is_cancelled(app: Rota, tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ async def test_an_isolated_job_is_cancelled(app: Rota, tmp_path: Path) -> None:
         await until_written(file)
         assert await run.cancel() == "requested"
         with pytest.raises(RunCancelled):
-            await run.result(timeout=20)
+            await run.result(timeout=60)
     assert file.read_text() == "told"
 
 

@@ -99,7 +99,7 @@ async def test_branches_that_do_the_same_are_each_given_their_own_again(
             raise ValueError("not yet")
 
     async with rota_app.worker():
-        await (await work.start()).result(timeout=20)
+        await (await work.start()).result(timeout=60)
     first, second = seen
     assert [(each[0], *each[4:]) for each in first] == [
         (n, f"parsed {n}", f"again {n}") for n in range(MANY)
@@ -132,7 +132,7 @@ async def test_branches_find_the_calls_they_have_made(rota_app: Rota) -> None:
         return found
 
     async with rota_app.worker():
-        found = await (await work.start()).result(timeout=20)
+        found = await (await work.start()).result(timeout=60)
     assert found == [*([10 * n, -10 * n] for n in range(MANY)), [990]]
     assert len(ran) == 2 * MANY + 1
 
@@ -164,7 +164,7 @@ async def test_each_branch_sleeps_its_own_time(rota_harness: Harness) -> None:
         assert order == ["short"]
         await asleep(run)
         await rota_harness.clock.advance(9 * HOUR)
-        await run.result(timeout=10)
+        await run.result(timeout=60)
     assert order == ["short", "long"]
 
 
@@ -187,4 +187,4 @@ async def test_jobs_that_run_beside_each_other_do_not_share_their_lines(rota_app
         return found
 
     async with rota_app.worker(concurrency=1):
-        assert await (await work.start()).result(timeout=20) == [[10, 11, 12], [20, 21, 22]]
+        assert await (await work.start()).result(timeout=60) == [[10, 11, 12], [20, 21, 22]]

@@ -76,7 +76,7 @@ async def test_a_worker_declared_dead_stops_its_jobs_and_lives_on_under_another_
         assert worker.id == reborn.worker != first
         # It finds what its old self held, and takes it back.
         await witness.saw(JobsReaped, dead=first)
-        assert await run.result(timeout=10) == "second life"
+        assert await run.result(timeout=60) == "second life"
     assert await fetch(rota_dsn, "select worker from rota.outcomes") == [(worker.id,)]
 
 
@@ -107,7 +107,7 @@ async def test_what_a_zombie_finishes_is_refused(app: Rota, rota_dsn: str) -> No
         assert await fetch(rota_dsn, "select * from rota.outcomes") == []
         del worker.life.heart._hear
     async with app.worker():
-        assert await run.result(timeout=10) == "new"
+        assert await run.result(timeout=60) == "new"
 
 
 @pytest.mark.parametrize("queue", ["default", "elsewhere"])
@@ -140,9 +140,9 @@ async def test_a_job_whose_claim_was_taken_away_is_stopped_within_a_beat(
             f" (seq, job, lane, queue, task) select seqs[1], jobs[1], 0, '{queue}', 'slow' from gone"
             " returning 1",
         )
-        await asyncio.wait_for(stopped.wait(), 5)
+        await asyncio.wait_for(stopped.wait(), 60)
         if queue == "default":
-            assert await run.result(timeout=10) == "again"
+            assert await run.result(timeout=60) == "again"
         else:
             assert "no longer ours" in caplog.text
         assert worker.id == old
@@ -169,7 +169,7 @@ async def test_a_claim_that_has_just_come_is_not_taken_for_lost(app: Rota, rota_
         heart._hear = late
         runs = await app.start_many([short.call(n=n) for n in range(200)])
         for number, run in enumerate(runs):
-            assert await run.result(timeout=20) == number
+            assert await run.result(timeout=60) == number
     assert sorted(began) == list(range(200))
     assert await fetch(rota_dsn, "select max(attempt), count(*) from rota.outcomes") == [(1, 200)]
 
@@ -194,7 +194,7 @@ async def test_a_blocked_loop_does_not_cost_a_worker_its_life(
     async with other.worker():
         async with app.worker() as worker:
             before = worker.id
-            assert await run.result(timeout=10) == "alive"
+            assert await run.result(timeout=60) == "alive"
             assert worker.id == before
     assert [event for event in watching.events if isinstance(event, WorkerDied)] == []
 
@@ -209,7 +209,7 @@ async def test_a_blocked_loop_is_warned_about_with_the_place(
     caplog.set_level(logging.WARNING, "rota")
     run = await blocks.start()
     async with app.worker():
-        await run.result(timeout=10)
+        await run.result(timeout=60)
     [warning] = [line for line in caplog.messages if "has been blocked" in line]
     assert "blocks" in warning
     assert "test_liveness.py" in warning

@@ -34,7 +34,7 @@ async def test_it_runs_again(rota_app: Rota, rota_dsn: str) -> None:
     runs = await rota_app.start_many([work.call(n=n) for n in range(20)])
     await lose(rota_dsn, MILD)
     async with rota_app.worker(concurrency=7):
-        assert [await run.result(timeout=10) for run in runs] == list(range(20))
+        assert [await run.result(timeout=60) for run in runs] == list(range(20))
 
 
 @pytest.mark.parametrize(
@@ -73,10 +73,10 @@ async def test_it_ends_as_its_task_says(
     await lose(rota_dsn, lost, attempt)
     async with rota_app.worker():
         if expected is None:
-            assert await run.result(timeout=10) == "done"
+            assert await run.result(timeout=60) == "done"
         else:
             with pytest.raises(expected):
-                await run.result(timeout=10)
+                await run.result(timeout=60)
     assert bool(ran) == (expected is None)
 
 
@@ -93,7 +93,7 @@ async def test_a_function_is_told_what_was_lost(rota_app: Rota, rota_dsn: str) -
     run = await work.start()
     await lose(rota_dsn, charged(1), 2)
     async with rota_app.worker():
-        await run.result(timeout=10)
+        await run.result(timeout=60)
     assert told == [Loss(run.id, run.id, "work", 1, 1)]
 
 
@@ -114,7 +114,7 @@ async def test_the_error_of_one_that_fails_for_it_is_the_loss(
     )
     async with rota_app.worker():
         with pytest.raises(RunFailed) as failed:
-            await run.result(timeout=10)
+            await run.result(timeout=60)
     assert failed.value.kind == "rota.errors.WorkerLost"
     assert await fetch(rota_dsn, "select worker, attempt from rota.outcomes") == [(77, 1)]
     assert await fetch(rota_dsn, "select * from rota.attempts") == []
@@ -136,7 +136,7 @@ async def test_beyond_its_budget_it_waits_in_quarantine_until_somebody_releases_
         assert await run.status() == "quarantined"
         assert await fetch(rota_dsn, "select count(*) from rota.claims") == [(0,)]
         assert await run.release() == 1
-        assert await run.result(timeout=10) == "released"
+        assert await run.result(timeout=60) == "released"
 
 
 async def test_one_in_quarantine_can_be_cancelled(rota_harness: Harness, rota_dsn: str) -> None:
@@ -151,7 +151,7 @@ async def test_one_in_quarantine_can_be_cancelled(rota_harness: Harness, rota_ds
         await rota_harness.saw(JobQuarantined, job=run.id)
         assert await run.cancel() == "cancelled"
         with pytest.raises(RunCancelled):
-            await run.result(timeout=10)
+            await run.result(timeout=60)
 
 
 async def test_a_grave_suspect_runs_alone_and_the_database_knows(
@@ -191,7 +191,7 @@ async def test_a_grave_suspect_runs_alone_and_the_database_knows(
         assert seen == []
         go.set()
         for run in (long, suspect, late):
-            await run.result(timeout=10)
+            await run.result(timeout=60)
     assert seen == ["before", "grave", "grave ends", "after"]
 
 
@@ -225,7 +225,7 @@ async def test_one_that_is_taken_away_while_it_waits_to_be_alone_does_not_run(
         )
         go.set()
         # Nothing else begins before it is settled whether the suspect does.
-        await (await after.start()).result(timeout=10)
+        await (await after.start()).result(timeout=60)
     assert ran == []
 
 
@@ -250,9 +250,9 @@ async def test_one_that_has_run_alone_for_a_while_lets_others_in(
             return bool(await fetch(rota_dsn, "select alone from rota.claims") == [(False,)])
 
         await until(is_no_longer_alone)
-        await (await other.start()).result(timeout=10)
+        await (await other.start()).result(timeout=60)
         go.set()
-        await suspect.result(timeout=10)
+        await suspect.result(timeout=60)
 
 
 async def test_one_that_waits_for_its_calls_lets_them_in(rota_app: Rota, rota_dsn: str) -> None:
@@ -269,7 +269,7 @@ async def test_one_that_waits_for_its_calls_lets_them_in(rota_app: Rota, rota_ds
     run = await whole.start()
     await lose(rota_dsn, GRAVE)
     async with rota_app.worker():
-        assert await run.result(timeout=10) == 6
+        assert await run.result(timeout=60) == 6
 
 
 async def test_it_is_no_suspect_any_more_once_its_code_has_come_back(
@@ -311,8 +311,8 @@ async def test_a_job_held_for_a_time_goes_back_when_it_is_over_though_its_worker
         run = await stuck.start()
         async with app.worker():
             for each in runs:
-                await each.result(timeout=10)
-            assert await run.result(timeout=10) == "second"
+                await each.result(timeout=60)
+            assert await run.result(timeout=60) == "second"
     assert await fetch(
         rota_dsn, "select attempt, error ->> 'type' from rota.attempts where error is not null"
     ) == [(1, "rota.errors.WorkerLost")]

@@ -42,7 +42,7 @@ async def test_a_task_that_runs_all_the_same_does_not_hide_the_failure(
 
     assert heard == ["breaks"]
     with pytest.raises(RunFailed, match=r"f\.breaks"):
-        await run.result(timeout=5)
+        await run.result(timeout=60)
 
 
 async def test_it_comes_after_everything_else(rota_harness: Harness) -> None:

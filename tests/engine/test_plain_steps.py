@@ -34,7 +34,7 @@ async def test_a_plain_step_does_not_stop_the_loop(rota_app: Rota) -> None:
     go = threading.Event()
 
     def slow() -> bool:
-        assert go.wait(10)
+        assert go.wait(60)
         return threading.get_ident() != here
 
     @rota_app.task
@@ -45,7 +45,7 @@ async def test_a_plain_step_does_not_stop_the_loop(rota_app: Rota) -> None:
         run = await work.start()
         await asyncio.sleep(0.05)
         go.set()
-        assert await run.result(timeout=10) is True
+        assert await run.result(timeout=60) is True
 
 
 async def test_a_plain_step_that_runs_out_of_things_fails(rota_app: Rota) -> None:
@@ -66,7 +66,7 @@ async def test_a_plain_step_that_runs_out_of_things_fails(rota_app: Rota) -> Non
     async with rota_app.worker():
         for task in (work, plain):
             run = await task.start()
-            assert await run.result(timeout=5) == "RuntimeError: it raised StopIteration"
+            assert await run.result(timeout=60) == "RuntimeError: it raised StopIteration"
 
 
 async def test_plain_steps_of_many_jobs_run_at_once(rota_app: Rota) -> None:
@@ -78,7 +78,7 @@ async def test_plain_steps_of_many_jobs_run_at_once(rota_app: Rota) -> None:
 
     async with rota_app.worker(concurrency=20):
         runs = await rota_app.start_many([work.call() for _ in range(20)])
-        assert sorted([await run.result(timeout=20) for run in runs]) == list(range(20))
+        assert sorted([await run.result(timeout=60) for run in runs]) == list(range(20))
 
 
 # Plain code
@@ -125,7 +125,7 @@ async def test_plain_code_does_it_all(rota_harness: Harness, rota_dsn: str) -> N
         await slept(rota_harness, run, 2)
         await asleep(run)
         await run.signal("word", 7)
-        found = await run.result(timeout=10)
+        found = await run.result(timeout=60)
     assert found[:3] == ["one", "two", "coroutine"]
     assert found[4:6] == [True, 7]
     assert ran == ["one", "two", "coroutine"]
@@ -159,7 +159,7 @@ async def test_a_plain_step_that_fails_is_tried_again_and_told(rota_app: Rota) -
         return [how.step("charge", charge, 4)]
 
     async with rota_app.worker():
-        assert await (await work.start()).result(timeout=10) == ["charged"]
+        assert await (await work.start()).result(timeout=60) == ["charged"]
 
 
 async def test_plain_code_that_swallows_its_end_sleeps_all_the_same(rota_harness: Harness) -> None:
@@ -180,7 +180,7 @@ async def test_plain_code_that_swallows_its_end_sleeps_all_the_same(rota_harness
         run = await work.start()
         await asleep(run)
         await rota_harness.clock.advance(HOUR)
-        assert await run.result(timeout=10) == "done"
+        assert await run.result(timeout=60) == "done"
     assert ran == ["swallowed"]
 
 
@@ -202,7 +202,7 @@ async def test_plain_code_that_has_changed_is_set_aside(rota_harness: Harness) -
         await rota_harness.saw(JobQuarantined, job=run.id)
         name = "charge"
         assert await run.release() == 1
-        assert await run.result(timeout=10) == 1
+        assert await run.result(timeout=60) == 1
 
 
 async def test_plain_code_that_ends_early_is_set_aside(rota_harness: Harness) -> None:
@@ -263,7 +263,7 @@ async def test_a_plain_step_that_takes_too_long_fails_and_leaves_nothing(
 
     async with rota_app.worker():
         run = await work.start()
-        assert await run.result(timeout=10) == "rota.errors.TaskTimeout"
+        assert await run.result(timeout=60) == "rota.errors.TaskTimeout"
         await until(lambda: _has(wrote, 2))
     assert await fetch(rota_dsn, "select n from note") == []
     assert await steps(rota_dsn, run) == ["step slow", "step after"]
@@ -292,7 +292,7 @@ async def test_plain_code_is_cancelled_where_it_waits(rota_harness: Harness) -> 
             await asyncio.sleep(0.1)
             assert await run.cancel() in ("requested", "cancelled")
             with pytest.raises(RunCancelled):
-                await run.result(timeout=10)
+                await run.result(timeout=60)
             await until(lambda how=how: _has(seen, how))
     assert seen == ["lingers", "step"]
 
@@ -320,7 +320,7 @@ async def test_given_back_by_a_worker_that_leaves_plain_code_goes_on_elsewhere(
             await until(lambda: _is_set(begun))
         stop.set()
         async with app.worker():
-            assert await run.result(timeout=10) == "one,two"
+            assert await run.result(timeout=60) == "one,two"
 
 
 async def test_async_code_that_uses_the_blocking_form_is_told(rota_app: Rota) -> None:
@@ -330,7 +330,7 @@ async def test_async_code_that_uses_the_blocking_form_is_told(rota_app: Rota) ->
 
     async with rota_app.worker():
         with pytest.raises(RunFailed, match="would stop the worker's own loop"):
-            await (await work.start()).result(timeout=10)
+            await (await work.start()).result(timeout=60)
 
 
 def _until_told(ctx: Context) -> None:

@@ -59,7 +59,7 @@ async def test_it_is_written_while_the_job_runs(
         await reads(rota_dsn, LINES, [(1, "begun")])
         monkeypatch.setattr(scribe, "SOON", 60)
         go.set()
-        await run.result(timeout=10)
+        await run.result(timeout=60)
     # The last words are written, too, though the job has ended.
     assert await fetch(rota_dsn, PROGRESS) == [(10.5, None, None)]
     assert await fetch(rota_dsn, LINES) == [(1, "begun"), (1, "ended")]
@@ -84,7 +84,7 @@ async def test_what_is_said_before_a_sleep_is_written_and_not_said_again_after_i
         await asleep(run)
         await reads(rota_dsn, PROGRESS, [(1, 2, None)])
         await rota_harness.clock.advance(HOUR)
-        await run.result(timeout=10)
+        await run.result(timeout=60)
     assert [message for _, message in await fetch(rota_dsn, LINES)] == ["one", "two", "three"]
 
 
@@ -96,7 +96,7 @@ async def test_each_line_says_which_attempt_said_it(rota_app: Rota, rota_dsn: st
             raise ValueError("not yet")
 
     async with rota_app.worker():
-        await (await work.start()).result(timeout=10)
+        await (await work.start()).result(timeout=60)
     assert await fetch(rota_dsn, LINES) == [(1, "tried"), (2, "tried")]
 
 
@@ -114,7 +114,7 @@ async def test_threads_say_it_in_the_same_way(rota_app: Rota, rota_dsn: str) -> 
         await reads(rota_dsn, PROGRESS, [(1, 4, "from a thread")])
         await reads(rota_dsn, LINES, [(1, "from a thread")])
         go.set()
-        await run.result(timeout=10)
+        await run.result(timeout=60)
 
 
 async def test_a_step_may_say_how_far_it_is(rota_app: Rota, rota_dsn: str) -> None:
@@ -127,7 +127,7 @@ async def test_a_step_may_say_how_far_it_is(rota_app: Rota, rota_dsn: str) -> No
         await ctx.step("copy", copy)
 
     async with rota_app.worker():
-        await (await work.start()).result(timeout=10)
+        await (await work.start()).result(timeout=60)
     assert await fetch(rota_dsn, PROGRESS) == [(1, 2, None)]
     assert await fetch(rota_dsn, LINES) == [(1, "half")]
 
@@ -154,7 +154,7 @@ async def test_much_that_is_said_costs_few_statements_and_only_the_last_progress
 
     async with rota_app.worker():
         for run in await rota_app.start_many([work.call() for _ in range(5)]):
-            await run.result(timeout=10)
+            await run.result(timeout=60)
     assert await fetch(rota_dsn, f"{PROGRESS} limit 9") == [(999, 1000, None)] * 5
     assert await fetch(rota_dsn, "select count(*) from rota.logs") == [(5000,)]
     assert len(written) <= 10
@@ -172,7 +172,7 @@ async def test_what_cannot_be_stored_is_made_visible_and_spoils_nobody_elses(
     async with rota_app.worker():
         runs = await rota_app.start_many([work.call(m) for m in ("fine", "NUL", "LONE")])
         for run in runs:
-            await run.result(timeout=10)
+            await run.result(timeout=60)
     expected = ["\\0", "\\ud800", "fine"]
     assert sorted(message for _, message in await fetch(rota_dsn, LINES)) == expected
     assert sorted(note for *_, note in await fetch(rota_dsn, PROGRESS)) == expected
@@ -199,7 +199,7 @@ async def test_a_worker_that_was_lost_does_not_take_progress_back(
         await reads(rota_dsn, LINES, [(1, "so far")])
         assert await fetch(rota_dsn, PROGRESS) == [(9, 10, None)]
         go.set()
-        await run.result(timeout=10)
+        await run.result(timeout=60)
 
 
 # In a process of its own
@@ -213,7 +213,7 @@ async def app(rota_dsn: str) -> AsyncIterator[Rota]:
 
 async def test_an_isolated_task_says_how_far_it_is(app: Rota, rota_dsn: str) -> None:
     async with app.worker():
-        await (await apart.tells.start()).result(timeout=20)
+        await (await apart.tells.start()).result(timeout=60)
     assert await fetch(rota_dsn, PROGRESS) == [(1, 2, "half")]
     assert await fetch(rota_dsn, LINES) == [(1, "from a process")]
 
@@ -223,5 +223,5 @@ async def test_an_isolated_task_has_no_steps_and_is_told_why(app: Rota, rota_dsn
         for how in ("step", "sleep", "wait", "uuid", "version"):
             run = await apart.durable.using(retry=ONCE).start(how)
             with pytest.raises(RunFailed, match="cannot be used by a task with isolation"):
-                await run.result(timeout=20)
+                await run.result(timeout=60)
     assert await fetch(rota_dsn, "select count(*) from rota.steps") == [(0,)]

@@ -44,7 +44,7 @@ async def test_values_are_the_same_when_the_code_runs_again(
         run = await work.start()
         await asleep(run)
         await rota_harness.clock.advance(HOUR)
-        await run.result(timeout=10)
+        await run.result(timeout=60)
     assert len(seen) == 3
     assert seen[0] == seen[1] == seen[2]
     now, number, id, later, other, another = seen[0]
@@ -73,7 +73,7 @@ async def test_values_are_kept_before_the_next_step_begins(rota_app: Rota, rota_
         return await ctx.step("charge", charge)
 
     async with rota_app.worker():
-        found = await (await work.start()).result(timeout=10)
+        found = await (await work.start()).result(timeout=60)
     assert [str(key) for key, _ in seen] == [found, found]
     assert seen[0][1] == ["value uuid"]
 
@@ -96,7 +96,7 @@ async def test_values_are_kept_before_a_transaction_and_before_calls(
         seen.append(await ctx.run(called.call(ctx.job_id)))
 
     async with rota_app.worker():
-        await (await work.start()).result(timeout=10)
+        await (await work.start()).result(timeout=60)
     assert seen == [["value uuid"], ["value uuid", "value random"]]
 
 
@@ -118,7 +118,7 @@ async def test_the_time_never_goes_back(
         now = Clock.now
         monkeypatch.setattr(Clock, "now", lambda self: now(self) - timedelta(days=1))
         await rota_harness.clock.advance(HOUR)
-        assert await run.result(timeout=10) is True
+        assert await run.result(timeout=60) is True
 
 
 async def test_the_time_is_the_databases(rota_harness: Harness) -> None:
@@ -134,7 +134,7 @@ async def test_the_time_is_the_databases(rota_harness: Harness) -> None:
     await rota_harness.run_until_idle()
     await rota_harness.clock.advance(timedelta(days=400))
     await rota_harness.run_until_idle()
-    assert await run.result(timeout=1) == pytest.approx(400 * 86400, abs=60)
+    assert await run.result(timeout=60) == pytest.approx(400 * 86400, abs=60)
 
 
 async def test_the_same_values_after_a_worker_was_lost(rota_harness: Harness) -> None:
@@ -154,12 +154,12 @@ async def test_the_same_values_after_a_worker_was_lost(rota_harness: Harness) ->
 
     run = await work.start()
     async with app.worker() as worker:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not seen:
                 await asyncio.sleep(0.01)
         await lose_workers(app)
         worker.life.heart.ask()
-        await run.result(timeout=20)
+        await run.result(timeout=60)
     assert len(seen) == 2
     assert seen[0] == seen[1]
 
@@ -197,7 +197,7 @@ async def test_a_change_goes_for_new_runs_and_not_for_those_that_are_further(
                 await slept(rota_harness, old, 2)
                 await slept(rota_harness, new, 2)
                 await asleep(old, new)
-        assert [await run.result(timeout=10) for run in (old, new)] == ["old", "new"]
+        assert [await run.result(timeout=60) for run in (old, new)] == ["old", "new"]
     assert ran == ["charge a", "fee b", "charge b"]
 
 
@@ -217,7 +217,7 @@ async def test_a_version_is_one_answer_however_often_it_is_asked_for(
 
     async with rota_app.worker():
         run = await work.start()
-        await run.result(timeout=10)
+        await run.result(timeout=60)
     assert seen == [[True, True, True]] * 2
     assert await steps(rota_dsn, run) == [
         "version fees",
@@ -251,7 +251,7 @@ async def test_what_leaves_nothing_behind_can_be_taken_out_of_the_code(
         await asleep(run)
         is_old = False
         await rota_harness.clock.advance(HOUR)
-        assert await run.result(timeout=10) == "done"
+        assert await run.result(timeout=60) == "done"
 
 
 CHANGES = {
@@ -298,7 +298,7 @@ async def test_code_that_has_changed_is_set_aside_and_goes_on_once_it_is_right(
         now = change
         await rota_harness.clock.advance(HOUR)
         for times in (1, 2):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while len(_quarantined(rota_harness)) < times:
                     await asyncio.sleep(0.01)
             assert await run.status() == "quarantined"
@@ -309,7 +309,7 @@ async def test_code_that_has_changed_is_set_aside_and_goes_on_once_it_is_right(
             # Released without the code being right, it is set aside again, and no attempt is used up.
             now = change if times == 1 else None
             assert await run.release() == 1
-        assert await run.result(timeout=10) == 1
+        assert await run.result(timeout=60) == 1
     assert ran == ["charge"]
 
 
@@ -339,7 +339,7 @@ async def test_code_that_swallows_the_mismatch_is_set_aside_all_the_same(
         assert (seen[0].asked, seen[0].kept) == ("step 'other'", "step 'charge'")
         assert await run.cancel() == "cancelled"
         with pytest.raises(RunCancelled):
-            await run.result(timeout=10)
+            await run.result(timeout=60)
 
 
 async def test_more_steps_at_the_end_are_no_change(rota_app: Rota) -> None:
@@ -353,7 +353,7 @@ async def test_more_steps_at_the_end_are_no_change(rota_app: Rota) -> None:
         await ctx.step("two", note, ran, "two")
 
     async with rota_app.worker():
-        await (await work.using(retry=Retry(attempts=2, wait=0)).start()).result(timeout=10)
+        await (await work.using(retry=Retry(attempts=2, wait=0)).start()).result(timeout=60)
     assert ran == ["one", "two"]
 
 

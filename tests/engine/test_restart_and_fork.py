@@ -59,7 +59,7 @@ async def test_a_restart_is_the_same_run_with_other_arguments_and_no_steps(
 
     async with rota_app.worker():
         run = await work.start(n=1)
-        assert await run.result(timeout=10) == 6
+        assert await run.result(timeout=60) == 6
     id = run.id
     assert seen == [(id, 1, 1), (id, 2, 1), (id, 1, 2), (id, 1, 3)]
     assert ran == [1, 2, 3]
@@ -83,7 +83,7 @@ async def test_a_restart_makes_its_calls_anew(rota_app: Rota) -> None:
         return found
 
     async with rota_app.worker():
-        assert await (await work.start(lives=1)).result(timeout=10) == [0, 1, 2]
+        assert await (await work.start(lives=1)).result(timeout=60) == [0, 1, 2]
     assert sorted(ran) == [0, 0, 0, 1, 1, 2]
 
 
@@ -108,7 +108,7 @@ async def test_what_was_heard_is_forgotten_and_what_was_not_is_kept(
         await asleep(run)
         assert heard == [(1, "one")]
         assert await run.signal("word", "two") is True
-        assert await run.result(timeout=10) == ["stays", None]
+        assert await run.result(timeout=60) == ["stays", None]
     assert heard == [(1, "one"), (2, "two")]
 
 
@@ -127,7 +127,7 @@ async def test_a_restart_does_not_expire(rota_harness: Harness) -> None:
         await rota_harness.run_until_idle()
         await rota_harness.clock.advance(2 * HOUR)
     await rota_harness.run_until_idle()
-    assert await run.result(timeout=1) == 2
+    assert await run.result(timeout=60) == 2
 
 
 async def test_what_it_restarts_with_is_checked_like_what_it_is_started_with(
@@ -141,7 +141,7 @@ async def test_what_it_restarts_with_is_checked_like_what_it_is_started_with(
         return "still here"
 
     async with rota_app.worker():
-        assert await (await work.start(n=1)).result(timeout=10) == "still here"
+        assert await (await work.start(n=1)).result(timeout=60) == "still here"
 
 
 async def test_one_that_is_cancelled_meanwhile_does_not_begin_anew(
@@ -163,7 +163,7 @@ async def test_one_that_is_cancelled_meanwhile_does_not_begin_anew(
     async with app.worker():
         run = await work.start()
         with pytest.raises(RunCancelled):
-            await run.result(timeout=10)
+            await run.result(timeout=60)
     assert lives == [0, 1, 2, 3]
 
 
@@ -187,7 +187,7 @@ async def test_branches_that_still_run_end_with_a_restart(rota_app: Rota) -> Non
         return n
 
     async with rota_app.worker():
-        assert await (await work.start()).result(timeout=10) == 2
+        assert await (await work.start()).result(timeout=60) == 2
     assert ended == ["ended"]
 
 
@@ -216,23 +216,23 @@ async def test_a_fork_is_given_what_came_before_and_does_the_rest(
     async with rota_app.worker():
         run = await journey.start(1)
         await run.signal("word", "go")
-        first = await run.result(timeout=10)
+        first = await run.result(timeout=60)
         assert first[1:] == [2, "go", 21, "one,two,three"]
 
         copy = await rota_app.fork(run.id, from_step="two")
         assert copy.id != run.id
-        second = await copy.result(timeout=10)
+        second = await copy.result(timeout=60)
         assert second == [*first[:4], "one,two,three,two,three"]
 
         other = await rota_app.fork(run.id, from_step="two", input={"n": 5})
-        third = await other.result(timeout=10)
+        third = await other.result(timeout=60)
         assert third[1:4] == [2, "go", 25]
         assert third[0] == first[0]
 
         whole = await rota_app.fork(run.id, from_step="one", input={"n": 5})
         await asleep(whole)
         await whole.signal("word", "again")
-        assert (await whole.result(timeout=10))[1:4] == [6, "again", 65]
+        assert (await whole.result(timeout=60))[1:4] == [6, "again", 65]
     assert await fetch(
         rota_dsn, f"select id, origin from rota.jobs where id <> {run.id} order by 1"
     ) == [
@@ -252,7 +252,7 @@ async def test_a_run_can_be_forked_that_is_still_under_way(
         copy = await app.fork(run.id, from_step="word")
         await asleep(copy)
         await copy.signal("word", "mine")
-        assert (await copy.result(timeout=10))[2] == "mine"
+        assert (await copy.result(timeout=60))[2] == "mine"
         assert await run.status() == "asleep"
 
 
@@ -299,11 +299,11 @@ async def test_a_flow_tried_again_forgets_the_steps_of_what_is_given_other_input
     async with app.worker():
         run = await flow.start()
         with pytest.raises(Exception, match="no price"):
-            await run.result(timeout=10)
+            await run.result(timeout=60)
         await until(lambda: _has(ran, "quote None"))
         broken = False
         await run.retry()
-        assert await run.result(timeout=10) == {"sell": "sold for 7"}
+        assert await run.result(timeout=60) == {"sell": "sold for 7"}
     # Its own steps stand; those of what waits for it were about another price.
     assert ran == ["look up", "quote None", "quote 7"]
 
@@ -324,7 +324,7 @@ async def test_a_restart_after_a_sleep_is_laid_down_anew(rota_harness: Harness) 
             await slept(rota_harness, run, times)
             await asleep(run)
             await rota_harness.clock.advance(HOUR)
-        assert await run.result(timeout=10) == 3
+        assert await run.result(timeout=60) == 3
 
 
 async def _has(seen: list[str], what: str) -> bool:

@@ -82,7 +82,7 @@ async def test_success_during_server_error_is_recorded_later(rota_app: Rota, cod
         async with Failing(dsn, "outcomes", code) as failing:
             runs = await rota_app.start_many([work.call(n=n) for n in range(JOBS)])
             await until(failing.refused)
-        assert [await run.result(timeout=30) for run in runs] == list(range(JOBS))
+        assert [await run.result(timeout=60) for run in runs] == list(range(JOBS))
     assert sorted(ran) == list(range(JOBS))
     assert await fetch(
         dsn, "select state::text, attempt, count(*) from rota.outcomes group by 1, 2"
@@ -103,7 +103,7 @@ async def test_retry_during_server_error_is_recorded_later(rota_app: Rota, code:
         async with Failing(dsn, "attempts", code) as failing:
             runs = await rota_app.start_many([work.call() for _ in range(JOBS)])
             await until(failing.refused)
-        assert {await run.result(timeout=30) for run in runs} == {2}
+        assert {await run.result(timeout=60) for run in runs} == {2}
 
 
 @pytest.mark.parametrize("code", ["53100", "57014", "XX000"])
@@ -119,7 +119,7 @@ async def test_sleep_during_server_error_is_recorded_later(rota_app: Rota, code:
         async with Failing(dsn, "asleep", code) as failing:
             runs = await rota_app.start_many([work.call() for _ in range(JOBS)])
             await until(failing.refused)
-        assert {await run.result(timeout=30) for run in runs} == {1}
+        assert {await run.result(timeout=60) for run in runs} == {1}
 
 
 @pytest.mark.parametrize("code", ["22P02", "22021", "23514", "54000"])
@@ -137,6 +137,6 @@ async def test_outcome_that_can_never_be_stored_fails_its_job(rota_app: Rota, co
         for n, run in enumerate(runs):
             if n == 7:
                 with pytest.raises(RunFailed, match="injected"):
-                    await run.result(timeout=30)
+                    await run.result(timeout=60)
             else:
-                assert await run.result(timeout=30) == "fine"
+                assert await run.result(timeout=60) == "fine"

@@ -47,7 +47,7 @@ async def test_who_waits_is_woken_by_a_signal(rota_harness: Harness) -> None:
         await asleep(run)
         assert worker.life.desk.running == 0
         assert await run.signal("word", {"said": [1, 2]})
-        assert await run.result(timeout=10) == {"said": [1, 2]}
+        assert await run.result(timeout=60) == {"said": [1, 2]}
 
 
 async def test_a_signal_sent_before_the_wait_is_not_lost(rota_harness: Harness) -> None:
@@ -60,7 +60,7 @@ async def test_a_signal_sent_before_the_wait_is_not_lost(rota_harness: Harness) 
     run = await work.start()
     assert await run.signal("word")
     async with app.worker():
-        assert await run.result(timeout=10) == [None, "none"]
+        assert await run.result(timeout=60) == [None, "none"]
     assert not [each for each in rota_harness.events if isinstance(each, JobSlept)]
 
 
@@ -83,7 +83,7 @@ async def test_a_signal_sent_while_the_job_lies_down_is_heard(
 
     run = await work.start()
     async with app.worker():
-        assert await run.result(timeout=10) == "in between"
+        assert await run.result(timeout=60) == "in between"
 
 
 async def test_the_first_one_stands_for_good(rota_harness: Harness, rota_dsn: str) -> None:
@@ -102,7 +102,7 @@ async def test_the_first_one_stands_for_good(rota_harness: Harness, rota_dsn: st
         assert await run.signal("word", 2) is False
         await slept(rota_harness, run, 2)
         assert await app.signal(run.id, "go") is True
-        assert await run.result(timeout=10) == [1, 1]
+        assert await run.result(timeout=60) == [1, 1]
         assert await run.signal("late", 3) is False
     assert await fetch(
         rota_dsn, "select name from rota.signals where at is not null order by 1"
@@ -124,7 +124,7 @@ async def test_sql_alone_can_send_one(rota_harness: Harness, rota_dsn: str) -> N
         await asleep(run)
         answer = await fetch(rota_dsn, f"select rota.signal({run.id}, 'word', '[1]')")
         assert answer == [("sent",)]
-        assert await run.result(timeout=10) == [1]
+        assert await run.result(timeout=60) == [1]
 
 
 async def test_nobody_can_be_told_who_is_not_there(rota_app: Rota) -> None:
@@ -148,7 +148,7 @@ async def test_without_notify_signals_and_sleeps_are_found_by_looking(rota_dsn: 
             run = await work.start()
             await asleep(run)
             await run.signal("word", 5)
-            assert await run.result(timeout=10) == 5
+            assert await run.result(timeout=60) == 5
 
 
 # What it says
@@ -170,7 +170,7 @@ async def test_a_payload_is_read_as_what_the_code_asks_for(rota_harness: Harness
     async with app.worker():
         run = await work.start()
         await run.signal("survey", Survey(3, "fine"))
-        assert await run.result(timeout=10) == 3
+        assert await run.result(timeout=60) == 3
     assert seen == [Survey(3, "fine")] * 2
 
 
@@ -183,7 +183,7 @@ async def test_a_payload_that_does_not_fit_says_which_signal_and_why(rota_app: R
         run = await work.start()
         await run.signal("survey", {"grade": "good"})
         with pytest.raises(RunFailed) as failed:
-            await run.result(timeout=10)
+            await run.result(timeout=60)
     assert "signal 'survey' is not Survey: Expected `int`, got `str` (in grade)" in str(
         failed.value
     )
@@ -196,7 +196,7 @@ async def test_what_cannot_be_read_is_said_before_waiting_for_it(rota_app: Rota)
             await ctx.wait("word", Survey | dict[str, int])
 
     async with rota_app.worker():
-        await (await work.start()).result(timeout=10)
+        await (await work.start()).result(timeout=60)
 
 
 # In time
@@ -218,7 +218,7 @@ async def test_nobody_sent_it_in_time(rota_harness: Harness) -> None:
             await slept(rota_harness, run, times)
             await asleep(run)
             await rota_harness.clock.advance(HOUR)
-        assert await run.result(timeout=10) == [
+        assert await run.result(timeout=60) == [
             "no answer",
             True,
             "nobody sent signal 'two' in time",
@@ -246,7 +246,7 @@ async def test_a_timeout_that_is_kept_stands_though_the_signal_comes_later(
         await asleep(run)
         assert await run.signal("word", "hello")
         await rota_harness.clock.advance(HOUR)
-        assert await run.result(timeout=10) == ["silence", "hello"]
+        assert await run.result(timeout=60) == ["silence", "hello"]
     assert seen == ["silence"]
 
 
@@ -271,7 +271,7 @@ async def test_what_was_heard_is_kept_before_anything_comes_of_it(
         return answer
 
     async with app.worker():
-        assert await (await work.start()).result(timeout=10) == "silence"
+        assert await (await work.start()).result(timeout=60) == "silence"
     assert seen == ["silence", "silence"]
 
 
@@ -284,7 +284,7 @@ async def test_what_a_task_returns_because_of_a_wait_is_kept_with_it(
 
     async with rota_app.worker():
         run = await work.start()
-        assert await run.result(timeout=10) == "silence"
+        assert await run.result(timeout=60) == "silence"
     assert await steps(rota_dsn, run) == ["wait word"]
 
 
@@ -303,7 +303,7 @@ async def test_a_run_that_waits_is_cancelled_at_once(rota_harness: Harness) -> N
         await asleep(run)
         assert await run.cancel() == "cancelled"
         with pytest.raises(RunCancelled):
-            await run.result(timeout=10)
+            await run.result(timeout=60)
         assert await run.signal("word") is False
 
 
@@ -325,11 +325,11 @@ async def test_a_signal_goes_to_every_job_of_a_run_that_waits_for_it(rota_harnes
 
     async with app.worker():
         run = await flow.start()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while await fetch(app._dsn or "", "select count(*) from rota.asleep") != [(2,)]:
                 await asyncio.sleep(0.01)
         assert await run.signal("word", "yes")
-        assert await run.result(timeout=10) == {"both": "left yes, right yes"}
+        assert await run.result(timeout=60) == {"both": "left yes, right yes"}
 
 
 async def test_many_who_wait_are_each_woken_once(rota_harness: Harness) -> None:
@@ -348,5 +348,5 @@ async def test_many_who_wait_are_each_woken_once(rota_harness: Harness) -> None:
     async with app.worker(concurrency=5):
         runs = await app.start_many([work.call(n) for n in range(40)])
         await asyncio.gather(tell(runs[:20]), tell(runs[20:]))
-        assert [await run.result(timeout=20) for run in runs] == [run.id for run in runs]
+        assert [await run.result(timeout=60) for run in runs] == [run.id for run in runs]
     assert all(began.count(n) <= 2 for n in range(40))

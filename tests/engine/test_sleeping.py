@@ -47,7 +47,7 @@ async def test_a_year_is_slept_by_the_databases_clock(rota_harness: Harness) -> 
     assert ran == ["before"]
     await clock.advance(timedelta(seconds=1))
     await rota_harness.run_until_idle()
-    assert await run.result(timeout=1) == 1
+    assert await run.result(timeout=60) == 1
     assert ran == ["before", "after"]
 
 
@@ -63,7 +63,7 @@ async def test_it_wakes_by_itself_in_a_worker_that_runs(rota_harness: Harness) -
         run = await work.start()
         await asleep(run)
         await rota_harness.clock.advance(timedelta(hours=1))
-        assert await run.result(timeout=10) == "woken"
+        assert await run.result(timeout=60) == "woken"
 
 
 async def test_all_the_ways_to_say_how_long(rota_harness: Harness, rota_dsn: str) -> None:
@@ -109,7 +109,7 @@ async def test_no_time_at_all_is_no_reason_to_leave(rota_harness: Harness, rota_
 
     run = await work.start()
     await rota_harness.run_until_idle()
-    assert await run.result(timeout=1) == 2
+    assert await run.result(timeout=60) == 2
     assert await steps(rota_dsn, run) == ["sleep sleep", "sleep sleep 2", "step after"]
     assert not [each for each in rota_harness.events if isinstance(each, JobSlept)]
 
@@ -123,7 +123,7 @@ async def test_a_short_sleep_is_slept_where_it_is(rota_harness: Harness, rota_ds
 
     async with app.worker():
         run = await work.start()
-        await run.result(timeout=10)
+        await run.result(timeout=60)
     assert await steps(rota_dsn, run) == ["sleep sleep"]
     assert not [each for each in rota_harness.events if isinstance(each, JobSlept)]
 
@@ -140,7 +140,7 @@ async def test_what_is_no_time_is_refused(rota_app: Rota) -> None:
             await ctx.sleep_until(datetime(2040, 1, 1))  # noqa: DTZ001
 
     async with rota_app.worker():
-        await (await work.start()).result(timeout=10)
+        await (await work.start()).result(timeout=60)
 
 
 async def test_woken_too_early_it_sleeps_on(rota_harness: Harness, rota_dsn: str) -> None:
@@ -185,10 +185,10 @@ async def test_sleepers_hold_no_place(rota_harness: Harness, rota_dsn: str) -> N
         await asleep(*runs)
         assert worker.life.desk.running == 0
         assert await fetch(rota_dsn, "select count(*) from rota.claims") == [(0,)]
-        assert await (await busy.start()).result(timeout=10) == "done"
+        assert await (await busy.start()).result(timeout=60) == "done"
         assert meanwhile == 50
         await rota_harness.clock.advance(timedelta(hours=1))
-        assert [await run.result(timeout=20) for run in runs] == list(range(50))
+        assert [await run.result(timeout=60) for run in runs] == list(range(50))
 
 
 async def test_what_has_begun_does_not_expire_in_its_sleep(rota_harness: Harness) -> None:
@@ -203,7 +203,7 @@ async def test_what_has_begun_does_not_expire_in_its_sleep(rota_harness: Harness
     await rota_harness.run_until_idle()
     await rota_harness.clock.advance(timedelta(days=2))
     await rota_harness.run_until_idle()
-    assert await run.result(timeout=1) == "done"
+    assert await run.result(timeout=60) == "done"
 
 
 async def test_a_run_that_sleeps_is_cancelled_at_once(rota_harness: Harness) -> None:
@@ -222,7 +222,7 @@ async def test_a_run_that_sleeps_is_cancelled_at_once(rota_harness: Harness) -> 
         await asleep(run)
         assert await run.cancel() == "cancelled"
         with pytest.raises(RunCancelled):
-            await run.result(timeout=10)
+            await run.result(timeout=60)
         await rota_harness.clock.advance(timedelta(hours=2))
     assert ran == ["out"]
 
@@ -251,7 +251,7 @@ async def test_code_that_swallows_its_end_sleeps_all_the_same(
         await asleep(run)
         assert await steps(rota_dsn, run) == ["sleep sleep"]
         await rota_harness.clock.advance(timedelta(hours=1))
-        assert await run.result(timeout=10) == "done"
+        assert await run.result(timeout=60) == "done"
     assert went_on == ["went on", "went on"]
 
 
@@ -274,7 +274,7 @@ async def test_code_that_swallows_its_end_and_returns_does_not_end_the_job(
         runs = [await work.start(how) for how in ("returns", "raises")]
         await asleep(*runs)
         await rota_harness.clock.advance(timedelta(hours=1))
-        assert [await run.result(timeout=10) for run in runs] == ["woken", "woken"]
+        assert [await run.result(timeout=60) for run in runs] == ["woken", "woken"]
 
 
 async def test_code_that_swallows_its_end_for_ever_does_not_stop_its_worker(
@@ -292,7 +292,7 @@ async def test_code_that_swallows_its_end_for_ever_does_not_stop_its_worker(
     async with app.worker():
         run = await work.start()
         await rota_harness.saw(JobClaimed, job=run.id)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await (await double.start(4)).result() == 8
         stop = True
         await asleep(run)
@@ -326,7 +326,7 @@ async def test_a_step_has_nothing_of_its_own(rota_app: Rota, double: Task[[int],
             told[name] = failed.value.reason
 
     async with rota_app.worker():
-        await (await work.start()).result(timeout=10)
+        await (await work.start()).result(timeout=60)
     for name, reason in told.items():
         assert reason.startswith(f"step {name!r} cannot"), reason
     assert "steps, sleeps, waits or values" in told["sleep"]
@@ -342,4 +342,4 @@ async def test_a_transaction_is_ended_before_one_sleeps(rota_app: Rota) -> None:
                     await wait
 
     async with rota_app.worker():
-        await (await work.start()).result(timeout=10)
+        await (await work.start()).result(timeout=60)

@@ -70,7 +70,7 @@ async def test_a_failure_that_the_code_lives_with_is_kept_and_given_again(
 
     async with rota_app.worker():
         run = await work.start()
-        assert await run.result(timeout=10) == "refunded"
+        assert await run.result(timeout=60) == "refunded"
     assert ran == [1]
     [new, again] = told
     assert new[:4] == again[:4]
@@ -97,7 +97,7 @@ async def test_it_is_kept_with_whatever_the_code_comes_to_next(rota_app: Rota, h
         return len(ran)
 
     async with rota_app.worker():
-        assert await (await work.start()).result(timeout=10) == 1
+        assert await (await work.start()).result(timeout=60) == 1
 
 
 async def test_a_failure_that_fails_the_attempt_is_tried_again_by_the_next(
@@ -114,7 +114,7 @@ async def test_a_failure_that_fails_the_attempt_is_tried_again_by_the_next(
             raise
 
     async with rota_app.worker():
-        assert await (await work.start()).result(timeout=10) == 2
+        assert await (await work.start()).result(timeout=60) == 2
     [(document,)] = await fetch(rota_dsn, "select error from rota.attempts")
     # What went wrong is told, not where.
     assert (document["type"], document["message"]) == ("LookupError", "try 1")
@@ -132,7 +132,7 @@ async def test_what_a_task_never_tries_again_it_does_not_out_of_a_step_either(
 
     async with rota_app.worker():
         with pytest.raises(RunFailed, match="try 1"):
-            await (await work.start()).result(timeout=10)
+            await (await work.start()).result(timeout=60)
     assert ran == [1]
 
 
@@ -187,7 +187,7 @@ async def test_caught_step_failure_is_kept_before_any_later_operation(
         return len(ran)
 
     async with rota_app.worker():
-        assert await (await work.start()).result(timeout=10) == 1
+        assert await (await work.start()).result(timeout=60) == 1
 
 
 @pytest.mark.parametrize("how", ["map", "run"])
@@ -213,7 +213,7 @@ async def test_caught_step_failure_is_kept_before_a_child_run_starts(
         return len(ran)
 
     async with rota_app.worker():
-        assert await (await work.start()).result(timeout=10) == 1
+        assert await (await work.start()).result(timeout=60) == 1
 
 
 async def test_step_failure_of_a_branch_caught_by_its_parent_branch_is_kept(rota_app: Rota) -> None:
@@ -233,7 +233,7 @@ async def test_step_failure_of_a_branch_caught_by_its_parent_branch_is_kept(rota
         return len(ran)
 
     async with rota_app.worker():
-        assert await (await work.start()).result(timeout=10) == 1
+        assert await (await work.start()).result(timeout=60) == 1
 
 
 async def test_step_failure_that_another_branch_is_told_of_is_kept(rota_app: Rota) -> None:
@@ -262,7 +262,7 @@ async def test_step_failure_that_another_branch_is_told_of_is_kept(rota_app: Rot
         return len(ran)
 
     async with rota_app.worker():
-        assert await (await work.start()).result(timeout=10) == 1
+        assert await (await work.start()).result(timeout=60) == 1
 
 
 async def test_step_failure_beside_a_busy_branch_is_retried_if_it_fails_the_attempt(
@@ -292,7 +292,7 @@ async def test_step_failure_beside_a_busy_branch_is_retried_if_it_fails_the_atte
         return len(ran)
 
     async with rota_app.worker():
-        assert await (await work.start()).result(timeout=10) == 2
+        assert await (await work.start()).result(timeout=60) == 2
 
 
 # Tried more than once
@@ -309,7 +309,7 @@ async def test_a_step_is_tried_again_at_once_within_its_attempt(
 
     async with rota_app.worker():
         run = await work.start()
-        assert await run.result(timeout=10) == 3
+        assert await run.result(timeout=60) == 3
     assert await fetch(rota_dsn, "select open, tries, until is null, error from rota.steps") == [
         (False, 3, False, None)
     ]
@@ -331,7 +331,7 @@ async def test_tries_that_are_used_up_are_kept_as_a_failure_and_not_as_unfinishe
 
     async with rota_app.worker():
         run = await work.start()
-        assert await run.result(timeout=10) == 6
+        assert await run.result(timeout=60) == 6
     assert await steps(rota_dsn, run) == ["step charge", "step charge 2", "sleep sleep"]
 
 
@@ -343,7 +343,7 @@ async def test_the_next_attempt_has_all_the_tries_of_a_step_again(rota_app: Rota
         return await ctx.using(retry=SHORT).step("charge", failing(5, ran))
 
     async with rota_app.worker():
-        assert await (await work.start()).result(timeout=10) == 6
+        assert await (await work.start()).result(timeout=60) == 6
 
 
 async def test_between_tries_far_apart_the_job_leaves_and_its_tries_are_counted(
@@ -365,7 +365,7 @@ async def test_between_tries_far_apart_the_job_leaves_and_its_tries_are_counted(
             assert await fetch(rota_dsn, "select open, tries from rota.steps") == [(True, tries)]
             await clock.advance(AN_HOUR)
         with pytest.raises(RunFailed, match="try 3"):
-            await run.result(timeout=10)
+            await run.result(timeout=60)
     assert ran == [1, 2, 3]
 
 
@@ -387,7 +387,7 @@ async def test_a_step_waits_out_its_time_though_it_comes_back_early(
         await slept(rota_harness, run, 2)
         assert ran == [1]
         await clock.advance(AN_HOUR)
-        assert await run.result(timeout=10) == 2
+        assert await run.result(timeout=60) == 2
 
 
 # Too late
@@ -403,7 +403,7 @@ async def test_a_step_that_takes_too_long_fails(rota_app: Rota) -> None:
         return "in time"
 
     async with rota_app.worker():
-        assert await (await work.start()).result(timeout=10) == (
+        assert await (await work.start()).result(timeout=60) == (
             "rota.errors.TaskTimeout: it took longer than its timeout of 0.05 s"
         )
 
@@ -419,7 +419,7 @@ async def test_a_timeout_of_the_steps_own_making_is_its_own(rota_app: Rota) -> N
         return failed.value.kind
 
     async with rota_app.worker():
-        assert await (await work.start()).result(timeout=10) == "TimeoutError"
+        assert await (await work.start()).result(timeout=60) == "TimeoutError"
 
 
 async def test_each_try_has_the_whole_time(rota_app: Rota) -> None:
@@ -436,7 +436,7 @@ async def test_each_try_has_the_whole_time(rota_app: Rota) -> None:
         return await ctx.using(retry=SHORT, timeout=0.1).step("slow", slow_at_first)
 
     async with rota_app.worker():
-        assert await (await work.start()).result(timeout=10) == 2
+        assert await (await work.start()).result(timeout=60) == 2
 
 
 # What is meant for the whole attempt
@@ -456,7 +456,7 @@ async def test_retry_later_out_of_a_step_is_meant_for_the_attempt(rota_harness: 
 
     async with app.worker():
         run = await work.start()
-        assert await run.result(timeout=10) == 2
+        assert await run.result(timeout=60) == 2
     retried = await rota_harness.saw(JobRetried, job=run.id)
     assert retried.delay == 0.01
 
@@ -482,7 +482,7 @@ async def test_hand_back_out_of_a_step_gives_the_job_back(rota_dsn: str) -> None
             await until(lambda: _are(worker.life.desk.running, 1))
         await harness.saw(JobGivenBack, job=run.id)
         async with app.worker():
-            assert await run.result(timeout=10) == "done"
+            assert await run.result(timeout=60) == "done"
 
 
 @pytest.mark.parametrize("error", [ClaimLost("gone"), ReplayMismatch("other")])
@@ -504,7 +504,7 @@ async def test_a_lost_claim_out_of_a_step_is_no_failure_of_the_step(
 
     async with rota_app.worker():
         with pytest.raises(RunFailed):
-            await (await work.start()).result(timeout=10)
+            await (await work.start()).result(timeout=60)
     assert seen == [type(error)]
     assert await fetch(rota_dsn, "select count(*) from rota.steps") == [(0,)]
 
@@ -539,13 +539,13 @@ async def test_what_cannot_be_stored_or_does_not_fit_its_hint_is_not_kept(
         for what, message in messages.items():
             run = await work.start(what)
             with pytest.raises(RunFailed, match=message):
-                await run.result(timeout=10)
+                await run.result(timeout=60)
         assert ran == ["lies"]
         assert await fetch(rota_dsn, "select count(*) from rota.steps") == [(0,)]
         ran.clear()
         await run.retry()
         with pytest.raises(RunFailed, match="is not int"):
-            await run.result(timeout=10)
+            await run.result(timeout=60)
         assert ran == ["lies"]  # it was done again
 
 

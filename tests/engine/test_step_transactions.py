@@ -50,7 +50,7 @@ async def test_what_a_step_writes_is_committed_with_its_record(rota_app: Rota, n
         return found
 
     async with rota_app.worker():
-        assert await (await work.start()).result(timeout=10) == 5
+        assert await (await work.start()).result(timeout=60) == 5
     assert seen == [[], [(1, "5")], [(1, "5")]]
 
 
@@ -70,7 +70,7 @@ async def test_a_step_that_fails_after_its_block_has_written_nothing(
 
     async with rota_app.worker():
         run = await work.start()
-        assert await run.result(timeout=10) == "went on"
+        assert await run.result(timeout=60) == "went on"
     assert await fetch(notes, "select n from note") == []
     assert await fetch(notes, "select count(*) from rota.claims") == [(0,)]
 
@@ -96,7 +96,7 @@ async def test_several_blocks_of_a_step_are_one_transaction(rota_app: Rota, note
         return ids
 
     async with rota_app.worker():
-        ids = await (await work.start()).result(timeout=10)
+        ids = await (await work.start()).result(timeout=60)
     assert len(ids) == 3
     assert ids[0] == ids[1] == ids[2]
     assert await fetch(notes, "select n from note order by n") == [(0,), (2,)]
@@ -117,7 +117,7 @@ async def test_a_step_tried_again_begins_its_transaction_anew(rota_app: Rota, no
         await ctx.using(retry=Retry(attempts=3, wait=0)).step("write", write)
 
     async with rota_app.worker():
-        await (await work.start()).result(timeout=10)
+        await (await work.start()).result(timeout=60)
     assert await fetch(notes, "select n from note") == [(3,)]
 
 
@@ -159,7 +159,7 @@ async def test_the_same_in_a_thread(rota_app: Rota, notes: str, kind: str) -> No
 
     async with rota_app.worker():
         run = await work.start()
-        assert await run.result(timeout=10) == 5
+        assert await run.result(timeout=60) == 5
     assert seen == [[], []]
     assert await fetch(notes, "select n from note order by n") == [(5,), (6,)]
     assert await steps(notes, run) == ["step breaks", "step write"]
@@ -192,14 +192,14 @@ async def test_a_job_that_was_taken_away_keeps_and_writes_nothing(
 
     run = await work.start()
     async with app.worker() as worker:
-        await asyncio.wait_for(here.wait(), 10)
+        await asyncio.wait_for(here.wait(), 60)
         worker.life.heart._hear = lambda pulse: None  # deaf: it goes on as if it lived
         await lose_workers(app)
         go.set()
         await until(lambda: _has_some(told))
         del worker.life.heart._hear
     async with app.worker():
-        assert await run.result(timeout=20) == "again"
+        assert await run.result(timeout=60) == "again"
     assert [type(each) for each in told] == [ClaimLost]
     assert await fetch(notes, "select n from note") == []
     assert await steps(notes, run) == []
@@ -230,7 +230,7 @@ async def test_cut_off_at_the_commit_a_step_is_done_once(
 
             run = await work.start()
             async with app.worker():
-                assert await run.result(timeout=20) == 5
+                assert await run.result(timeout=60) == 5
             if when != "late":  # which is told of to nobody here
                 await asyncio.to_thread(proxy.until_cut)
     assert await fetch(notes, "select n from note") == [(1,)] * (form == "transaction")
@@ -250,7 +250,7 @@ async def test_one_that_is_given_up_while_it_opens_its_transaction_leaves_none_o
     @contextmanager
     def slowly(self: Fence, wait: Any) -> Iterator[Any]:
         with opened_blocking(self, wait) as connection:
-            assert late.wait(10)
+            assert late.wait(60)
             yield connection
 
     monkeypatch.setattr(Fence, "opened_blocking", slowly)
@@ -268,7 +268,7 @@ async def test_one_that_is_given_up_while_it_opens_its_transaction_leaves_none_o
         return failed.value.kind
 
     async with rota_app.worker():
-        assert await (await work.start()).result(timeout=5) == "rota.errors.TaskTimeout"
+        assert await (await work.start()).result(timeout=60) == "rota.errors.TaskTimeout"
     assert await fetch(notes, "select n from note") == []
 
 
@@ -289,7 +289,7 @@ async def test_one_that_was_given_up_before_opens_none_any_more(rota_app: Rota, 
             await ctx.using(timeout=0.05).step("write", write, ctx)
 
     async with rota_app.worker():
-        await (await work.start()).result(timeout=10)
+        await (await work.start()).result(timeout=60)
         await until(lambda: _has_some(told))
     assert "step 'write' was given up" in told[0]
     assert await fetch(notes, "select n from note") == []
@@ -313,10 +313,10 @@ async def test_cancelled_inside_its_transaction_a_step_has_written_nothing(
 
     async with app.worker():
         run = await work.start()
-        await asyncio.wait_for(here.wait(), 10)
+        await asyncio.wait_for(here.wait(), 60)
         assert await run.cancel() == "requested"
         with pytest.raises(RunCancelled):
-            await run.result(timeout=10)
+            await run.result(timeout=60)
         await rota_harness.saw(JobFinished, job=run.id)
     assert await fetch(notes, "select n from note") == []
     assert await fetch(notes, "select count(*) from rota.claims") == [(0,)]
@@ -334,7 +334,7 @@ async def test_the_jobs_end_is_not_a_steps_to_record(rota_app: Rota, notes: str)
         return failed.value.reason
 
     async with rota_app.worker():
-        assert "return from it first" in await (await work.start()).result(timeout=10)
+        assert "return from it first" in await (await work.start()).result(timeout=60)
 
 
 async def test_neighbours_end_and_keep_steps_while_a_transaction_is_open(
@@ -361,9 +361,9 @@ async def test_neighbours_end_and_keep_steps_while_a_transaction_is_open(
     async with rota_app.worker():
         runs = await rota_app.start_many(calls)
         for run in [*runs[:5], *runs[7:]]:
-            await run.result(timeout=10)
+            await run.result(timeout=60)
         go.set()
-        assert [await run.result(timeout=10) for run in runs[5:7]] == [0, 1]
+        assert [await run.result(timeout=60) for run in runs[5:7]] == [0, 1]
 
 
 async def _has_some(seen: list[Any]) -> bool:

@@ -103,7 +103,7 @@ async def test_a_result_is_what_the_hint_says_when_it_is_new_and_when_it_is_give
             raise ValueError("not yet")
 
     async with rota_app.worker():
-        await (await work.start()).result(timeout=10)
+        await (await work.start()).result(timeout=60)
     assert seen == [[expected for *_, expected in CASES]] * 2
     assert [[type(each) for each in some] for some in seen] == [
         [type(expected) for *_, expected in CASES]
@@ -120,7 +120,7 @@ async def test_a_task_can_be_a_step(rota_app: Rota) -> None:
         return await ctx.step("double", double, 4)
 
     async with rota_app.worker():
-        assert await (await work.start()).result(timeout=10) == 8
+        assert await (await work.start()).result(timeout=60) == 8
     assert await fetch(rota_app._dsn or "", "select count(*) from rota.jobs") == [(1,)]
 
 
@@ -148,7 +148,7 @@ async def test_a_decorated_function_is_a_step_each_time_it_is_called(
 
     async with rota_app.worker():
         run = await work.start()
-        assert await run.result(timeout=10) == [4, 9, "plain"]
+        assert await run.result(timeout=60) == [4, 9, "plain"]
     assert ran == [2, 3, 0]
     assert await steps(rota_dsn, run) == ["step make", "step make 2", "step plain"]
 
@@ -167,7 +167,7 @@ async def test_repeats_of_a_name_are_numbered(rota_app: Rota, rota_dsn: str) -> 
 
     async with rota_app.worker():
         run = await work.start()
-        assert await run.result(timeout=10) == [0, 1, 2]
+        assert await run.result(timeout=60) == [0, 1, 2]
     assert ran == [0, 1, 2]
     assert await steps(rota_dsn, run) == ["step each", "step each 2", "step each 3"]
 
@@ -184,7 +184,7 @@ async def test_what_cannot_be_a_step_is_said(rota_app: Rota, rota_dsn: str) -> N
             ctx.using(timeout=0)
 
     async with rota_app.worker():
-        await (await work.start()).result(timeout=10)
+        await (await work.start()).result(timeout=60)
     assert await fetch(rota_dsn, "select count(*) from rota.steps") == [(0,)]
 
 
@@ -201,7 +201,7 @@ async def test_a_result_is_kept_before_the_code_goes_on(rota_app: Rota, rota_dsn
             seen.append(await steps(rota_dsn, ctx.job_id))
 
     async with rota_app.worker():
-        await (await work.start()).result(timeout=10)
+        await (await work.start()).result(timeout=60)
     kept = ["step a", "step b", "step c"]
     assert seen == [kept[:1], kept[:2], kept]
 
@@ -229,11 +229,11 @@ async def test_the_code_waits_until_a_step_is_kept(
 
     async with rota_app.worker():
         run = await work.start()
-        await asyncio.wait_for(writing.wait(), 10)
+        await asyncio.wait_for(writing.wait(), 60)
         await asyncio.sleep(0.05)
         assert not went_on
         go.set()
-        await run.result(timeout=10)
+        await run.result(timeout=60)
 
 
 async def test_after_a_failed_attempt_only_what_was_not_done_is_done(rota_app: Rota) -> None:
@@ -248,7 +248,7 @@ async def test_after_a_failed_attempt_only_what_was_not_done_is_done(rota_app: R
         return ",".join(ran)
 
     async with rota_app.worker():
-        assert await (await work.start()).result(timeout=10) == "one,two"
+        assert await (await work.start()).result(timeout=60) == "one,two"
 
 
 async def test_after_a_sleep_what_was_done_is_given_again(rota_app: Rota, rota_dsn: str) -> None:
@@ -264,7 +264,7 @@ async def test_after_a_sleep_what_was_done_is_given_again(rota_app: Rota, rota_d
 
     async with rota_app.worker():
         run = await work.start()
-        assert await run.result(timeout=10) == ["one", "two"]
+        assert await run.result(timeout=60) == ["one", "two"]
     assert await steps(rota_dsn, run) == ["step one", "sleep sleep", "step two", "sleep sleep 2"]
     assert await fetch(rota_dsn, "select attempt from rota.outcomes") == [(1,)]
 
@@ -285,10 +285,10 @@ async def test_given_back_by_a_worker_that_leaves_it_goes_on_elsewhere(rota_dsn:
 
         run = await work.start()
         async with app.worker():
-            await asyncio.wait_for(begun.wait(), 10)
+            await asyncio.wait_for(begun.wait(), 60)
         await harness.saw(JobGivenBack, job=run.id)
         async with app.worker():
-            assert await run.result(timeout=10) == 1
+            assert await run.result(timeout=60) == 1
     assert ran == ["one", "two"]
 
 
@@ -312,7 +312,7 @@ async def test_after_its_worker_was_lost_it_goes_on_and_the_lost_one_keeps_nothi
 
     run = await work.start()
     async with app.worker() as worker:
-        await asyncio.wait_for(begun.wait(), 10)
+        await asyncio.wait_for(begun.wait(), 60)
         worker.life.heart._hear = lambda pulse: None  # deaf
         await lose_workers(app)
         go.set()
@@ -322,7 +322,7 @@ async def test_after_its_worker_was_lost_it_goes_on_and_the_lost_one_keeps_nothi
         assert await steps(rota_dsn, run) == ["step one"]
         del worker.life.heart._hear
     async with app.worker():
-        assert await run.result(timeout=20) == "first: False"
+        assert await run.result(timeout=60) == "first: False"
     assert ran == ["one", "two", "two"]
 
 
@@ -347,11 +347,11 @@ async def test_tried_again_by_hand_a_run_goes_on_at_the_step_that_failed(
     async with app.worker():
         run = await work.start()
         with pytest.raises(RunFailed, match="no card") as failed:
-            await run.result(timeout=10)
+            await run.result(timeout=60)
         assert failed.value.kind == "LookupError"
         broken = False
         await run.retry()
-        assert await run.result(timeout=10) == "charged"
+        assert await run.result(timeout=60) == "charged"
     assert ran == ["reserve", "charge", "charge"]
 
 

@@ -50,7 +50,7 @@ async def test_a_worker_that_leaves_has_written_everything(
 
     async with rota_app.worker():
         runs = await rota_app.start_many([work.call() for _ in range(300)])
-        await asyncio.gather(*(run.result(timeout=20) for run in runs))
+        await asyncio.gather(*(run.result(timeout=60) for run in runs))
 
     assert await one(db, SUMS) == (300, 300)
     took = "select sum(attempts), sum(took) > 0, sum(waits), sum(waited) > 0 from rota.tallies"

@@ -47,7 +47,7 @@ async def test_what_a_job_writes_and_its_end_are_one_commit(rota_app: Rota, note
 
     run = await write.start(n=4)
     async with rota_app.worker():
-        assert await run.result(timeout=10) == 8
+        assert await run.result(timeout=60) == 8
     assert await fetch(notes, "select count(*) from rota.claims") == [(0,)]
 
 
@@ -61,7 +61,7 @@ async def test_the_same_from_a_thread(rota_app: Rota, notes: str) -> None:
 
     runs = await rota_app.start_many([write.call(n=n) for n in range(20)])
     async with rota_app.worker():
-        assert [await run.result(timeout=10) for run in runs] == [n * 2 for n in range(20)]
+        assert [await run.result(timeout=60) for run in runs] == [n * 2 for n in range(20)]
     assert await fetch(notes, "select count(*), count(distinct n) from note") == [(20, 20)]
 
 
@@ -79,7 +79,7 @@ async def test_a_transaction_that_fails_leaves_nothing_and_the_attempt_failed(
 
     run = await write.start()
     async with rota_app.worker():
-        assert await run.result(timeout=10) == "first"
+        assert await run.result(timeout=60) == "first"
     assert await fetch(notes, "select n from note") == [(2,)]
 
 
@@ -111,7 +111,7 @@ async def test_a_job_that_was_taken_away_writes_nothing(rota_harness: Harness, n
             await asyncio.sleep(0.01)
         del worker.life.heart._hear
     async with app.worker():
-        await run.result(timeout=20)
+        await run.result(timeout=60)
     assert len(told) == 1
     assert "counts for nothing" in str(told[0])
     assert await fetch(notes, "select n from note") == []
@@ -127,7 +127,7 @@ async def test_nobody_takes_a_job_away_inside_its_transaction(rota_app: Rota, no
 
     run = await write.start()
     async with rota_app.worker():
-        await run.result(timeout=10)
+        await run.result(timeout=60)
     assert await fetch(notes, "select n from note") == [(1,)]
 
 
@@ -152,9 +152,9 @@ async def test_neighbours_of_the_same_claim_end_while_a_transaction_is_open(
     runs = await rota_app.start_many(calls)
     async with rota_app.worker():
         for run in [*runs[:10], *runs[13:]]:
-            await run.result(timeout=10)
+            await run.result(timeout=60)
         go.set()
-        assert [await run.result(timeout=10) for run in runs[10:13]] == [0, 1, 2]
+        assert [await run.result(timeout=60) for run in runs[10:13]] == [0, 1, 2]
 
 
 async def test_a_commit_whose_answer_is_lost_is_recognised(notes: str) -> None:
@@ -174,8 +174,8 @@ async def test_a_commit_whose_answer_is_lost_is_recognised(notes: str) -> None:
 
             run = await write.start()
             async with app.worker():
-                assert await run.result(timeout=20) == "done"
-                await asyncio.wait_for(ended.wait(), 10)
+                assert await run.result(timeout=60) == "done"
+                await asyncio.wait_for(ended.wait(), 60)
             assert proxy.cuts
     assert await fetch(notes, "select n from note") == [(1,)]
     assert await fetch(notes, "select state::text, attempt from rota.outcomes") == [
@@ -203,7 +203,7 @@ async def test_complete_belongs_inside_a_transaction_and_is_said_once(rota_app: 
 
     run = await wrong.start()
     async with rota_app.worker():
-        assert await run.result(timeout=10) == 1
+        assert await run.result(timeout=60) == 1
     assert "inside `async with ctx.transaction()`" in said[0]
     assert "a job ends once" in said[1]
 
@@ -223,7 +223,7 @@ async def test_the_connection_is_as_the_dsn_makes_it(rota_app: Rota, notes: str)
 
     run = await look.start()
     async with rota_app.worker():
-        assert await run.result(timeout=10) == ['"$user", public', "0", "0"]
+        assert await run.result(timeout=60) == ['"$user", public', "0", "0"]
 
 
 async def test_a_fence_for_a_connection_of_ones_own(rota_harness: Harness, notes: str) -> None:
@@ -254,7 +254,7 @@ async def test_a_fence_for_a_connection_of_ones_own(rota_harness: Harness, notes
             await asyncio.sleep(0.01)
         del worker.life.heart._hear
     async with app.worker():
-        assert await run.result(timeout=20) == "again"
+        assert await run.result(timeout=60) == "again"
     assert refused == ["RT002"]
     assert await fetch(notes, "select n from note") == []
 
@@ -277,7 +277,7 @@ async def test_the_end_of_a_flows_task_is_passed_on_with_its_transaction(
 
     run = await flow.start()
     async with rota_app.worker():
-        assert await run.result(timeout=10) == {"second": 6}
+        assert await run.result(timeout=60) == {"second": 6}
 
 
 async def test_a_result_that_cannot_be_stored_rolls_back(rota_app: Rota, notes: str) -> None:
@@ -290,5 +290,5 @@ async def test_a_result_that_cannot_be_stored_rolls_back(rota_app: Rota, notes: 
     run = await write.start()
     async with rota_app.worker():
         with pytest.raises(RunFailed, match="cannot be stored"):
-            await run.result(timeout=10)
+            await run.result(timeout=60)
     assert await fetch(notes, "select n from note") == []

@@ -35,7 +35,7 @@ async def test_a_node_sleeps_between_two_tasks_and_holds_nothing(rota_harness: H
         await rota_harness.saw(JobSlept, task="bread.cool")
         await until(lambda: _is_idle(worker))
         await rota_harness.clock.advance(timedelta(days=30))
-        assert await run.result(timeout=20) == {"slice": "rye in slices"}
+        assert await run.result(timeout=60) == {"slice": "rye in slices"}
     assert baked == ["rye"]
 
 
@@ -62,7 +62,7 @@ async def test_what_a_node_waited_for_is_the_argument_of_the_next(
         run = await flow.start(item="book")
         await until(lambda: equals(rota_dsn, "select count(*) from rota.asleep", 1))
         assert await run.signal("approval", True)
-        assert await run.result(timeout=20) == {"ship": "book: True"}
+        assert await run.result(timeout=60) == {"ship": "book: True"}
 
 
 async def test_a_signal_sent_before_the_node_waits_is_not_lost(rota_app: Rota) -> None:
@@ -76,7 +76,7 @@ async def test_a_signal_sent_before_the_node_waits_is_not_lost(rota_app: Rota) -
     run = await flow.start()
     assert await run.signal("ok", 41)
     async with rota_app.worker():
-        assert await run.result(timeout=20) == {"ship": 42}
+        assert await run.result(timeout=60) == {"ship": 42}
 
 
 async def test_nobody_answers_a_node_in_time(rota_harness: Harness) -> None:
@@ -90,8 +90,8 @@ async def test_nobody_answers_a_node_in_time(rota_harness: Harness) -> None:
         await rota_harness.saw(JobSlept, task="easy.approval")
         await rota_harness.clock.advance(timedelta(days=2, minutes=1))
         with pytest.raises(RunFailed, match="nobody sent signal 'approval' in time"):
-            await runs[0].result(timeout=30)
-        assert await runs[1].result(timeout=20) == {"approval": 7}
+            await runs[0].result(timeout=60)
+        assert await runs[1].result(timeout=60) == {"approval": 7}
 
 
 def test_a_default_without_an_end_and_a_negative_sleep_are_refused(rota_app: Rota) -> None:

@@ -70,7 +70,7 @@ class Workbench:
     def stop(self, job: Claimed, why: Stop) -> None:
         self.executor.stop(job, why)
 
-    async def outcome(self, job: Claimed, within: float = 20.0) -> Outcome:
+    async def outcome(self, job: Claimed, within: float = 60) -> Outcome:
         async with asyncio.timeout(within):
             return await asyncio.shield(self.outcomes[job])
 
@@ -93,7 +93,7 @@ def error(outcome: Outcome) -> tuple[str, str]:
     return document["type"], document["message"]
 
 
-async def until_written(file: Path, within: float = 20.0) -> str:
+async def until_written(file: Path, within: float = 60) -> str:
     """What a process writes, once it has."""
     async with asyncio.timeout(within):
         while True:

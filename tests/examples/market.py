@@ -71,7 +71,7 @@ class Market:
         return next((each for each in self.living if asked[-1:] == [f"market/{each.pid}"]), None)
 
     def published(self) -> dict[str, list[Any]]:
-        with urllib.request.urlopen(f"{self._address}/published", timeout=10) as answer:
+        with urllib.request.urlopen(f"{self._address}/published", timeout=60) as answer:
             found: dict[str, list[Any]] = json.load(answer)
             return found
 

@@ -53,7 +53,7 @@ class Program:
     def lives(self) -> bool:
         return self.process.poll() is None
 
-    def says(self, pattern: str, within: float = 30) -> re.Match[str]:
+    def says(self, pattern: str, within: float = 60) -> re.Match[str]:
         """Wait until it has said something."""
         deadline = time.monotonic() + within
         while not (found := re.search(pattern, self.said)):
@@ -71,12 +71,12 @@ class Program:
     def thaw(self) -> None:
         self.process.send_signal(signal.SIGCONT)
 
-    def stop(self, within: float = 20) -> int:
+    def stop(self, within: float = 60) -> int:
         """Tell it to stop, and answer its code."""
         self.process.send_signal(signal.SIGTERM)
         return self.ended(within)
 
-    def ended(self, within: float = 20) -> int:
+    def ended(self, within: float = 60) -> int:
         try:
             return self.process.wait(within)
         except subprocess.TimeoutExpired:
@@ -107,7 +107,7 @@ class Programs:
     def run(self, *words: str) -> str:
         """One that ends by itself, and well; answers what it said."""
         program = self.start(*words)
-        assert program.ended(30) == 0, program.said
+        assert program.ended(60) == 0, program.said
         return program.said
 
     @cached_property
@@ -117,7 +117,7 @@ class Programs:
     def rows(self, query: str, *params: Any) -> list[Any]:
         return self._looking.execute(query.encode(), params).fetchall()
 
-    def until(self, happened: Callable[[], object], within: float = 30) -> None:
+    def until(self, happened: Callable[[], object], within: float = 60) -> None:
         deadline = time.monotonic() + within
         while not happened():
             assert time.monotonic() < deadline, f"not within {within:g} s; they said:\n{self.said}"

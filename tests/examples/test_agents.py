@@ -106,7 +106,7 @@ def ask(port: int, path: str, method: str = "GET", body: Any = None) -> Any:
     data = None if body is None else json.dumps(body).encode()
     headers = {"Content-Type": "application/json"}
     url = f"http://127.0.0.1:{port}{path}"
-    with urlopen(Request(url, data, headers, method=method), timeout=10) as answer:
+    with urlopen(Request(url, data, headers, method=method), timeout=60) as answer:
         return json.load(answer)
 
 

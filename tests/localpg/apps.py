@@ -97,7 +97,7 @@ class App:
         return self._process.stdout
 
 
-def eventually(happened: Callable[[], object], within: float = 15) -> None:
+def eventually(happened: Callable[[], object], within: float = 60) -> None:
     deadline = time.monotonic() + within
     while not happened():
         assert time.monotonic() < deadline, f"did not happen within {within} s"

@@ -35,7 +35,7 @@ def home() -> Iterator[Path]:
     base.chmod(0o755)
     yield base
     try:
-        eventually(lambda: nothing_left(base), within=5)
+        eventually(lambda: nothing_left(base), within=60)
     finally:
         for pid in processes(base):
             os.kill(pid, signal.SIGKILL)
@@ -69,7 +69,7 @@ def made(fresh: Path, _spare: Path) -> Iterator[Path]:
     _spare.rename(fresh)
     yield fresh
     with suppress(AssertionError):
-        eventually(lambda: nothing_left(fresh), within=5)
+        eventually(lambda: nothing_left(fresh), within=60)
     if fresh.is_dir() and nothing_left(fresh):
         hand_over(fresh, mine)
         fresh.rename(_spare)

@@ -78,7 +78,7 @@ def test_a_backend_too_busy_to_notice_the_crash_is_waited_for_and_then_ended(mad
         server.restart()
 
         assert ask(server.dsn, "select 1") == 1
-        thread.join(10)
+        thread.join(60)
         busy.close()
 
 

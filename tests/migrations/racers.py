@@ -36,7 +36,7 @@ def race(dsn: str, processes: int) -> list[Answer]:
         racer.start()
     found = [answers.get(timeout=60) for _ in racers]
     for racer in racers:
-        racer.join(timeout=10)
+        racer.join(timeout=60)
     return found
 
 

@@ -159,7 +159,7 @@ async def test_a_worker_in_the_middle_of_a_tick_and_a_migration_both_come_to_the
 
 async def until_somebody_waits(dsn: str) -> None:
     async with (
-        asyncio.timeout(20),
+        asyncio.timeout(60),
         await AsyncConnection.connect(dsn, autocommit=True) as watch,
     ):
         asked = "select from pg_locks where not granted and relation is not null"
@@ -222,7 +222,7 @@ async def test_a_schema_of_another_name_works_beside_the_first(rota_dsn: str) ->
             for harness, task, schema in zip((mine, theirs), tasks, ("rota", "other"), strict=True):
                 run = await task.start()
                 # Found by notification, not by looking: that would take a minute.
-                assert await run.result(timeout=10) == schema
+                assert await run.result(timeout=60) == schema
                 await harness.saw(JobFinished, job=run.id)
         done = [[e for e in h.events if isinstance(e, JobFinished)] for h in (mine, theirs)]
         assert [len(each) for each in done] == [1, 1]

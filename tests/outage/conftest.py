@@ -47,7 +47,7 @@ class Worker:
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(30)
+        return self.process.wait(60)
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ async def pair() -> AsyncIterator[Pair]:
 async def gone(server: LocalPostgres) -> None:
     """Kill a server, and wait for the sessions that outlive it by a moment."""
     await asyncio.to_thread(server.kill)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while postmaster.orphans(server.place.data):
             await asyncio.sleep(0.01)
 

@@ -88,7 +88,7 @@ class Pair:
     def stop(self) -> None:
         if self._standby is not None:
             self._standby.terminate()
-            self._standby.wait(20)
+            self._standby.wait(60)
         self.primary.stop()
 
     def _until(self, query: str) -> None:

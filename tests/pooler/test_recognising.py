@@ -118,7 +118,7 @@ async def test_no_connection_is_kept_by_whoever_does_nothing(database: Database)
         async with session.transaction():
             await exchange(session, segments, "rota")
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         # One kind after the other: each has to let go by itself.
         for _ in range(2):
             for session in sessions:
@@ -196,7 +196,7 @@ async def test_an_app_says_once_that_it_polls_and_is_quiet(
 
         async with app.worker():
             for n in range(3):
-                assert await (await double.start(n=n)).result(timeout=10) == 2 * n
+                assert await (await double.start(n=n)).result(timeout=60) == 2 * n
             client = await app.open()
             assert client.wakeups.deaf
             listening = await db.execute(
@@ -219,4 +219,4 @@ async def test_an_app_with_a_way_past_it_is_told_at_once(pooled_dsn: str, direct
 
         async with app.worker():
             for n in range(3):
-                assert await (await double.start(n=n)).result(timeout=10) == 2 * n
+                assert await (await double.start(n=n)).result(timeout=60) == 2 * n

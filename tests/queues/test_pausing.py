@@ -46,18 +46,18 @@ async def test_what_runs_ends_and_what_is_ready_waits_until_it_is_resumed(
 
         async with app.worker(concurrency=10):
             first = await send.start(name="first")
-            await asyncio.wait_for(began.wait(), 10)
+            await asyncio.wait_for(began.wait(), 60)
 
             assert await app.queues.pause("mail", "smtp is down") is True
             second = await send.start(name="second")
             gate.set()
 
-            assert await first.result(timeout=10) == "first"
-            assert await (await other.start()).result(timeout=10) == "done"
+            assert await first.result(timeout=60) == "first"
+            assert await (await other.start()).result(timeout=60) == "done"
             assert await second.status() == "ready"
             assert ran == ["first"]
             assert await app.queues.resume("mail") is True
-            assert await second.result(timeout=10) == "second"
+            assert await second.result(timeout=60) == "second"
     assert await counted(db, "select count(*) from rota.claims") == 0
 
 
@@ -75,12 +75,12 @@ async def test_a_worker_that_comes_later_takes_nothing_either(rota_app: Rota, db
     await db.execute("update rota.ready set lost = -4 where job = %s", (grave.id,))
     async with rota_app.worker():
         for _ in range(3):
-            await (await after.start()).result(timeout=10)
+            await (await after.start()).result(timeout=60)
         # It has claimed more than once by now, and looked for those that were lost.
         assert [await each.status() for each in ready] == ["ready"] * 3
         await rota_app.queues.resume("mail")
         for each in ready:
-            await each.result(timeout=10)
+            await each.result(timeout=60)
 
 
 async def test_what_wakes_up_or_is_tried_again_waits_too(rota_app: Rota) -> None:
@@ -96,12 +96,12 @@ async def test_what_wakes_up_or_is_tried_again_waits_too(rota_app: Rota) -> None
 
     async with rota_app.worker():
         run = await send.start()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while (await run.why()).reasons[0].code != "paused":
                 await asyncio.sleep(0.02)
         assert tries == [1]
         await rota_app.queues.resume("mail")
-        assert await run.result(timeout=10) == 2
+        assert await run.result(timeout=60) == 2
 
 
 async def test_doing_it_twice_changes_nothing_and_each_deed_is_written_down(

@@ -70,7 +70,7 @@ async def test_a_type_that_nobody_knows_is_kept_and_told_of_once(
     await app.schedules.create("fax", action="fax", config={"to": 7}, every=0.1)
     await app.schedules.create("beat", beat, every=0.1, overlap="allow")
     with caplog.at_level(logging.WARNING, "rota"):
-        async with app.worker(), asyncio.timeout(10):
+        async with app.worker(), asyncio.timeout(60):
             while "'fax'" not in caplog.text or len(await app.schedules.ticks("beat")) < 8:
                 await asyncio.sleep(0.02)
 
@@ -87,7 +87,7 @@ async def test_a_type_that_nobody_knows_is_kept_and_told_of_once(
 
     async with app.worker():
         assert (await app.schedules.get("fax")).known
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not await app.schedules.ticks("fax"):
                 await asyncio.sleep(0.02)
 
@@ -100,7 +100,7 @@ async def test_one_that_nobody_knows_keeps_nobody_else_waiting(rota_app: Rota) -
 
     await rota_app.schedules.create("fax", action="fax", every=0.1)
     await rota_app.schedules.create("beat", beat, every=0.4, overlap="allow")
-    async with rota_app.worker(), asyncio.timeout(20):
+    async with rota_app.worker(), asyncio.timeout(60):
         while len(ticks := await rota_app.schedules.ticks("beat")) < 10:
             await asyncio.sleep(0.05)
 

@@ -143,7 +143,7 @@ def quickly(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
 
 
 async def until(app: Rota, name: str, **wanted: object) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             seen = await app.schedules.get(name)
             if all(getattr(seen, each) == value for each, value in wanted.items()):
@@ -183,7 +183,7 @@ async def test_of_those_that_are_there_the_youngest_has_the_say(
 
         async def declared_again(times: int) -> None:
             wanted = declared.get(old.id, 0) + times
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while declared.get(old.id, 0) < wanted:
                     await asyncio.sleep(0.01)
 
@@ -321,7 +321,7 @@ async def test_a_worker_whose_schedules_stand_locks_nothing(rota_dsn: str) -> No
 
     with psycopg.connect(rota_dsn) as connection:
         connection.execute("select from rota.schedules for update")
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(60):
             await deploy(rota_dsn, code(DAILY, HOURLY))
 
 

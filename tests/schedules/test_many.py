@@ -114,7 +114,7 @@ async def _measure(dsn: str, db: AsyncConnection[Any]) -> None:
     await asyncio.sleep(1)
     await db.execute(AT_ONCE, (DUE,))
     began = time.monotonic()
-    await until(dsn, "select count(*) from rota.outcomes", (DUE,), within=30)
+    await until(dsn, "select count(*) from rota.outcomes", (DUE,), within=60)
     [p50, p99, last] = await one(db, LATE)
     fired, pids, many = await one(db, FIRED)
     print(

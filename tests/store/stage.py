@@ -314,7 +314,7 @@ class Stage:
 
     # Two sessions that meet
 
-    async def waits(self, waiting: Connection, holding: Connection, within: float = 5.0) -> None:
+    async def waits(self, waiting: Connection, holding: Connection, within: float = 60) -> None:
         """Return when the server says that one session waits for a lock the other one holds."""
         waiter, holder = waiting.info.backend_pid, holding.info.backend_pid
         async with asyncio.timeout(within):

@@ -250,7 +250,7 @@ async def test_any_graph_comes_to_what_the_rules_say_whatever_happens_in_it(
     sessions = [await stage.connect(engine=True) for _ in range(3)]
     described = str(story)
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await tell(stage, story, sessions)
     except BaseException as error:
         error.add_note(described)

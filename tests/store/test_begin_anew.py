@@ -317,7 +317,7 @@ async def test_one_that_is_being_forked_is_not_removed_meanwhile(stage: Stage) -
 
     async with forking.transaction():
         [(forked, _)] = await stage.run(runs.fork_job(run, "b", None), forking)
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(60):
             await past.prune("7d")
 
     assert len(await stage.sql("select from rota.steps where job = %s", forked)) == 4

@@ -166,7 +166,7 @@ async def test_a_reaper_waits_for_no_claim_however_weakly_it_is_held(stage: Stag
     for strength in ("key share", "share", "no key update", "update"):
         async with holder.transaction():
             await stage.sql(f"select from rota.claims for {strength}", on=holder)
-            async with asyncio.timeout(1):
+            async with asyncio.timeout(60):
                 assert await reap(stage, batch.id) == NOTHING
 
 
@@ -179,7 +179,7 @@ async def test_what_does_not_take_a_job_away_does_not_wait_for_a_pin(
 
     async with pinning.transaction():
         await stage.run(claims.pin(batch.worker, batch.id, batch.jobs[0]), pinning)
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(60):
             match lock:
                 case "hold":
                     await stage.run(claims.hold(batch.worker, [batch.id]), other)
@@ -203,7 +203,7 @@ async def test_declaring_and_beating_lock_the_workers_row_and_nothing_else(stage
         async with session.transaction(force_rollback=True):
             assert len(await stage.run(query, session)) == 1
             assert await is_free(stage, batch.id)
-            async with asyncio.timeout(1):
+            async with asyncio.timeout(60):
                 assert await stage.complete(other, []) == []
                 assert len(await stage.run(workers.beat(other.worker, None))) == 1
 
@@ -220,7 +220,7 @@ async def test_workers_are_declared_from_the_lowest_id_up_and_none_is_waited_for
         await stage.sql(
             "select from rota.workers where id = %s for no key update", ids[1], on=holder
         )
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(60):
             declared = await stage.run(workers.declare(looked))
 
     assert sorted(each.worker for each in declared) == [ids[0], ids[2]]

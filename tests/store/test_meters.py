@@ -153,7 +153,7 @@ async def test_a_job_that_came_back_is_as_old_as_its_place_in_the_queue(stage: S
 async def _see_all(stage: Stage) -> None:
     """Vacuum until every page is known to be seen by all: while somebody else, such as autovacuum, holds a
     snapshot, it is not, and rows are looked up that an index alone would tell of."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             await stage.sql("vacuum rota.ready")
             if await stage.one(

@@ -120,7 +120,7 @@ async def test_a_row_that_somebody_has_locked_is_not_waited_for(calls: Stage) ->
     other = await calls.connect()
     async with other.transaction():
         await other.execute("select from rota.onces for update")
-        answer = await asyncio.wait_for(begin(calls, wait=True), 1)
+        answer = await asyncio.wait_for(begin(calls, wait=True), 60)
     assert (answer.got, answer.raced) == (False, True)
 
 
@@ -253,7 +253,7 @@ async def test_those_that_somebody_has_locked_are_left_to_others(calls: Stage) -
     other = await calls.connect()
     async with other.transaction():
         await other.execute("select from rota.onces where key = 'over 1' for key share")
-        await asyncio.wait_for(finish(calls, token), 1)
+        await asyncio.wait_for(finish(calls, token), 60)
         assert await keys(calls) == ["k", "over 1"]
 
 

@@ -49,7 +49,7 @@ async def test_neighbours_come_to_their_ends_while_it_is_open(stage: Stage) -> N
     done, failed, again, back, put_away = batch.jobs[1:]
     own, session = await pinned(stage, batch, batch.jobs[0])
 
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(60):
         assert await stage.complete(batch, [done]) == []
         assert await stage.finish(batch, "failed", [failed]) == [failed]
         assert (await stage.retry(batch, [again])).jobs == [again]
@@ -67,7 +67,7 @@ async def test_two_of_one_batch_both_end_in_their_own_transactions(stage: Stage)
     batch = await stage.held(2)
     (first, one), (second, two) = [await pinned(stage, batch, job) for job in batch.jobs]
 
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(60):
         assert await stage.complete(first, on=one) == []
         assert await stage.complete(second, on=two) == []
         await stage.sql("commit", on=one)
@@ -101,7 +101,7 @@ async def test_many_transactions_of_one_batch_beside_its_completions(own_stage: 
                 assert await stage.complete(batch, [job], on=plain) == []
                 await asyncio.sleep(0.001)
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await asyncio.gather(
             outside(batch.jobs[:24]),
             *(
@@ -119,7 +119,7 @@ async def test_a_frozen_one_keeps_its_own_job_and_the_reaper_goes_on(stage: Stag
     own, session = await pinned(stage, batch, batch.jobs[1])
     await bury(stage, batch.worker, other.worker)
 
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(60):
         taken = [await reap(stage, claim) for claim in await orphans(stage)]
 
     assert NOTHING in taken
@@ -174,7 +174,7 @@ async def test_a_wish_to_cancel_is_written_while_it_is_open_and_obeyed_if_it_is_
     batch = await flows.claim(stage, await stage.worker())
     own, session = await pinned(stage, batch, batch.jobs[0])
 
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(60):
         assert await flows.cancel(stage, laid.run) == "requested"
     await bury(stage, own.worker)
     assert await reap(stage, own.id) == NOTHING

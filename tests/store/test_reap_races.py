@@ -32,7 +32,7 @@ async def test_a_claim_that_is_being_completed_is_passed_by_and_the_rest_found_l
 
     async with completing.transaction():
         assert await stage.complete(batch, batch.jobs[:2], on=completing) == []
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(60):
             assert await reap(stage, batch.id) == NOTHING
             assert (await reap(stage, other.id)).jobs == other.jobs
 
@@ -182,7 +182,7 @@ async def test_of_two_reapers_that_meet_one_passes_by(stage: Stage) -> None:
 
     async with first.transaction():
         assert (await reap(stage, batch.id, on=first)).jobs == batch.jobs
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(60):
             assert await reap(stage, batch.id) == NOTHING
 
 
@@ -212,7 +212,7 @@ async def test_a_reaper_passes_by_what_is_being_cancelled_and_obeys_later(stage:
 
     async with cancelling.transaction():
         assert await stage.run(runs.cancel(batch.jobs[0]), cancelling) == ["requested"]
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(60):
             assert await reap(stage, batch.id) == NOTHING
 
     await reap(stage, batch.id)
@@ -259,7 +259,7 @@ async def test_a_pinned_claim_is_passed_by_and_its_neighbours_taken(stage: Stage
     async with pinning.transaction():
         assert await stage.run(claims.pin(own.worker, own.id, own.jobs[0]), pinning) == [own.id]
         await bury(stage, batch.worker)
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(60):
             assert await reap(stage, own.id) == NOTHING
             assert (await reap(stage, batch.id)).jobs == [
                 job for job in batch.jobs if job != own.jobs[0]

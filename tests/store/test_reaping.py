@@ -115,7 +115,7 @@ async def test_one_that_waits_for_a_frozen_transaction_keeps_no_other_claims(
 
     async with frozen.transaction():
         assert await stage.complete(own, on=frozen) == []
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             await take_back(reaper)
         assert sorted(tally.reaped) == other
 

@@ -163,21 +163,21 @@ async def program(app: Rota, harness: Harness, dsn: str) -> dict[str, Any]:
     answers: dict[str, Any] = {"cancelled": await unwanted.cancel()}
     async with app.worker():
         echoed = await echo.start(TEXT, WHEN)
-        answers["echoed"] = [*_plain(await echoed.result(timeout=10))]
-        answers["nothing"] = await (await nothing.start()).result(timeout=10)  # type: ignore[func-returns-value]
-        answers["attempts"] = await (await second_time.start()).result(timeout=10)
+        answers["echoed"] = [*_plain(await echoed.result(timeout=60))]
+        answers["nothing"] = await (await nothing.start()).result(timeout=60)  # type: ignore[func-returns-value]
+        answers["attempts"] = await (await second_time.start()).result(timeout=60)
         first = await number.using(key=TEXT, unique=timedelta(hours=1)).start(1)
         again = await number.using(key=TEXT, unique=timedelta(hours=1)).start(1)
         answers["same run"] = first.id == again.id and not again.created
         later = await number.using(delay=0.05, expires=timedelta(hours=1)).start(7)
-        answers["delayed"] = await later.result(timeout=10)
+        answers["delayed"] = await later.result(timeout=60)
         runs = await app.start_many([number.call(n, TEXT) for n in range(600)])
         await until_idle(app)
-        answers["copied"] = [await runs[n].result(timeout=10) for n in (0, 599)]
+        answers["copied"] = [await runs[n].result(timeout=60) for n in (0, 599)]
         async with await psycopg.AsyncConnection.connect(dsn) as mine:
             await mine.set_read_only(False)
             own = await number.using(on=mine, key="own").start(5)
-        answers["in a transaction"] = await own.result(timeout=10)
+        answers["in a transaction"] = await own.result(timeout=60)
         await harness.saw(JobFinished, job=own.id)
     return answers
 

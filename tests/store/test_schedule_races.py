@@ -60,7 +60,7 @@ def window(monkeypatch: pytest.MonkeyPatch) -> Iterator[Window]:
 async def stopped(stage: Stage, window: Window) -> AsyncIterator[asyncio.Task[Fired]]:
     """Somebody who fires and has come to the window."""
     firing = stage.meanwhile(fire(stage))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await window.there.get()
     yield firing
     window.go.set()
@@ -72,10 +72,10 @@ async def test_who_comes_second_passes_over_what_the_first_has_in_hand(
     names = [f"s{n:02}" for n in range(MANY)]
     expected = {(name, await lay(stage, name)): 1 for name in names}
     async with stopped(stage, window) as first:
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(60):
             assert not (await fire(stage, who=OTHER)).seen
         late = await lay(stage, "late")
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(60):
             fired = await fire(stage, who=OTHER)
         assert list(fired.started) == [("late", late)]
     assert (await first).seen == MANY
@@ -239,7 +239,7 @@ async def test_a_commit_of_which_nobody_knows_has_fired_once_or_not_at_all(
     again = len(mine.started) + len(yours.started)
     if where == "answered":
         assert (again, cut.committed) == (0, True)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while await runs(stage) != expected:
             await fire(stage)
             await asyncio.sleep(0.05)
@@ -255,7 +255,7 @@ async def test_one_who_is_frozen_in_the_middle_is_not_waited_for(
     """The server ends his transaction, another does it, and he finds that he has done nothing."""
     tick = await lay(stage)
     async with stopped(stage, window) as frozen:
-        async with asyncio.timeout(4):
+        async with asyncio.timeout(60):
             while not (fired := await fire(stage, who=OTHER)).seen:
                 await asyncio.sleep(0.05)
         assert list(fired.started) == [("beat", tick)]
@@ -291,7 +291,7 @@ async def test_what_is_deleted_while_it_fires_leaves_no_ticks(stage: Stage, wind
     await lay(stage)
     async with stopped(stage, window) as first:
         deleting = stage.meanwhile(schedules.delete(stage.database, "beat"))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not await stage.one(WAITING):
                 await asyncio.sleep(0.01)
     await asyncio.gather(first, deleting)

@@ -148,7 +148,7 @@ async def test_long_absences_are_caught_up_with_in_several_transactions(stage: S
         await lay(stage, name, every=5.0, late=absence, catch_up="all", at_most=1000)
     await lay(stage, "latest", every=5.0, late=absence)
     sizes = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while (fired := await fire(stage)).seen:
             sizes.append(len(fired.started))
             assert fired.more is (sum(sizes) < 4001)
@@ -196,7 +196,7 @@ async def test_one_that_somebody_is_in_the_way_of_is_put_off(stage: Stage) -> No
         await stage.sql("select from rota.claims where id = %s for update", claim, on=holder)
         trying = stage.meanwhile(scheduler(stage).fire())
         # The other does not wait for it.
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(60):
             while not await started(stage):
                 await asyncio.sleep(0.01)
         assert await started(stage) == {("other", tick): 1}

@@ -100,7 +100,7 @@ async def test_who_sends_waits_for_no_claim(
 
     async with job.transaction():
         await stage.sql(f"select from rota.claims for {strength}", on=job)
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(60):
             assert await say(stage, batch.jobs[0], on=sender) == "sent"
 
 
@@ -111,7 +111,7 @@ async def test_who_sends_to_one_run_waits_for_no_other(
 
     async with job.transaction():
         await lie_down(stage, batch, wait("go"), on=job)
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(60):
             assert await say(stage, other.jobs[0], on=sender) == "sent"
             assert await say(stage, batch.jobs[0], "other", on=sender) == "sent"
 
@@ -123,7 +123,7 @@ async def test_one_that_sleeps_for_a_time_takes_no_signal_with_it(
 
     async with job.transaction():
         await lie_down(stage, batch, sleep(60), on=job)
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(60):
             assert await say(stage, batch.jobs[0], on=sender) == "sent"
 
     assert await stage.sql("select jobs from rota.signals") == [[]]

@@ -248,7 +248,7 @@ async def test_a_signal_that_wakes_the_job_first_leaves_the_timer_nothing(
 
     async with sender.transaction():
         assert await say(stage, batch.jobs[0], on=sender) == "sent"
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(60):
             [woken] = await stage.run(timers.wake(10))
         assert woken.count == 0
 
@@ -320,7 +320,7 @@ async def test_a_wish_to_cancel_written_while_the_job_waits_for_a_signals_row_is
         await say(stage, batch.jobs[0], on=sender)
         going = stage.meanwhile(lie_down(stage, batch, wait("go"), on=job))
         await stage.waits(job, sender)
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(60):
             assert await flows.cancel(stage, batch.jobs[0]) == "requested"
 
     assert (await going).jobs == batch.jobs
@@ -339,7 +339,7 @@ async def test_a_signal_for_a_job_that_is_being_reaped_is_there_for_the_next(
 
     async with job.transaction():
         await reap(stage, batch.id, on=job)
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(60):
             assert await say(stage, batch.jobs[0], on=sender) == "sent"
 
     assert await stage.place(batch.jobs[0]) == "ready"

@@ -96,7 +96,7 @@ async def test_a_worker_that_runs_notices_that_the_clock_has_moved(rota_harness:
     async with rota_harness.app.worker():
         await rota_harness.clock.advance(timedelta(days=8))
 
-        assert await run.result(timeout=10) == "now"
+        assert await run.result(timeout=60) == "now"
 
 
 # Until idle
@@ -145,7 +145,7 @@ async def test_what_nobody_here_can_run_is_said_at_once(rota_harness: Harness) -
         match=rf"1 ready: resize in queue elsewhere, such as job {elsewhere.id} "
         r"\(this worker does not serve that queue\)",
     ):
-        await run_until_idle(app, timeout=30)
+        await run_until_idle(app, timeout=60)
 
     await run_until_idle(app, queues=["elsewhere"])
     assert await elsewhere.status() == "succeeded"
@@ -157,7 +157,7 @@ async def test_a_task_the_app_does_not_know_is_named(rota_dsn: str, rota_app: Ro
     rota_app.task(name="known")(_nothing)
 
     with pytest.raises(NotIdle, match=r"unheard_of.*\(this app has no task of that name\)"):
-        await run_until_idle(rota_app, timeout=30)
+        await run_until_idle(rota_app, timeout=60)
 
 
 async def test_what_is_still_running_is_named_when_time_is_up(rota_harness: Harness) -> None:

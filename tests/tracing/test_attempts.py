@@ -30,7 +30,7 @@ async def test_each_attempt_is_a_span_of_the_same_trace(rota_app: Rota, seen: Se
 
     async with rota_app.worker() as worker:
         run = await resize.start()
-        await run.result(timeout=20)
+        await run.result(timeout=60)
         number = worker.id
 
     assert seen.tree() == "start resize\n  run resize\n  run resize"
@@ -96,7 +96,7 @@ async def test_a_step_that_fails_is_told_by_the_class_of_its_error(
     async with rota_app.worker():
         run = await pay.using(retry=Retry(attempts=1)).start(SECRET)
         with pytest.raises(RunFailed):
-            await run.result(timeout=20)
+            await run.result(timeout=60)
 
     first, second = seen.named("step charge")
     assert said_of(first, spans.ERROR) == said_of(second, spans.ERROR) == "PermissionError"
@@ -118,7 +118,7 @@ async def test_nothing_of_arguments_results_and_errors_is_told(rota_app: Rota, s
 
     async with rota_app.worker():
         run = await echo.using(key=SECRET).start(SECRET)
-        assert await run.result(timeout=20) == SECRET
+        assert await run.result(timeout=60) == SECRET
 
     assert SECRET not in "".join(each.to_json() for each in seen.spans)
 
@@ -136,7 +136,7 @@ async def test_what_ends_otherwise_says_how(rota_app: Rota, seen: Seen) -> None:
         await began.wait()
         await run.cancel()
         with pytest.raises(RunCancelled):
-            await run.result(timeout=20)
+            await run.result(timeout=60)
         began.clear()
         left = await hang.start()
         await began.wait()
@@ -161,7 +161,7 @@ async def test_calls_that_an_earlier_attempt_has_made_are_marked(
             raise ValueError
 
     async with rota_app.worker():
-        await (await whole.start()).result(timeout=20)
+        await (await whole.start()).result(timeout=60)
 
     first, second = seen.named("map part")
     assert [said_of(each, spans.REPLAYED) for each in (first, second)] == [None, True]
@@ -189,7 +189,7 @@ async def test_a_worker_that_was_lost_leaves_the_trace_whole(rota_app: Rota, see
         async with client.database.connection() as connection:
             await connection.execute("update rota.workers set state = 'dead'")
             await connection.execute("select rota.reap(id) from rota.claims")
-        await run.result(timeout=30)
+        await run.result(timeout=60)
 
     one, *more = seen.named("run work")
     assert more
@@ -213,7 +213,7 @@ async def test_links_go_with_the_run_they_belong_to(
         return one
 
     async with rota_app.worker():
-        await (await flow.start()).result(timeout=20)
+        await (await flow.start()).result(timeout=60)
     # Of those that wait, and not of the run, which nobody waits for.
     assert len(await fetch(rota_dsn, "select job from rota.links")) == 1
 

@@ -22,8 +22,8 @@ async def app(rota_dsn: str) -> AsyncIterator[Rota]:
 
 async def test_code_in_a_process_is_where_its_attempt_is(app: Rota, seen: Seen) -> None:
     async with app.worker():
-        awaited = await (await tasks.awaited.start()).result(timeout=30)
-        plain = await (await tasks.plain.start()).result(timeout=30)
+        awaited = await (await tasks.awaited.start()).result(timeout=60)
+        plain = await (await tasks.plain.start()).result(timeout=60)
 
     assert seen.tree() == "start awaited\n  run awaited\nstart plain\n  run plain"
     for name, found in (("run awaited", awaited), ("run plain", plain)):
@@ -34,4 +34,4 @@ async def test_code_in_a_process_is_where_its_attempt_is(app: Rota, seen: Seen) 
 
 async def test_without_a_provider_it_is_nowhere(app: Rota) -> None:
     async with app.worker():
-        assert await (await tasks.nowhere.start()).result(timeout=30) is False
+        assert await (await tasks.nowhere.start()).result(timeout=60) is False

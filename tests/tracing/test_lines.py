@@ -79,11 +79,11 @@ async def test_a_line_says_for_which_job_it_was_written(rota_app: Rota, lines: L
     log.info("beside them")
     async with rota_app.worker() as worker:
         first = await work.start()
-        await first.result(timeout=20)
+        await first.result(timeout=60)
         second = await toil.start()
-        await second.result(timeout=20)
+        await second.result(timeout=60)
         whole = await flow.start()
-        await whole.result(timeout=20)
+        await whole.result(timeout=60)
         number = worker.id
     log.info("after them")
 
@@ -120,7 +120,7 @@ async def test_rotas_own_lines_about_a_job_say_which(rota_app: Rota, lines: Line
     async with rota_app.worker():
         run = await fails.start()
         with pytest.raises(RunFailed):
-            await run.result(timeout=20)
+            await run.result(timeout=60)
 
     [told] = [each for each in lines.of("rota") if "failed for good" in each["message"]]
     assert (told["run"], told["job"], told["task"], told["attempt"]) == (run.id, run.id, "fails", 1)
@@ -136,7 +136,7 @@ async def test_a_line_says_where_it_is_in_a_trace(rota_app: Rota, lines: Lines, 
         await ctx.step("one", in_a_step)
 
     async with rota_app.worker():
-        await (await work.start()).result(timeout=20)
+        await (await work.start()).result(timeout=60)
 
     for message, name in (("in a job", "run work"), ("in a step", "step one")):
         line, span = lines.one(message), seen.one(name)
@@ -174,8 +174,8 @@ async def test_no_line_has_anything_of_a_payload(
         run = await pay.using(key=SECRET).start(SECRET)
         await run.signal("go", SECRET)
         with pytest.raises(RunFailed, match=SECRET):
-            await run.result(timeout=20)
-        assert await (await echo.start(SECRET)).result(timeout=20) == SECRET
+            await run.result(timeout=60)
+        assert await (await echo.start(SECRET)).result(timeout=60) == SECRET
 
     assert len(lines.lines) > 10
     assert SECRET not in "".join(lines.lines)
@@ -203,7 +203,7 @@ async def test_no_job_sees_what_another_has_set(rota_app: Rota) -> None:
             [task.call(name) for task in (one, two, one) for name in "ab"]
         )
         for run in runs:
-            await run.result(timeout=20)
+            await run.result(timeout=60)
 
     assert found == ["nobody"] * 6
 
@@ -282,7 +282,7 @@ async def test_in_front_of_a_queue_a_filter_looks_where_the_line_is_written(rota
     try:
         async with rota_app.worker():
             run = await work.start()
-            await run.result(timeout=20)
+            await run.result(timeout=60)
     finally:
         log.removeHandler(handler)
         listener.stop()

@@ -37,8 +37,8 @@ async def run_all(app: Rota) -> None:
     async with app.worker():
         run = await flow.start()
         parts = await app.start_many([part.call(1)] * 600)
-        await run.result(timeout=20)
-        await parts[-1].result(timeout=20)
+        await run.result(timeout=60)
+        await parts[-1].result(timeout=60)
 
 
 def forbid(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,8 +91,8 @@ async def test_without_a_provider_but_switched_on_what_comes_is_passed_on(rota_d
         async with app.worker():
             with trace.use_span(trace.NonRecordingSpan(comes)):
                 run = await work.start()
-            await run.result(timeout=20)
-            await (await work.start()).result(timeout=20)
+            await run.result(timeout=60)
+            await (await work.start()).result(timeout=60)
 
     assert found == [7, 0]
 
@@ -104,9 +104,9 @@ async def test_a_provider_that_is_set_later_is_found(
     async def work() -> None: ...
 
     async with rota_app.worker():
-        await (await work.start()).result(timeout=20)
+        await (await work.start()).result(timeout=60)
         seen: Seen = request.getfixturevalue("seen")
-        await (await work.start()).result(timeout=20)
+        await (await work.start()).result(timeout=60)
 
     assert seen.tree() == "start work\n  run work"
     assert links_of(seen.one("run work")) == set()
@@ -123,14 +123,14 @@ async def test_whoever_watches_does_not_keep_the_work_from_being_done(
         raise OSError("the collector's disk is full")
 
     async with rota_app.worker():
-        await (await work.start()).result(timeout=20)
+        await (await work.start()).result(timeout=60)
         for name in (
             "opentelemetry.sdk.trace.Tracer.start_span",
             "opentelemetry.sdk.trace.Span.end",
         ):
             with monkeypatch.context() as patched:
                 patched.setattr(name, broken)
-                assert await (await work.start()).result(timeout=20) == 1
+                assert await (await work.start()).result(timeout=60) == 1
 
 
 def test_it_is_not_imported_unless_the_program_does() -> None:

@@ -42,7 +42,7 @@ async def test_many_started_together_are_below_one_start(
     assert await fetch(rota_dsn, TRACES) == [(place,)] * many
     async with rota_app.worker() as worker:
         run = await work.using(key="a", delay=0).start("one more")
-        await run.result(timeout=20)
+        await run.result(timeout=60)
         await worker.life.desk.until_empty()
     assert len(seen.named("run work")) == many + 1
 
@@ -60,7 +60,7 @@ async def test_flows_started_together_are_below_one_start(rota_app: Rota, seen: 
 
     async with rota_app.worker():
         for run in await rota_app.start_many([flow.call(n=1), flow.call(n=2)]):
-            await run.result(timeout=20)
+            await run.result(timeout=60)
 
     both = "\n  run pair.one" * 2 + "\n  run pair.two" * 2
     assert seen.tree() == f"start pair{both}"
@@ -90,7 +90,7 @@ async def test_a_start_on_a_connection_of_the_users_is_in_his_trace(
             flow.blocking.using(on=blocking).start()
     async with rota_app.worker() as worker:
         for run in runs:
-            await run.result(timeout=20)
+            await run.result(timeout=60)
         await worker.life.desk.until_empty()
 
     assert [each.name for each in seen.roots()] == ["request"]
@@ -122,7 +122,7 @@ async def test_a_job_that_starts_another_is_above_it(rota_app: Rota, seen: Seen)
         await run.result(timeout=20)
 
     async with rota_app.worker():
-        await (await parent.start()).result(timeout=20)
+        await (await parent.start()).result(timeout=60)
 
     assert seen.tree() == "start parent\n  run parent\n    start child\n      run child"
 
@@ -135,7 +135,7 @@ async def test_a_key_that_is_taken_leaves_the_job_where_it_was(rota_app: Rota, s
     await work.using(key="a").start()
     async with rota_app.worker() as worker:
         await worker.life.desk.until_empty()
-        await (await work.using(key="a").start()).result(timeout=20)
+        await (await work.using(key="a").start()).result(timeout=60)
 
     first, *others = seen.named("start work")
     assert [said_of(each, spans.CREATED) for each in (first, *others)] == [True, False, False]
@@ -155,7 +155,7 @@ async def test_from_sql_a_trace_can_be_given(rota_app: Rota, rota_dsn: str, seen
         with pytest.raises(psycopg.errors.Error, match="must be a W3C traceparent"):
             await connection.execute("select rota.start('work', trace => 'here')")
     async with rota_app.worker():
-        await (await work.start()).result(timeout=20)
+        await (await work.start()).result(timeout=60)
 
     traces = {f"{trace_of(each):032x}" for each in seen.named("run work")}
     assert place.split("-")[1] in traces
@@ -182,7 +182,7 @@ async def test_a_trace_that_is_not_kept_is_passed_on_and_leaves_nothing(
     async with rota_app.worker():
         with trace.use_span(trace.NonRecordingSpan(unwanted)):
             run = await flow.start()
-        await run.result(timeout=20)
+        await run.result(timeout=60)
 
     assert seen.spans == ()
     assert traces == [7, 7]

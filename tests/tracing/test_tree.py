@@ -75,7 +75,7 @@ async def test_request_jobs_steps_and_child_runs_are_one_tree(rota_app: Rota, se
         rota_app.worker(),
     ):
         run = (await client.post("/etl/monday")).json()
-        assert await rota_app.run(run).result(timeout=20) == {"report": 24}
+        assert await rota_app.run(run).result(timeout=60) == {"report": 24}
 
     # FastAPI makes spans of its own, of which the first is the request.
     assert [each.name for each in seen.roots()] == ["POST /etl/{day}"]
@@ -100,7 +100,7 @@ async def test_request_jobs_steps_and_child_runs_are_one_tree(rota_app: Rota, se
 async def test_who_waited_links_to_those_it_waited_for(rota_app: Rota, seen: Seen) -> None:
     flow = etl(rota_app)
     async with rota_app.worker():
-        await (await flow.start(day="monday")).result(timeout=20)
+        await (await flow.start(day="monday")).result(timeout=60)
 
     assert links_of(seen.one("run etl.extract")) == set()
     assert links_of(seen.one("run etl.clean")) == {id_of(seen.one("run etl.extract"))}
@@ -132,7 +132,7 @@ async def test_an_end_recorded_in_a_transaction_is_linked_to_as_well(
 
     async with rota_app.worker():
         run = await flow.start()
-        assert await run.result(timeout=20) == {"close": 7}
+        assert await run.result(timeout=60) == {"close": 7}
 
     before = {id_of(seen.one("run books.book")), id_of(seen.one("run books.ship"))}
     assert links_of(seen.one("run books.close")) == before
@@ -166,8 +166,8 @@ async def test_what_the_code_does_is_below_what_it_is_in(rota_app: Rota, seen: S
             select("in its transaction")
 
     async with rota_app.worker():
-        await (await work.start()).result(timeout=20)
-        await (await toil.start()).result(timeout=20)
+        await (await work.start()).result(timeout=60)
+        await (await toil.start()).result(timeout=60)
 
     assert seen.tree() == (
         "start toil\n"
@@ -196,7 +196,7 @@ async def test_no_job_is_inside_the_trace_of_the_one_before_it(rota_app: Rota, s
 
     async with rota_app.worker(concurrency=1):
         runs = [await one.start(n) for n in range(3)]
-        traces = [await run.result(timeout=20) for run in runs]
+        traces = [await run.result(timeout=60) for run in runs]
 
     assert len(set(traces)) == 3
     assert seen.tree() == "\n".join(["start one\n  run one"] * 3)

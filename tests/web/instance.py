@@ -68,7 +68,7 @@ class Instance:
 
     def ask(self, path: str, method: str = "GET", **headers: str) -> Answer:
         """On a connection of its own."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             return ask(connection, path, method, **headers)
         finally:
@@ -76,7 +76,7 @@ class Instance:
 
     def accepts(self) -> bool:
         with suppress(OSError):
-            socket.create_connection(("127.0.0.1", self.port), timeout=5).close()
+            socket.create_connection(("127.0.0.1", self.port), timeout=60).close()
             return True
         return False
 
@@ -94,7 +94,7 @@ class Instance:
     def tell(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    def ended(self, within: float = 20) -> int:
+    def ended(self, within: float = 60) -> int:
         try:
             return self.process.wait(within)
         except subprocess.TimeoutExpired:
@@ -119,7 +119,7 @@ def ask(
     return Answer(response.status, closes, json.loads(body) if is_json else body)
 
 
-def eventually(happened: Callable[[], object], instance: Instance, within: float = 20) -> None:
+def eventually(happened: Callable[[], object], instance: Instance, within: float = 60) -> None:
     deadline = time.monotonic() + within
     while not happened():
         assert time.monotonic() < deadline, f"not within {within:g} s; it said:\n{instance.said}"

@@ -20,7 +20,7 @@ async def run_all(app: Rota, *runs: str) -> None:
     """Have a worker bring these to an end."""
     async with app.worker(concurrency=4):
         for run in runs:
-            await asyncio.gather(app.run(int(run)).result(timeout=20), return_exceptions=True)
+            await asyncio.gather(app.run(int(run)).result(timeout=60), return_exceptions=True)
 
 
 # Starting
@@ -115,8 +115,8 @@ async def test_a_viewer_sees_nothing_that_went_in_or_came_out(visitors: Visitors
     await visitors.done("POST", "/api/v1/schedules", json=schedule)
     async with app.worker(concurrency=4):
         for run in (greets, flows, told):
-            await app.run(int(run)).result(timeout=20)
-        async with asyncio.timeout(20):
+            await app.run(int(run)).result(timeout=60)
+        async with asyncio.timeout(60):
             # It is tried again later: that it failed once is enough.
             while await app.run(int(stumbles)).status() != "asleep":
                 await asyncio.sleep(0.02)

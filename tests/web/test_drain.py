@@ -138,7 +138,7 @@ def test_requests_and_jobs_under_way_come_to_their_end(dsn: str, tmp_path: Path)
 
         assert instance.process.poll() is None
         (tmp_path / "request").touch()
-        asked.join(20)
+        asked.join(60)
         assert asked.answer is not None
         assert (asked.answer.status, asked.answer.closes) == (200, True)
         # The request has gone, the job has not: it is waited for.
@@ -163,7 +163,7 @@ def test_without_drain_the_worker_leaves_while_a_request_is_still_under_way(
         assert asked.answer is None
         (tmp_path / "request").touch()
         instance.ended()
-        asked.join(20)
+        asked.join(60)
     assert asked.answer is not None
     assert asked.answer.status == 200
     assert worker_states(dsn) == ["stopped"]
@@ -181,7 +181,7 @@ def test_a_second_signal_hurries(command: list[str], dsn: str, tmp_path: Path) -
         instance.tell(signal.SIGTERM)
 
         instance.ended()
-        asked.join(20)
+        asked.join(60)
         assert "were cut off" in instance.said
     assert asked.answer is None or asked.answer.status == 500
     assert state_of(dsn, run) == ("ready", 1)
@@ -199,7 +199,7 @@ def test_what_outlasts_the_grace_is_cut_off_and_handed_over(dsn: str, tmp_path: 
 
         assert instance.ended() == 0
         assert time.monotonic() - began < 8
-        asked.join(20)
+        asked.join(60)
         assert "1 request(s) did not end within the grace and were cut off" in instance.said
     # Its attempt is not counted: the next is the first again.
     assert state_of(dsn, run) == ("ready", 1)

@@ -110,7 +110,7 @@ async def test_the_instances_are_those_that_are_there(
     )
     async with rota_app.worker(concurrency=4) as worker, rota_app.leader("boss").term():
         await work.start()
-        await asyncio.wait_for(ran.wait(), 10)
+        await asyncio.wait_for(ran.wait(), 60)
         async with asking(rota_app) as client:
             while True:
                 worker.life.heart.ask()  # the beat tells what runs
@@ -159,7 +159,7 @@ async def test_an_operator_drains_a_worker_and_it_is_written_down(
         worker.when_asked(left.set)
         answer = await client.post("/admin/drain", json={"worker": worker.id})
         assert (answer.status_code, answer.json()["worker"]) == (202, worker.id)
-        await asyncio.wait_for(left.wait(), 10)
+        await asyncio.wait_for(left.wait(), 60)
         # This instance was not meant, only the worker of this number.
         assert not rota_app.readiness.draining
 
@@ -182,7 +182,7 @@ async def test_without_a_name_it_is_the_instance_that_answers(
         worker.when_asked(left.set)
         answer = await client.post("/admin/drain")
         assert (answer.status_code, answer.json()["worker"]) == (202, worker.id)
-        await asyncio.wait_for(left.wait(), 10)
+        await asyncio.wait_for(left.wait(), 60)
         assert (await client.get("/health/ready")).status_code == 503
 
 

@@ -54,7 +54,7 @@ def worker(server: LocalPostgres, tmp_path: Path) -> Iterator[Instance]:
     instance.process.wait()
 
 
-async def ready(instance: Instance, status: int, within: float = 20.0) -> Answer:
+async def ready(instance: Instance, status: int, within: float = 60) -> Answer:
     """Ask until it says so."""
     async with asyncio.timeout(within):
         while True:
@@ -73,7 +73,7 @@ async def test_live_stays_and_ready_says_why_not_and_then_goes_on(
     pid = worker.process.pid
     await gone(server)
     went = time.monotonic()
-    told = await ready(worker, 503, within=5)
+    told = await ready(worker, 503, within=60)
     noticed = time.monotonic() - went
     assert told.body["reasons"][0]["code"] == "database"
 
@@ -96,7 +96,7 @@ async def test_live_stays_and_ready_says_why_not_and_then_goes_on(
 
     await asyncio.to_thread(server.restart)
     back = time.monotonic()
-    await ready(worker, 200, within=10)
+    await ready(worker, 200, within=60)
     recovered = time.monotonic() - back
     assert await works(server.dsn) == 42
     assert worker.process.pid == pid
@@ -117,7 +117,7 @@ async def works(dsn: str) -> Any:
         async def double(n: int) -> int:
             return 0  # it is the worker that does it
 
-        return await (await double.start(n=21)).result(timeout=15)
+        return await (await double.start(n=21)).result(timeout=60)
 
 
 async def test_while_it_drains_it_is_live_and_not_ready(
@@ -157,7 +157,7 @@ def test_what_cannot_be_served_is_refused_at_once(
         [*command, *words],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         cwd=APPS,
         env={**os.environ, "ROTA_DATABASE_URL": rota_dsn},
     )

@@ -35,7 +35,7 @@ def dashboard(rota_dsn: str, tmp_path: Path) -> Iterator[Instance]:
 
 def through_proxy(port: int, method: str, path: str, body: object = None) -> int:
     """Send what an attacker sends, a request in the name of this machine; return the status."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     headers = {"Host": "localhost", "Content-Type": "application/json"}
     try:
         connection.request(method, path, json.dumps(body), headers)

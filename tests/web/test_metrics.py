@@ -85,7 +85,7 @@ async def test_every_metric_is_told_and_as_what_it_is(
     )
     await rota_app.queues.pause("elsewhere")
     async with rota_app.leader("housekeeping").term(), rota_app.worker():
-        await (await work.start()).result(timeout=10)
+        await (await work.start()).result(timeout=60)
         told = await scrape(client)
 
     assert set(told.families) == set(FAMILIES)
@@ -147,7 +147,7 @@ async def test_jobs_are_counted_by_what_became_of_them(
         runs += await rota_app.start_many([quick.call() for _ in range(40)])
         for _ in range(2):
             runs += await rota_app.start_many([keyed.using(key="once").call()])
-        await asyncio.gather(*(run.result(timeout=20) for run in runs), return_exceptions=True)
+        await asyncio.gather(*(run.result(timeout=60) for run in runs), return_exceptions=True)
         told = await scrape(client)
     after = await scrape(client)
 
@@ -290,7 +290,7 @@ async def test_what_is_taken_back_from_the_dead_is_counted(
         " array[gone.job], array[1], array[0], array[gone.seq] from gone, dead"
     )
     async with rota_app.worker():
-        await run.result(timeout=20)
+        await run.result(timeout=60)
         told = await scrape(client)
 
     assert told("rota_jobs_reaped_total") == 1

@@ -92,7 +92,7 @@ async def test_a_viewer_is_shown_nothing_of_what_went_in_came_out_or_went_wrong(
     ]
     answer = {"name": "answer", "payload": {"by": SECRET}}
     await readers.done("POST", f"/api/v1/runs/{runs[-1]}/signals", json=answer)
-    async with site_app.worker(concurrency=4), asyncio.timeout(20):
+    async with site_app.worker(concurrency=4), asyncio.timeout(60):
         for run in runs[1:]:
             await site_app.run(int(run)).result()
         # It is tried again later: that it failed once is enough.

@@ -180,7 +180,7 @@ class Stream:
 
     async def events(self) -> AsyncIterator[tuple[str, Any]]:
         text = ""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while (chunk := await self._chunks.get()) is not None:
                 text += chunk.decode()
                 *whole, text = text.split("\n\n")

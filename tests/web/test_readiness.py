@@ -27,7 +27,7 @@ async def far(rota_dsn: str) -> AsyncIterator[tuple[Rota, Proxy]]:
             yield app, proxy
 
 
-async def until(app: Rota, wanted: list[str], within: float = 10) -> float:
+async def until(app: Rota, wanted: list[str], within: float = 60) -> float:
     """Ask until it says this. Answers how long the longest answer took."""
     longest = 0.0
     async with asyncio.timeout(within):

@@ -39,7 +39,7 @@ async def kitchen(site_dsn: str) -> AsyncIterator[Visitors]:
 async def cooked(kitchen: Visitors, **input: str) -> str:
     run = await kitchen.start("cook", input=input)
     async with kitchen.app.worker():
-        await kitchen.app.run(int(run)).result(timeout=20)
+        await kitchen.app.run(int(run)).result(timeout=60)
     return run
 
 

@@ -67,7 +67,7 @@ def test_a_request_that_cannot_be_stopped_does_not_keep_it_from_leaving(
         asking.start()
         eventually((tmp_path / "it.began").exists, instance)
         instance.tell(signal.SIGTERM)
-        assert instance.ended(10) == 0
+        assert instance.ended(60) == 0
         asking.join()
         assert "1 thread(s) would not end, and are left behind" in instance.said
     with psycopg.connect(dsn) as connection:

@@ -37,7 +37,7 @@ class Asking:
     async def first(self, run: Any) -> Reason:
         return (await self.why(run)).reasons[0]
 
-    async def until(self, run: Any, code: str, within: float = 10.0) -> Reason:
+    async def until(self, run: Any, code: str, within: float = 60) -> Reason:
         """The first reason, once it is this one."""
         found: Reason | None = None
         try:

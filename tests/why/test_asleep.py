@@ -105,7 +105,7 @@ async def test_it_waits_for_a_signal_by_its_name(asking: Asking) -> None:
         assert reason.do is not None
         assert f"rota signal {run.id}" in reason.do
         await run.signal(reason.subject, True)
-        await run.result(timeout=10)
+        await run.result(timeout=60)
 
 
 async def test_a_signal_with_a_timeout_is_not_waited_for_for_ever(asking: Asking) -> None:

@@ -103,7 +103,7 @@ async def test_alike_jobs_are_one_reason_and_many_are_not_all_looked_at(asking: 
         assert f"job {codes['full'].job} (part) is ready" in codes["full"].words
         assert why.reasons[-1].code == "calls"
         asking.gate.set()
-        await run.result(timeout=20)
+        await run.result(timeout=60)
 
 
 async def test_those_that_wait_for_others_are_not_what_holds_it_up(asking: Asking) -> None:
@@ -164,7 +164,7 @@ async def test_a_call_beyond_the_limit_waits_for_one_before_it(asking: Asking) -
 
     async with asking.app.worker():
         run = await whole.start()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             for _ in range(2):
                 await begun.acquire()
         [[third]] = await asking.sql("select max(id) from rota.jobs where task = 'part'")
@@ -175,7 +175,7 @@ async def test_a_call_beyond_the_limit_waits_for_one_before_it(asking: Asking) -
         assert "so many at a time" in why.reasons[1].words
         assert why.verdict == "waiting", "it is another that runs"
         asking.gate.set()
-        await run.result(timeout=10)
+        await run.result(timeout=60)
 
 
 async def test_a_flow_among_the_calls_is_followed_too(asking: Asking) -> None:
@@ -252,7 +252,7 @@ async def test_what_has_ended_says_how(asking: Asking) -> None:
 
     async with asking.app.worker():
         failed, done = await fails.start(), await etl.start()
-        await done.result(timeout=10)
+        await done.result(timeout=60)
         reason = await asking.until(failed, "ended")
 
     assert (reason.words, reason.detail) == ("it has failed with ValueError", "no bread")
@@ -278,7 +278,7 @@ async def test_what_ends_while_one_looks_says_how(asking: Asking) -> None:
         if asked == 1:
             async with asking.app.worker():
                 with pytest.raises(RunFailed):
-                    await failed.result(timeout=10)
+                    await failed.result(timeout=60)
         return answer
 
     why = await explain(questions(run), failed.id, asking.app.settings)

@@ -165,5 +165,5 @@ async def test_somebody_waits_for_a_lock_and_it_may_be_this(asking: Asking) -> N
             assert first.code == "running"
             assert (lock.kind, lock.subject, lock.sure) == ("lock", "invoices", False)
             assert not lock.stuck
-        await run.result(timeout=10)
+        await run.result(timeout=60)
     assert [each.code for each in (await asking.why(run)).reasons] == ["ended"]

@@ -84,7 +84,7 @@ async def test_all_that_would_take_it_are_full(asking: Asking) -> None:
         assert reason.do is not None
         assert "-c" in reason.do
         asking.gate.set()
-        await run.result(timeout=10)
+        await run.result(timeout=60)
         assert (await asking.first(run)).code == "ended"
 
 
