@@ -54,9 +54,9 @@ def pooler(program: str, dsn: str) -> Iterator[str]:
         settings.write_text(
             CONFIGURATION.format(server=server, directory=directory, port=PORT), "utf-8"
         )
-        account.hand_over(directory, user)
+        account.chown_tree(directory, user)
         process = subprocess.Popen(
-            user.command(program, "-q", settings), stdin=subprocess.DEVNULL, **user.identity()
+            user.command(program, "-q", settings), stdin=subprocess.DEVNULL, **user.process_user()
         )
         try:
             through = f"postgresql://{where.get('user') or 'postgres'}@/{where['dbname']}"

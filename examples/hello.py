@@ -17,7 +17,7 @@ async def hello(name: str) -> str:
     return f"Hello, {name}!"
 
 
-@app.task(queue="sums", retry=Retry(attempts=5))
+@app.task(queue="sums", retry=Retry(max_attempts=5))
 def add(numbers: list[int]) -> int:  # a plain function runs in a thread
     return sum(numbers)
 

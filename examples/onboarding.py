@@ -35,14 +35,14 @@ def send(mail: str, text: str) -> None:
 @app.task
 async def onboard(ctx: Context, mail: str, week: float = WEEK) -> str:
     account = await ctx.step("account", open_account, ctx, mail)
-    patiently = ctx.using(retry=Retry(attempts=5, wait=60))
+    patiently = ctx.options(retry=Retry(max_attempts=5, delay=60))
     await patiently.step("welcome", send, mail, f"welcome, you are number {account}")
 
     ctx.progress(1, 2, "leaves them alone for a week")
     await ctx.sleep(week)
 
     ctx.progress(2, 2, "waits for an answer")
-    confirmed = await ctx.wait("confirmed", bool, timeout=week, default=False)
+    confirmed = await ctx.wait_signal("confirmed", bool, timeout=week, default=False)
     if not confirmed:
         await patiently.step("reminder", send, mail, "are you still there?")
     return f"{mail} {'stays' if confirmed else 'may come back'}"

@@ -19,7 +19,7 @@ from psycopg import AsyncConnection
 
 from phases import ALONE, CROWD, PROOFS
 from pooler.bouncer import bouncer
-from rota.testing.server import Server
+from rota.testing.server import DatabaseServer
 
 KEPT = {
     "ROTA_PG_BIN",
@@ -49,11 +49,11 @@ def pytest_configure() -> None:
             del os.environ[name]
     if os.environ.get("ROTA_TEST_POOLER") == "1":
         # A wish to cancel is heard with the next beat there, and tests do not wait that long for one.
-        os.environ["ROTA_BEAT"] = "1"
+        os.environ["ROTA_HEARTBEAT_INTERVAL"] = "1"
 
 
 @pytest.fixture(scope="session")
-def way(rota_server: Server) -> Iterator[Callable[[str], str]]:
+def way(rota_server: DatabaseServer) -> Iterator[Callable[[str], str]]:
     """How Rota is to reach a database: as it is, or through a pooler."""
     if os.environ.get("ROTA_TEST_POOLER") == "1":
         with bouncer(rota_server.dsn) as pooler:
@@ -63,7 +63,7 @@ def way(rota_server: Server) -> Iterator[Callable[[str], str]]:
 
 
 @pytest.fixture
-def direct_dsn(rota_server: Server) -> Iterator[str]:
+def direct_dsn(rota_server: DatabaseServer) -> Iterator[str]:
     """A fresh, migrated database for this test, with nothing in between."""
     with rota_server.database() as dsn:
         yield dsn

@@ -118,14 +118,14 @@ def _signature(path: str, function: Callable[..., Any]) -> Iterator[str]:
 
 
 def cli() -> Iterator[str]:
-    from rota.cli.endings import MEANINGS
+    from rota.cli.endings import EXIT_CODE_MEANINGS
     from rota.cli.main import PANELS
     from rota.cli.main import cli as root
 
     for title, names in PANELS.items():
         yield from (f"{title}: {name}" for name in names)
     yield from _command(root, "rota")
-    yield from (f"exit code {code}" for code in MEANINGS)
+    yield from (f"exit code {code}" for code in EXIT_CODE_MEANINGS)
 
 
 def _command(command: click.Command, path: str) -> Iterator[str]:
@@ -227,7 +227,7 @@ def metrics() -> Iterator[str]:
 
     for families in (value for value in vars(defined).values() if isinstance(value, dict)):
         for name, family in families.items():
-            if isinstance(family, defined.Family):
+            if isinstance(family, defined.MetricFamily):
                 yield f"{name}: {family.kind} ({', '.join(family.labels)})"
 
 

@@ -33,7 +33,7 @@ class MortalContender(RotaContender):
         return hold
 
     async def start(self, n: int) -> None:
-        await self._work.using(queue=QUEUES[n % len(QUEUES)]).start(n=n, url=URL)
+        await self._work.options(queue=QUEUES[n % len(QUEUES)]).start(n=n, url=URL)
 
     @asynccontextmanager
     async def working(self, concurrency: int, haste: bool) -> AsyncIterator[None]:

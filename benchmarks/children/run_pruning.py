@@ -1,6 +1,6 @@
 """Rota, with workers that begin to remove what is old as soon as they are there.
 
-What is removed, if anything, is said by ROTA_KEEP.
+What is removed, if anything, is said by ROTA_RETENTION.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from serve import serve
 
 from rota.engine import prune
 
-prune.FIRST_LOOK = 0.0
+prune.FIRST_PRUNE_SECONDS = 0.0
 
 if __name__ == "__main__":
     serve(RotaContender())

@@ -43,7 +43,7 @@ class RotaContender:
         await self._app.migrate()
 
     async def enqueue(self, numbers: range) -> None:
-        await self._app.start_many([self._work.call(n=n, url=URL) for n in numbers])
+        await self._app.start_many([self._work.bind(n=n, url=URL) for n in numbers])
 
     async def start(self, n: int) -> None:
         await self._work.start(n=n, url=URL)

@@ -102,7 +102,7 @@ def mapped(app: Rota, counter: Counter, jobs: int) -> Startable:
     async def whole(ctx: Context, n: int, url: str) -> int:
         counter.tally.saw(n)
         many = jobs - 1
-        results = await ctx.map(part.call(n=n, url=url) for _ in range(many))
+        results = await ctx.map(part.bind(n=n, url=url) for _ in range(many))
         if results != [n] * many:
             raise AssertionError(f"{len(results)} results of {many} calls, or not theirs")
         return n

@@ -73,7 +73,10 @@ def _check(ground: Ground, seconds: float) -> None:
     """It was alone, and its heart was beating: else this was not the price of a worker."""
     if (there := ground.number("select count(*) from rota.workers")) != 1:
         raise Wrong(f"{there} workers were there, not one")
-    beats, due = ground.number("select beats from rota.workers"), seconds // Settings().beat
+    beats, due = (
+        ground.number("select beats from rota.workers"),
+        seconds // Settings().heartbeat_interval,
+    )
     if beats < due:
         raise Wrong(f"the heart of the worker beat {beats} times, not {due:.0f}")
 

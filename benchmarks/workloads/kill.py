@@ -82,7 +82,7 @@ def _contender(stage: Stage, queues: int, only: int | None = None) -> Contender:
         "BENCH_QUEUES": ",".join(names if only is None else [names[only]]),
         "BENCH_HOLD": "0" if only is None else FOR_EVER,
         # Whatever is set here: the defaults, and no way around the pooler.
-        "ROTA_BEAT": str(DEFAULTS.beat),
+        "ROTA_HEARTBEAT_INTERVAL": str(DEFAULTS.heartbeat_interval),
         "ROTA_DEAD_AFTER": str(DEFAULTS.dead_after),
         "ROTA_DIRECT_URL": "",
         "ROTA_DIRECT_URL_FILE": "",

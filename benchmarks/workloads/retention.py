@@ -18,7 +18,7 @@ from benchmarks.places import CHILDREN
 from benchmarks.stage import Ground, Stage, Wrong
 from benchmarks.workloads.history import TEMPLATE, make_history
 from rota.engine.prune import prune
-from rota.model.retention import Keep
+from rota.model.retention import Retention
 from rota.model.settings import Settings
 from rota.store.database import Database
 
@@ -63,7 +63,7 @@ def _contender(stage: Stage, keep: str) -> Contender:
     return replace(
         stage.rota,
         command=(sys.executable, str(CHILDREN / "run_pruning.py")),
-        environment={**stage.rota.environment, "ROTA_KEEP": keep},
+        environment={**stage.rota.environment, "ROTA_RETENTION": keep},
         finished=YOUNG,
     )
 
@@ -95,10 +95,10 @@ async def _remove(dsn: str, keep: str, expected: int) -> float:
     database = Database(dsn, Settings())
     began, gone, position, more = time.monotonic(), 0, 0, True
     while more:
-        pruned = await prune(database, Keep.parse(keep), position)
+        pruned = await prune(database, Retention.parse(keep), position)
         if pruned is None:
             raise Wrong("somebody else is removing runs")
-        gone, position, more = gone + pruned.runs, pruned.position, pruned.more
+        gone, position, more = gone + pruned.runs, pruned.position, pruned.has_more
     seconds = time.monotonic() - began
     await database.close()
     if gone != expected:

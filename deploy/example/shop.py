@@ -21,5 +21,5 @@ async def confirm(order: int) -> str:
 @api.post("/orders/{order}", status_code=202)
 async def place(order: int) -> dict[str, int]:
     """Take an order. Sent twice, it is taken once."""
-    run = await confirm.using(key=f"order:{order}").start(order=order)
+    run = await confirm.options(key=f"order:{order}").start(order=order)
     return {"run": run.id}

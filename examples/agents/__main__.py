@@ -40,14 +40,14 @@ def database() -> Iterator[str]:
             yield server.dsn
 
 
-def main(port: int, lb_delay: float) -> None:
+def main(port: int, drain_delay: float) -> None:
     package = __package__ or "agents"
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with database() as dsn:
         asyncio.run(prepare(dsn))
         instances = []
         for each in (port, port + 1):
-            words = ("--port", f"{each}", "--lb-delay", f"{lb_delay}")
+            words = ("--port", f"{each}", "--drain-delay", f"{drain_delay}")
             process = subprocess.Popen(
                 [sys.executable, "-m", "rota", "serve", f"{package}.api:api", *words],
                 env={**os.environ, "ROTA_DATABASE_URL": dsn},
@@ -71,7 +71,7 @@ if __name__ == "__main__":
     parser = ArgumentParser(prog="python -m examples.agents", description=__doc__)
     parser.add_argument("--port", type=int, default=8001, help="and the one after it")
     parser.add_argument(
-        "--lb-delay", type=float, default=2, help="seconds a load balancer needs to notice"
+        "--drain-delay", type=float, default=2, help="seconds a load balancer needs to notice"
     )
     told = parser.parse_args()
-    main(told.port, told.lb_delay)
+    main(told.port, told.drain_delay)

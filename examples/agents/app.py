@@ -10,12 +10,12 @@ import asyncio
 import os
 from typing import Any
 
-from rota import Context, HandBack, Retry, Rota
+from rota import Context, Requeue, Retry, Rota
 
 from .model import PACE, model
 
 app = Rota()  # the database that ROTA_DATABASE_URL names
-again = Retry(attempts=5, wait=1 * PACE)
+again = Retry(max_attempts=5, delay=1 * PACE)
 
 
 # The executor
@@ -30,7 +30,7 @@ async def agent(ctx: Context, goal: str, turns: int = 5) -> list[str]:
     for turn in range(1, turns + 1):
         if (asked := await ctx.step("pause?", times_paused, ctx)) > paused:
             ctx.progress(turn - 1, turns, "paused")
-            await ctx.wait(f"resume {asked}")
+            await ctx.wait_signal(f"resume {asked}")
             paused = asked
         thoughts.append(await ctx.step("think", think, ctx, goal, turn))
         ctx.progress(turn, turns, thoughts[-1])
@@ -79,7 +79,7 @@ async def send(ctx: Context, what: str) -> None:
 @app.action("agent")
 async def set_out(ctx: Context, goal: str, turns: int = 5) -> int:
     """An agent of its own for each tick. Done again, it finds by the key the one that it has started."""
-    run = await agent.using(key=f"agent {ctx.job_id}").start(goal, turns)
+    run = await agent.options(key=f"agent {ctx.job_id}").start(goal, turns)
     return run.id
 
 
@@ -93,7 +93,7 @@ async def sweep(ctx: Context, items: int = 50) -> int:
         if ctx.draining or done % 10 == 0:
             await ctx.checkpoint(done)
         if ctx.draining:
-            raise HandBack
+            raise Requeue
     async with ctx.transaction() as connection:
         await write(connection, ctx, f"swept {done}")
         ctx.complete(done)

@@ -10,12 +10,12 @@ def buy(request: HttpRequest) -> JsonResponse:
     with transaction.atomic():
         order = Order.objects.create(mail=request.GET["mail"])
         # In this transaction: there is an order and a job for it, or neither.
-        run = send_receipt.blocking.using(on=connection).start(order=order.pk)
+        run = send_receipt.sync.options(on=connection).start(order=order.pk)
     return JsonResponse({"order": order.pk, "run": str(run.id)}, status=202)
 
 
 def receipt(request: HttpRequest, run: int) -> JsonResponse:
-    return JsonResponse({"state": app.run(run).blocking.status()})
+    return JsonResponse({"state": app.run(run).sync.status()})
 
 
 # [/views]

@@ -9,7 +9,7 @@ import asyncio
 from argparse import ArgumentParser
 from datetime import UTC, datetime
 
-from rota.model.events import Event, JobFinished, JobRetried, JobSlept, WorkerDied
+from rota.model.events import Event, JobFinished, JobRetried, JobSuspended, WorkerDied
 
 from .app import app, etl
 
@@ -26,13 +26,13 @@ def tell(event: Event) -> None:
     match event:
         case JobRetried(task=task, job=job, attempt=attempt, delay=delay):
             line = f"{task} ({job}) failed at attempt {attempt}; again in {delay:.1f} s"
-        case JobFinished(task=task, job=job, state=state, took=took):
-            line = f"{task} ({job}) {state} after {took:.1f} s"
-        case JobSlept(task="etl.approval", job=job):
+        case JobFinished(task=task, job=job, state=state, seconds=seconds):
+            line = f"{task} ({job}) {state} after {seconds:.1f} s"
+        case JobSuspended(task="etl.approval", job=job):
             line = f"etl.approval ({job}) waits for your word, and holds no worker"
-        case JobSlept(task=task, job=job):
+        case JobSuspended(task=task, job=job):
             line = f"{task} ({job}) sleeps, and holds no worker"
-        case WorkerDied(dead=dead):
+        case WorkerDied(dead_worker=dead):
             line = f"worker {dead} is dead: what it had not finished is done again"
         case _:
             return
@@ -43,7 +43,7 @@ async def main(day: str, answer: bool | None) -> None:
     app.subscribe(tell)
     async with app:
         await app.migrate()
-        run = await etl.using(key=f"etl {day}").start(day=day)
+        run = await etl.options(key=f"etl {day}").start(day=day)
         word = "started" if run.created else "found, it was started before"
         print(f"run {run.id} of {day}: {word}", flush=True)
         if answer is None:

@@ -33,11 +33,11 @@ async def extract(ctx: Context, day: str) -> list[str]:
 @etl.task
 async def clean(ctx: Context, day: str, extract: list[str]) -> int:
     """Fans out over what was found, four files at a time, and holds no place in its worker meanwhile."""
-    counts = await ctx.map([clean_file.call(day, file) for file in extract], limit=4)
+    counts = await ctx.map([clean_file.bind(day, file) for file in extract], concurrency=4)
     return sum(counts)
 
 
-@app.task(retry=Retry(attempts=5, wait=2 * PACE))
+@app.task(retry=Retry(max_attempts=5, delay=2 * PACE))
 async def clean_file(ctx: Context, day: str, file: str) -> int:
     rows = await read(file, ctx.attempt)  # raises now and then: tried again, two seconds later
     # The rows and "this job is done" are one commit. A worker that lost the job meanwhile commits nothing.
@@ -69,7 +69,7 @@ async def check(ctx: Context, day: str, clean: int) -> int:
 
 
 # A person decides: `rota signal RUN approval true`, the API, or the dashboard. Silence is a no.
-etl.wait("approval", type=bool, timeout=timedelta(days=2), default=False, after=[check])
+etl.wait_signal("approval", type=bool, timeout=timedelta(days=2), default=False, after=[check])
 
 
 @etl.task(skip_if=lambda approval: not approval)

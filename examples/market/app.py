@@ -18,7 +18,7 @@ from .settings import DATABASE, LEASE, PACE
 
 app = Rota(DATABASE)
 feed = Feed(app)
-patiently = Retry(attempts=10, wait=1 * PACE, cap=30 * PACE)
+patiently = Retry(max_attempts=10, delay=1 * PACE, max_delay=30 * PACE)
 
 
 # What is found: by one instance at a time, and if two should believe to be the one, by one all the same
@@ -27,12 +27,13 @@ patiently = Retry(attempts=10, wait=1 * PACE, cap=30 * PACE)
 @app.service("filings", every=60 * PACE, lease=LEASE)
 async def filings(ctx: ServiceContext) -> None:
     listed = await feed.get("/filings")
-    # Refused (TermLost) if another instance runs this by now. What is new and its jobs are one commit.
+    # LeadershipLost refuses the transaction if another instance runs this service by now.
+    # New filings and their jobs are committed together.
     async with ctx.transaction() as connection:
         new = await app.insert_once(connection, "filings", listed, conflict=["number"])
         known = {each["number"]: each for each in listed}
         for [number] in new.new:
-            await research.using(on=connection).start(f"filing {number}", known[number]["topic"])
+            await research.options(on=connection).start(f"filing {number}", known[number]["topic"])
 
 
 @app.service("halts", every=10 * PACE, lease=LEASE)
@@ -58,17 +59,17 @@ class Article:
     headline: str
 
 
-@articles.task(retry=Retry(attempts=3, wait=1 * PACE))
+@articles.task(retry=Retry(max_attempts=3, delay=1 * PACE))
 async def wire() -> list[Article]:
     return await fetch("wire")
 
 
-@articles.task(retry=Retry(attempts=3, wait=1 * PACE))
+@articles.task(retry=Retry(max_attempts=3, delay=1 * PACE))
 async def press() -> list[Article]:
     return await fetch("press")
 
 
-@articles.task(retry=Retry(attempts=3, wait=1 * PACE))
+@articles.task(retry=Retry(max_attempts=3, delay=1 * PACE))
 async def blog() -> list[Article]:
     return await fetch("blog")
 
@@ -100,7 +101,7 @@ async def merge(
     async with ctx.transaction() as connection:
         new = await app.insert_once(connection, "articles", rows, conflict=["topic"])
         for [topic] in new.new:
-            await research.using(on=connection).start(f"article {topic}", topic)
+            await research.options(on=connection).start(f"article {topic}", topic)
         ctx.complete(new.inserted)
     return new.inserted
 
@@ -141,7 +142,7 @@ async def alert(connection: Any, about: str, message: str) -> None:
     await connection.execute(
         "insert into alerts (about, message) values (%s, %s)", (about, message)
     )
-    await page.using(on=connection).start(about, message)
+    await page.options(on=connection).start(about, message)
 
 
 @app.task(queue="pages", retry=patiently)

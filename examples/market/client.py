@@ -17,7 +17,7 @@ class Feed:
     def __init__(self, app: Rota) -> None:
         # One row in the database counts for all instances. A little below what is allowed: between our turn
         # and the request's arrival lies a network.
-        self._turns = app.rate("feed", 0.8 * LIMIT, per=1)
+        self._turns = app.rate_limit("feed", 0.8 * LIMIT, per=1)
 
     async def get(self, path: str) -> Any:
         await self._turns.take()

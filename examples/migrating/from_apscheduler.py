@@ -9,7 +9,7 @@ app = Rota()
 
 
 @app.schedule("0 7 * * mon-fri", tz="Europe/Paris", grace=3600, catch_up="latest", overlap="skip")
-@app.task(retry=Retry(attempts=3), timeout=600)
+@app.task(retry=Retry(max_attempts=3), timeout=600)
 def morning_report(ctx: Context) -> str:
     return f"report for {ctx.scheduled_for:%Y-%m-%d}"
 
@@ -33,7 +33,7 @@ async def remind(user: int, text: str) -> str:
 
 async def remind_me(user: int, when: datetime, text: str) -> int:
     # "open": the key is free again when the reminder has come
-    once = remind.using(at=when, key=f"reminder-{user}", unique="open")
+    once = remind.options(at=when, key=f"reminder-{user}", unique="open")
     run = await once.start(user, text)
     return run.id  # cancel it with `await app.run(id).cancel()`
 

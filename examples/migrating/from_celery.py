@@ -20,7 +20,7 @@ overloaded_until: dict[int, int] = {}
 # [task]
 @app.task(
     queue="mail",
-    retry=Retry(attempts=6, wait=10, cap=600, never=(ValueError,)),
+    retry=Retry(max_attempts=6, delay=10, max_delay=600, non_retryable=(ValueError,)),
     timeout=30,
 )
 def send_invoice(ctx: Context, order: int) -> str:  # a plain function runs in a thread
@@ -44,13 +44,13 @@ def deliver(order: int, message_id: str) -> str:
 # [starting]
 async def place(order: int) -> None:
     run = await send_invoice.start(order)
-    await send_invoice.using(delay=timedelta(minutes=5), expires=3600, priority=5).start(order)
-    await send_invoice.using(key=f"invoice-{order}").start(order)  # again: the same run
+    await send_invoice.options(delay=timedelta(minutes=5), expires=3600, priority=5).start(order)
+    await send_invoice.options(key=f"invoice-{order}").start(order)  # again: the same run
     print(await run.result(timeout=10))
 
 
 def place_from_code_that_does_not_await(order: int) -> str:
-    return send_invoice.blocking.start(order).result(timeout=10)
+    return send_invoice.sync.start(order).result(timeout=10)
 
 
 # [/starting]
@@ -66,7 +66,7 @@ async def resize(path: str) -> int:
 async def gallery(
     ctx: Context, paths: list[str]
 ) -> int:  # a chord: many, then one with all results
-    sizes = await ctx.map([resize.call(path) for path in paths], limit=20)
+    sizes = await ctx.map([resize.bind(path) for path in paths], concurrency=20)
     return sum(sizes)
 
 

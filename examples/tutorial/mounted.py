@@ -7,7 +7,7 @@ rota serve mounted:api                                      then look at /rota/
 from fastapi import FastAPI
 
 from rota import Rota
-from rota.web.site import EVERYTHING, site
+from rota.web.site import ALL_PARTS, site
 
 app = Rota()
 
@@ -18,10 +18,10 @@ async def greet(name: str) -> str:
 
 
 api = FastAPI(lifespan=app.lifespan)
-api.mount("/rota", site(app, parts=EVERYTHING))  # pages at /rota/, the API at /rota/api/v1
+api.mount("/rota", site(app, parts=ALL_PARTS))  # pages at /rota/, the API at /rota/api/v1
 # [/mounted]
 
 # [looking]
-looking = FastAPI(lifespan=app.lifespan.using(worker=False))
-looking.mount("/rota", site(app, parts=EVERYTHING, read_only=True))
+looking = FastAPI(lifespan=app.lifespan.options(worker=False))
+looking.mount("/rota", site(app, parts=ALL_PARTS, read_only=True))
 # [/looking]

@@ -2,16 +2,17 @@
 
 from typing import TYPE_CHECKING, Any
 
-from rota.app import Call, Flow, FlowCall, FlowTask, Rota, Run, Task
+from rota.app import BoundFlow, BoundTask, Flow, FlowTask, Rota, Run, Task
 from rota.errors import (
     ArgumentError,
     Busy,
     ClaimLost,
-    HandBack,
     KeyBusy,
+    LeadershipLost,
     LockLost,
-    RateExceeded,
+    RateLimitExceeded,
     ReplayMismatch,
+    Requeue,
     RetryLater,
     RotaError,
     RunCancelled,
@@ -20,14 +21,13 @@ from rota.errors import (
     SignalTimeout,
     StepFailed,
     TaskTimeout,
-    TermLost,
     WorkerLost,
 )
 from rota.model.context import Context, Failure
 from rota.model.retry import Retry
 from rota.model.service import ServiceContext
 from rota.model.settings import Settings
-from rota.model.task import Loss
+from rota.model.task import LostJob
 
 if TYPE_CHECKING:
     from rota.coord.insert import Inserted
@@ -35,21 +35,22 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ArgumentError",
+    "BoundFlow",
+    "BoundTask",
     "Busy",
-    "Call",
     "ClaimLost",
     "Context",
     "Failure",
     "Flow",
-    "FlowCall",
     "FlowTask",
-    "HandBack",
     "Inserted",
     "KeyBusy",
+    "LeadershipLost",
     "LockLost",
-    "Loss",
-    "RateExceeded",
+    "LostJob",
+    "RateLimitExceeded",
     "ReplayMismatch",
+    "Requeue",
     "Retry",
     "RetryLater",
     "Rota",
@@ -65,7 +66,6 @@ __all__ = [
     "StepFailed",
     "Task",
     "TaskTimeout",
-    "TermLost",
     "Tick",
     "WorkerLost",
 ]

@@ -4,7 +4,7 @@
     api = Drain(api, app)
 
 A server told to stop closes its sockets at once, while the load balancer still sends requests there. In
-this wrapper the first SIGTERM turns readiness to 503 while the socket accepts and serves for `lb_delay`;
+this wrapper the first SIGTERM turns readiness to 503 while the socket accepts and serves for `drain_delay`;
 then the server gets the signal, requests under way are answered, jobs end or go back, and the connections
 to the database are closed last. A second signal hurries.
 """
@@ -18,10 +18,10 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rota.model.settings import Duration, seconds
-from rota.web.departure import Departure
-from rota.web.requests import Asgi, Message, Receive, Requests, Scope, Send
-from rota.web.signals import Signals
+from rota.model.settings import Duration, to_seconds
+from rota.web.departure import GracefulShutdown
+from rota.web.requests import Asgi, InFlightRequests, Message, Receive, Scope, Send
+from rota.web.signals import SignalHandlers
 
 if TYPE_CHECKING:
     from rota.app.rota import Rota
@@ -30,65 +30,65 @@ __all__ = ["Drain"]
 
 log = logging.getLogger("rota")
 
-TOGETHER = 1.0
+SAME_REQUEST_SECONDS = 1.0
 """Seconds within which SIGINT and SIGTERM are one wish: a terminal sends the one to every process, and the
 server's parent the other on top of it."""
 
 
 class Drain:
-    """An ASGI application around another. `lb_delay` and `grace`, if given, are said in the place of
-    ROTA_LB_DELAY and ROTA_DRAIN_FOR."""
+    """An ASGI application around another. `drain_delay` and `drain_timeout`, if given, are said in the
+    place of ROTA_DRAIN_DELAY and ROTA_DRAIN_TIMEOUT."""
 
     def __init__(
         self,
         api: Asgi,
         app: Rota,
         *,
-        lb_delay: Duration | None = None,
-        grace: Duration | None = None,
+        drain_delay: Duration | None = None,
+        drain_timeout: Duration | None = None,
     ) -> None:
         self._api = api
         self._app = app
-        given = {"lb_delay": lb_delay, "drain_for": grace}
-        said: dict[str, Any] = {
-            name: seconds(value) for name, value in given.items() if value is not None
+        given = {"drain_delay": drain_delay, "drain_timeout": drain_timeout}
+        overrides: dict[str, Any] = {
+            name: to_seconds(value) for name, value in given.items() if value is not None
         }
-        app.settings = replace(app.settings, **said)
-        self._requests = Requests(app.readiness)
-        self._departure: Departure | None = None
-        self._signals = Signals(self._hear)
-        self._first: tuple[int, float] | None = None
+        app.settings = replace(app.settings, **overrides)
+        self._requests = InFlightRequests(app.readiness)
+        self._shutdown: GracefulShutdown | None = None
+        self._signals = SignalHandlers(self._on_signal)
+        self._first_signal: tuple[int, float] | None = None
 
     @property
-    def under_way(self) -> int:
+    def in_flight(self) -> int:
         """Requests that have not been answered yet."""
         return len(self._requests)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await self._live(scope, receive, send)
+            await self._run_lifespan(scope, receive, send)
         else:
-            self._begin()  # a server that was told to leave lifespans out has not told us that it began
+            self._start()  # a server that was told to leave lifespans out has not told us that it began
             await self._requests.serve(self._api, scope, receive, send)
 
-    async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def sent(message: Message) -> None:
+    async def _run_lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def observed_send(message: Message) -> None:
             if message["type"] == "lifespan.startup.complete":
-                self._begin()
+                self._start()
             elif message["type"].startswith("lifespan.shutdown."):
-                self._end()
+                self._stop()
             await send(message)
 
-        self._app.readiness.conducted = True
-        await self._api(scope, receive, sent)
+        self._app.readiness.is_drain_managed = True
+        await self._api(scope, receive, observed_send)
 
-    def _begin(self) -> None:
+    def _start(self) -> None:
         """Servers listen for signals before they start an application: here it is our turn."""
-        if self._departure is not None:
+        if self._shutdown is not None:
             return
-        self._departure = Departure(self._app, self._requests, self._signals.pass_on)
-        self._first = None
-        if not self._signals.take():
+        self._shutdown = GracefulShutdown(self._app, self._requests, self._signals.forward)
+        self._first_signal = None
+        if not self._signals.install():
             log.warning(
                 "this server does not run in the main thread, which alone hears signals: nobody tells "
                 "load balancers that it leaves, unless something calls app.readiness.drain()"
@@ -99,18 +99,18 @@ class Drain:
                 "balancers do not see it leave: start it with --workers 0, one for each process wanted"
             )
 
-    def _end(self) -> None:
-        if self._departure is not None:
-            self._signals.give_back()
-            self._departure.end()
-            self._departure = None
+    def _stop(self) -> None:
+        if self._shutdown is not None:
+            self._signals.uninstall()
+            self._shutdown.cancel()
+            self._shutdown = None
 
-    def _hear(self, number: int) -> None:
-        if self._departure is None:
+    def _on_signal(self, number: int) -> None:
+        if self._shutdown is None:
             return
         now = time.monotonic()
-        if self._first is None:
-            self._first = (number, now)
-        elif number != self._first[0] and now - self._first[1] < TOGETHER:
+        if self._first_signal is None:
+            self._first_signal = (number, now)
+        elif number != self._first_signal[0] and now - self._first_signal[1] < SAME_REQUEST_SECONDS:
             return
-        self._departure.hear(number)
+        self._shutdown.on_signal(number)

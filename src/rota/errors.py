@@ -13,8 +13,8 @@
     ├── KeyBusy                   the key is held by somebody's open transaction
     ├── Busy                      somebody else has the lock, the permit or the call, and kept it too long
     ├── LockLost                  the lock or permit is no longer held: what is done under it may be undone
-    ├── TermLost                  this instance no longer leads
-    ├── RateExceeded              the rate allows no more for now
+    ├── LeadershipLost            this instance no longer leads
+    ├── RateLimitExceeded         the rate allows no more for now
     ├── RunNotFound               no run has that id
     ├── WorkerNotFound            no worker has that number, or it has left
     ├── ScheduleNotFound          no schedule has that name
@@ -28,14 +28,14 @@
     ├── WorkerLost                the worker died, or fell silent, while the job ran
     │   └── ProcessLost           … or the process a task with isolation="process" ran in
     ├── TaskTimeout               an attempt took longer than the task's timeout (a TimeoutError, too)
-    ├── CallsChanged              a job that is tried again makes other calls than before
+    ├── ChildCallsChanged         a job that is tried again makes other calls than before
     ├── ReplayMismatch            a job's code has changed, and comes to something else than it had before
     ├── StepFailed                a step of a job's code failed
     ├── SignalTimeout             nobody sent the signal in time (a TimeoutError, too)
     ├── ResultError               the stored result is not what the task declares
     └── LocalPostgresError        the embedded PostgreSQL cannot be had
 
-`RetryLater` and `HandBack` are raised by a task, not by Rota: they ask for another attempt at a time of its
+`RetryLater` and `Requeue` are raised by a task, not by Rota: they ask for another attempt at a time of its
 choosing, and for somebody else to do it.
 Each message says what is so and what to do about it.
 """
@@ -97,11 +97,11 @@ class LockLost(RotaError):
     pass
 
 
-class TermLost(RotaError):
+class LeadershipLost(RotaError):
     pass
 
 
-class RateExceeded(RotaError):
+class RateLimitExceeded(RotaError):
     """The rate allows no more for now; in `retry_after` seconds it would."""
 
     def __init__(self, message: str, *, retry_after: float = 0.0) -> None:
@@ -169,7 +169,7 @@ class TaskTimeout(RotaError, TimeoutError):
     pass
 
 
-class CallsChanged(RotaError):
+class ChildCallsChanged(RotaError):
     pass
 
 
@@ -177,10 +177,10 @@ class ReplayMismatch(RotaError):
     """Of a job whose code has changed while it was under way. `asked` is what the code comes to now, `kept`
     what it had come to there."""
 
-    def __init__(self, message: str, *, asked: str = "", kept: str = "") -> None:
+    def __init__(self, message: str, *, actual: str = "", expected: str = "") -> None:
         super().__init__(message)
-        self.asked = asked
-        self.kept = kept
+        self.actual = actual
+        self.expected = expected
 
 
 class StepFailed(RotaError):
@@ -217,7 +217,7 @@ class RetryLater(Exception):
         super().__init__(reason or f"try again in {self.after:g} s")
 
 
-class HandBack(Exception):
+class Requeue(Exception):
     """Raised by a task whose worker is about to stop (`ctx.draining`): the job goes back to its queue as it
     was, the attempt uncounted.
 

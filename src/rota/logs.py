@@ -21,9 +21,9 @@ from typing import Any, Literal
 import msgspec
 
 from rota.model import at_work
-from rota.model.at_work import Work
+from rota.model.at_work import CurrentJob
 
-__all__ = ["JobFilter", "JsonFormatter", "TextFormatter", "here", "to_stderr"]
+__all__ = ["JobFilter", "JsonFormatter", "TextFormatter", "current_fields", "to_stderr"]
 
 Format = Literal["text", "json"]
 
@@ -34,14 +34,14 @@ FIELDS = ("worker", "run", "job", "task", "attempt", "trace_id", "span_id")
 """What a line is given, of what is known where it is written."""
 
 
-class Setup(msgspec.Struct, frozen=True):
+class LogSetup(msgspec.Struct, frozen=True):
     """How this program logs, for the processes of its isolated tasks to do the same."""
 
     level: str
     format: Format
 
 
-_setup: Setup | None = None
+_setup: LogSetup | None = None
 
 
 class JobFilter(logging.Filter):
@@ -50,7 +50,7 @@ class JobFilter(logging.Filter):
     line is written. What a record has under such a name already, from `extra=`, it keeps."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        known = here()
+        known = current_fields()
         for name in FIELDS:
             if not hasattr(record, name):
                 setattr(record, name, known.get(name))
@@ -73,7 +73,7 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
             "process": record.process,
-            **_said_of(record),
+            **_fields_of(record),
         }
         if record.exc_info and not record.exc_text:
             record.exc_text = self.formatException(record.exc_info)
@@ -81,14 +81,16 @@ class JsonFormatter(logging.Formatter):
             line["exception"] = record.exc_text
         if record.stack_info:
             line["stack"] = self.formatStack(record.stack_info)
-        if extra := {name: value for name, value in vars(record).items() if name not in _ORDINARY}:
+        if extra := {
+            name: value for name, value in vars(record).items() if name not in _STANDARD_ATTRIBUTES
+        }:
             line["extra"] = extra
         try:
             return self._encoder.encode(line).decode()
         except (UnicodeEncodeError, ValueError, TypeError, RecursionError):
             # A letter that is none, something that contains itself: the line is written all the same.
             return self._encoder.encode(
-                {name: _plain(each) for name, each in line.items()}
+                {name: _encodable(each) for name, each in line.items()}
             ).decode()
 
 
@@ -108,9 +110,9 @@ class TextFormatter(logging.Formatter):
         level = f"{record.levelname.lower():<7}"
         if self._colour:
             level = f"\x1b[{_COLOURS.get(record.levelname, 2)}m{level}\x1b[0m"
-        of = _said_of(record)
-        job = f"(job {of['job']}, attempt {of['attempt']}) " if "job" in of else ""
-        if record.name == "rota" and not at_work.work.get():
+        fields = _fields_of(record)
+        job = f"(job {fields['job']}, attempt {fields['attempt']}) " if "job" in fields else ""
+        if record.name == "rota" and not at_work.job.get():
             job = ""  # its own lines name the job they are about
         return f"{self.formatTime(record)} {level} [{record.process}] {job}{record.message}"
 
@@ -124,26 +126,26 @@ def to_stderr(level: str = "info", format: Format = "text") -> None:
     else:
         handler.setFormatter(TextFormatter(colour=sys.stderr.isatty()))
     logging.basicConfig(level=level.upper(), handlers=[handler])
-    _setup = Setup(level, format)
+    _setup = LogSetup(level, format)
 
 
-def setup() -> Setup | None:
+def current_setup() -> LogSetup | None:
     """How `to_stderr` was called; None: it was not."""
     return _setup
 
 
-def about(work: Work) -> dict[str, Any]:
+def job_fields(job: CurrentJob) -> dict[str, Any]:
     """`extra=` of a line about a job that is written beside it: when it has ended, for instance."""
-    return {"run": _run_of(work), "job": work.job, "task": work.task, "attempt": work.attempt}
+    return {"run": _run_of(job), "job": job.job, "task": job.task, "attempt": job.attempt}
 
 
-def here() -> dict[str, Any]:
+def current_fields() -> dict[str, Any]:
     """What is known where this is called."""
     known: dict[str, Any] = {}
     if (worker := at_work.worker.get()) is not None:
         known["worker"] = worker
-    if (work := at_work.work.get()) is not None:
-        known |= about(work)
+    if (job := at_work.job.get()) is not None:
+        known |= job_fields(job)
     # Not imported for it: who has not imported it traces nothing.
     trace = sys.modules.get("opentelemetry.trace")
     if trace is not None and hasattr(trace, "get_current_span"):
@@ -153,19 +155,19 @@ def here() -> dict[str, Any]:
     return known
 
 
-def _run_of(work: Work) -> int:
-    return work.job if work.run is None else work.run
+def _run_of(job: CurrentJob) -> int:
+    return job.job if job.run is None else job.run
 
 
-def _said_of(record: logging.LogRecord) -> dict[str, Any]:
+def _fields_of(record: logging.LogRecord) -> dict[str, Any]:
     """What a filter or the caller has given the record, else what is known here."""
-    given = vars(record)
-    known = {} if all(name in given for name in FIELDS) else here()
-    found = {name: given.get(name, known.get(name)) for name in FIELDS}
+    attributes = vars(record)
+    known = {} if all(name in attributes for name in FIELDS) else current_fields()
+    found = {name: attributes.get(name, known.get(name)) for name in FIELDS}
     return {name: value for name, value in found.items() if value is not None}
 
 
-_ORDINARY = {
+_STANDARD_ATTRIBUTES = {
     *vars(logging.makeLogRecord({})),
     *FIELDS,
     "message",
@@ -177,7 +179,7 @@ _ORDINARY = {
 _COLOURS = {"WARNING": 33, "ERROR": 31, "CRITICAL": 31}
 
 
-def _plain(value: Any) -> Any:
+def _encodable(value: Any) -> Any:
     if isinstance(value, int | datetime):
         return value
     text = value if isinstance(value, str) else repr(value)

@@ -14,8 +14,8 @@ class Loop:
     """A loop that ticks until told to stop. A tick answers how long to rest: 0 for "there is more",
     None for "until somebody wakes me". A tick that fails is tried again, later each time."""
 
-    rest_after_error = 0.1
-    longest_rest_after_error = 5.0
+    error_delay_seconds = 0.1
+    max_error_delay_seconds = 5.0
 
     def __init__(self) -> None:
         self._wake = asyncio.Event()
@@ -29,27 +29,27 @@ class Loop:
         while not self._stopped:
             self._wake.clear()  # before the tick, so a wake-up during it is not lost
             try:
-                rest = await self.tick()
+                pause_seconds = await self.tick()
                 self._failures = 0
             except Exception as error:
-                rest = self._after(error)
+                pause_seconds = self._on_error(error)
                 # A failing loop rests out its time: waking it early would make it spin.
-                await self._rest_undisturbed(rest)
+                await self._sleep_unless_stopped(pause_seconds)
                 continue
-            if rest == 0:
+            if pause_seconds == 0:
                 await asyncio.sleep(0)
                 continue
-            if rest is None:
+            if pause_seconds is None:
                 await self._wake.wait()
                 continue
             with suppress(TimeoutError):
-                async with asyncio.timeout(rest):
+                async with asyncio.timeout(pause_seconds):
                     await self._wake.wait()
 
-    def _after(self, error: Exception) -> float:
+    def _on_error(self, error: Exception) -> float:
         self._failures += 1
-        longest = self.rest_after_error * 2.0 ** min(self._failures - 1, 10)
-        rest = min(longest, self.longest_rest_after_error) * random.uniform(0.5, 1.0)
+        delay = self.error_delay_seconds * 2.0 ** min(self._failures - 1, 10)
+        pause_seconds = min(delay, self.max_error_delay_seconds) * random.uniform(0.5, 1.0)
         name = type(self).__name__.lower()
         if self._failures <= 3 or self._failures % 20 == 0:
             log.warning(
@@ -57,16 +57,16 @@ class Loop:
                 name,
                 type(error).__name__,
                 str(error).split("\n", 1)[0],
-                rest,
+                pause_seconds,
                 exc_info=log.isEnabledFor(logging.DEBUG),
             )
-        return rest
+        return pause_seconds
 
-    async def _rest_undisturbed(self, rest: float) -> None:
+    async def _sleep_unless_stopped(self, seconds: float) -> None:
         step = 0.05
-        while rest > 0 and not self._stopped:
-            await asyncio.sleep(min(step, rest))
-            rest -= step
+        while seconds > 0 and not self._stopped:
+            await asyncio.sleep(min(step, seconds))
+            seconds -= step
 
     def wake(self) -> None:
         self._wake.set()

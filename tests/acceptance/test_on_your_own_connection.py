@@ -72,7 +72,7 @@ Start = Callable[[str, Task[[str], str], bool], Any]
 
 async def with_psycopg(dsn: str, greet: Task[[str], str], commit: bool) -> None:
     with psycopg.connect(dsn) as connection:
-        run = greet.blocking.using(on=connection).start("Ada")
+        run = greet.sync.options(on=connection).start("Ada")
         assert run.created
         assert await count(dsn) == 0
         connection.commit() if commit else connection.rollback()
@@ -80,13 +80,13 @@ async def with_psycopg(dsn: str, greet: Task[[str], str], commit: bool) -> None:
 
 async def with_psycopg_in_async_code(dsn: str, greet: Task[[str], str], commit: bool) -> None:
     with psycopg.connect(dsn) as connection:
-        await greet.using(on=connection).start("Ada")
+        await greet.options(on=connection).start("Ada")
         connection.commit() if commit else connection.rollback()
 
 
 async def with_psycopg_async(dsn: str, greet: Task[[str], str], commit: bool) -> None:
     async with await psycopg.AsyncConnection.connect(dsn) as connection:
-        await greet.using(on=connection).start("Ada")
+        await greet.options(on=connection).start("Ada")
         assert await count(dsn) == 0
         await (connection.commit() if commit else connection.rollback())
 
@@ -95,7 +95,7 @@ async def with_psycopg_rows_as_dicts(dsn: str, greet: Task[[str], str], commit: 
     async with await psycopg.AsyncConnection.connect(
         dsn, row_factory=psycopg.rows.dict_row
     ) as connection:
-        await greet.using(on=connection).start("Ada")
+        await greet.options(on=connection).start("Ada")
         await (connection.commit() if commit else connection.rollback())
 
 
@@ -103,7 +103,7 @@ async def with_asyncpg(dsn: str, greet: Task[[str], str], commit: bool) -> None:
     async with asyncpg_connection(dsn) as connection:
         try:
             async with connection.transaction():
-                await greet.using(on=connection).start("Ada")
+                await greet.options(on=connection).start("Ada")
                 assert await count(dsn) == 0
                 if not commit:
                     raise Rolled
@@ -119,14 +119,14 @@ async def with_asyncpg_pool(dsn: str, greet: Task[[str], str], commit: bool) -> 
         async with pool.acquire() as connection:
             transaction = connection.transaction()
             await transaction.start()
-            await greet.using(on=connection).start("Ada")
+            await greet.options(on=connection).start("Ada")
             await (transaction.commit() if commit else transaction.rollback())
 
 
 async def with_a_sqlalchemy_session(dsn: str, greet: Task[[str], str], commit: bool) -> None:
     engine = sa.create_engine(sqlalchemy_url(dsn, "psycopg"))
     with Session(engine) as session:
-        greet.blocking.using(on=session).start("Ada")
+        greet.sync.options(on=session).start("Ada")
         assert await count(dsn) == 0
         session.commit() if commit else session.rollback()
     engine.dispose()
@@ -135,7 +135,7 @@ async def with_a_sqlalchemy_session(dsn: str, greet: Task[[str], str], commit: b
 async def with_a_sqlalchemy_connection(dsn: str, greet: Task[[str], str], commit: bool) -> None:
     engine = sa.create_engine(sqlalchemy_url(dsn, "psycopg"))
     with engine.connect() as connection:
-        greet.blocking.using(on=connection).start("Ada")
+        greet.sync.options(on=connection).start("Ada")
         connection.commit() if commit else connection.rollback()
     engine.dispose()
 
@@ -143,7 +143,7 @@ async def with_a_sqlalchemy_connection(dsn: str, greet: Task[[str], str], commit
 async def with_an_async_session(dsn: str, greet: Task[[str], str], commit: bool) -> None:
     engine = create_async_engine(sqlalchemy_url(dsn, "psycopg"))
     async with AsyncSession(engine) as session:
-        await greet.using(on=session).start("Ada")
+        await greet.options(on=session).start("Ada")
         assert await count(dsn) == 0
         await (session.commit() if commit else session.rollback())
     await engine.dispose()
@@ -152,7 +152,7 @@ async def with_an_async_session(dsn: str, greet: Task[[str], str], commit: bool)
 async def with_an_async_session_on_asyncpg(dsn: str, greet: Task[[str], str], commit: bool) -> None:
     engine = create_async_engine(sqlalchemy_url(dsn, "asyncpg"))
     async with AsyncSession(engine) as session:
-        await greet.using(on=session).start("Ada")
+        await greet.options(on=session).start("Ada")
         await (session.commit() if commit else session.rollback())
     await engine.dispose()
 
@@ -160,7 +160,7 @@ async def with_an_async_session_on_asyncpg(dsn: str, greet: Task[[str], str], co
 async def with_an_async_connection(dsn: str, greet: Task[[str], str], commit: bool) -> None:
     engine = create_async_engine(sqlalchemy_url(dsn, "psycopg"))
     async with engine.connect() as connection:
-        await greet.using(on=connection).start("Ada")
+        await greet.options(on=connection).start("Ada")
         await (connection.commit() if commit else connection.rollback())
     await engine.dispose()
 
@@ -174,7 +174,7 @@ async def with_django(dsn: str, greet: Task[[str], str], commit: bool) -> None:
 
         try:
             with transaction.atomic(using="default"):
-                greet.blocking.using(on=connection).start("Ada")
+                greet.sync.options(on=connection).start("Ada")
                 if not commit:
                     raise Rolled
         except Rolled:
@@ -240,7 +240,7 @@ async def test_an_idle_worker_is_woken_by_the_commit(
 ) -> None:
     async with rota_app.worker():
         async with await psycopg.AsyncConnection.connect(rota_dsn) as connection:
-            run = await greet.using(on=connection).start("Ada")
+            run = await greet.options(on=connection).start("Ada")
             await connection.commit()
 
         assert await run.result(timeout=60) == "hello Ada"
@@ -250,18 +250,18 @@ async def test_a_key_held_by_an_open_transaction_is_busy_and_not_a_hang(
     rota_dsn: str, greet: Task[[str], str]
 ) -> None:
     async with await psycopg.AsyncConnection.connect(rota_dsn) as connection:
-        first = await greet.using(on=connection, key="k").start("Ada")
+        first = await greet.options(on=connection, key="k").start("Ada")
         with pytest.raises(KeyBusy, match="open transaction"):
-            await greet.using(key="k").start("Ada")
+            await greet.options(key="k").start("Ada")
         await connection.commit()
 
-    again = await greet.using(key="k").start("Ada")
+    again = await greet.options(key="k").start("Ada")
     assert (again.id, again.created) == (first.id, False)
 
 
 async def test_something_that_is_no_connection_is_refused(greet: Task[[str], str]) -> None:
     with pytest.raises(ArgumentError, match="takes a psycopg or asyncpg connection"):
-        await greet.using(on=object()).start("Ada")
+        await greet.options(on=object()).start("Ada")
 
 
 async def test_a_blocking_start_refuses_an_async_connection(
@@ -269,7 +269,7 @@ async def test_a_blocking_start_refuses_an_async_connection(
 ) -> None:
     async with await psycopg.AsyncConnection.connect(rota_dsn) as connection:
         with pytest.raises(ArgumentError, match="await"):
-            greet.blocking.using(on=connection).start("Ada")
+            greet.sync.options(on=connection).start("Ada")
 
 
 async def test_any_language_can_start_a_job_with_sql(

@@ -90,7 +90,7 @@ async def test_a_task_and_its_run_come_to_what_the_table_says(
 
     # What is to expire has a run's time to do so; the others have begun by then.
     expires = "expired" in ends
-    started = await (flow.using(expires=60) if expires else flow).start()
+    started = await (flow.options(expires=60) if expires else flow).start()
     await cancel_some(rota_harness.app, started.id, ends)
     if expires:
         with pytest.raises(NotIdle, match="in queue late"):
@@ -119,13 +119,13 @@ def parent(flow: Flow, name: str, came_to: str) -> None:
         case "succeeded":
             flow.task(fine, name=name)
         case "failed":
-            flow.task(fails, name=name, retry=Retry(attempts=1))
+            flow.task(fails, name=name, retry=Retry(max_attempts=1))
         case "skipped":
             flow.task(fine, name=name, skip_if=lambda: True)
         case "cancelled" | "expired":
             flow.task(fine, name=name, queue="late")
         case "skipped by failure":
-            flow.task(fails, name=f"before_{name}", retry=Retry(attempts=1))
+            flow.task(fails, name=f"before_{name}", retry=Retry(max_attempts=1))
             flow.task(fine, name=name, after=[f"before_{name}"])
         case "skipped by cancel":
             flow.task(fine, name=f"before_{name}", queue="late")

@@ -71,7 +71,7 @@ async def test_an_argument_is_refused_by_name_and_nothing_is_written(
     with pytest.raises(ArgumentError, match=why):
         await take.start(**arguments)
     with pytest.raises(ArgumentError, match=why):
-        await take.using(key="k", delay=5).start(**arguments)
+        await take.options(key="k", delay=5).start(**arguments)
 
     assert await rows(rota_dsn) == [0, 0, 0, 0]
 
@@ -104,7 +104,7 @@ async def test_a_way_to_start_that_makes_no_sense_is_refused(
     take: Task[..., None], how: dict[str, Any], why: str
 ) -> None:
     with pytest.raises(RotaError, match=why):
-        take.using(**how)
+        take.options(**how)
 
 
 async def test_exact_integers_of_any_size_survive(rota_app: Rota) -> None:
@@ -130,7 +130,7 @@ async def test_the_same_text_survives_being_copied_in(rota_app: Rota) -> None:
 
     texts = ["\\", "\\N", "a\tb\nc\rd", '"quoted"', "\\.", "é\u2028\U0001f600", ""] * 100
     async with rota_app.worker():
-        runs = await rota_app.start_many([echo.call(text) for text in texts])
+        runs = await rota_app.start_many([echo.bind(text) for text in texts])
         assert [await run.result(timeout=60) for run in runs] == texts
 
 
@@ -143,8 +143,8 @@ def test_no_database_is_an_error_that_says_how_to_set_one(monkeypatch: pytest.Mo
     async def anything() -> None: ...
 
     with pytest.raises(SettingsError, match=r"set ROTA_DATABASE_URL.*Rota\(\"local\"\)"):
-        anything.blocking.start()
-    app.portal.close()
+        anything.sync.start()
+    app.loop_thread.close()
 
 
 async def test_keys_can_count_for_a_time_or_while_the_run_is_open(rota_harness: Any) -> None:
@@ -153,13 +153,13 @@ async def test_keys_can_count_for_a_time_or_while_the_run_is_open(rota_harness: 
     @app.task
     async def once() -> None: ...
 
-    hourly = once.using(key="hour", unique=timedelta(hours=1))
+    hourly = once.options(key="hour", unique=timedelta(hours=1))
     first = await hourly.start()
     assert (await hourly.start()).id == first.id
     await rota_harness.clock.advance(timedelta(hours=1, seconds=1))
     assert (await hourly.start()).created
 
-    single = once.using(key="single", unique="open")
+    single = once.options(key="single", unique="open")
     first = await single.start()
     assert (await single.start()).id == first.id
     await rota_harness.run_until_idle()

@@ -12,13 +12,13 @@ import psycopg
 import pytest
 
 from rota.engine import watchman
-from rota.engine.watchman import Round
+from rota.engine.watchman import Evaluation
 from rota.model import judging
 from rota.model.settings import Settings
-from rota.store.alerts import Changed
+from rota.store.alerts import ChangedAlert
 from rota.store.database import Database
 
-QUICK: dict[str, Any] = {"poll": 0.1}
+QUICK: dict[str, Any] = {"poll_interval": 0.1}
 HOST = socket.gethostname()
 ME = (HOST, os.getpid())
 
@@ -28,9 +28,9 @@ Sql = psycopg.AsyncConnection[Any]
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounds come ten times a second, and what is over is so after a moment."""
-    monkeypatch.setattr(watchman, "EVERY", 0.1)
-    monkeypatch.setattr(watchman, "FIRST_LOOK", 0.0)
-    monkeypatch.setattr(judging, "CALM", 0.3)
+    monkeypatch.setattr(watchman, "EVALUATE_SECONDS", 0.1)
+    monkeypatch.setattr(watchman, "FIRST_EVALUATION_SECONDS", 0.0)
+    monkeypatch.setattr(judging, "CLOSE_AFTER_SECONDS", 0.3)
 
 
 async def rows(sql: Sql) -> list[tuple[str, str, bool]]:
@@ -59,11 +59,11 @@ class Looker:
 
     def __init__(self, dsn: str, **settings: Any) -> None:
         self.database = Database(dsn, Settings(**settings))
-        self.round = Round(self.database, ME)
+        self.round = Evaluation(self.database, ME)
 
-    async def look(self) -> list[Changed]:
+    async def look(self) -> list[ChangedAlert]:
         """Make a round, whenever the last one was."""
-        changed, _ = await self.round.make(0.0)
+        changed, _ = await self.round.evaluate(0.0)
         return changed
 
     async def close(self) -> None:

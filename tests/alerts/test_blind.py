@@ -27,7 +27,17 @@ def broken() -> Query[Any]:
     return Query("alert/late", {"late": "no number"}, lambda *row: row)
 
 
-@pytest.mark.parametrize("which", ["dead", "alive", "heads", "late", "refused", "server"])
+@pytest.mark.parametrize(
+    "which",
+    [
+        "dead_workers",
+        "live_workers",
+        "queue_heads",
+        "late_schedules",
+        "refused_outcomes",
+        "server_load",
+    ],
+)
 async def test_what_cannot_be_asked_silences_no_other_rule(
     db: Sql,
     looker: Looker,
@@ -42,13 +52,15 @@ async def test_what_cannot_be_asked_silences_no_other_rule(
             await looker.look()
     assert (rules.QUARANTINE, "default", True) in await rows(db)
     told = [each for each in caplog.messages if "cannot be looked for" in each]
-    assert len(told) == (2 if which == "server" else 1)  # of each kind once, not with every round
+    assert len(told) == (
+        2 if which == "server_load" else 1
+    )  # of each kind once, not with every round
 
 
 async def test_what_is_not_seen_is_not_over(
     db: Sql, looker: Looker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(judging, "CALM", 0.0)
+    monkeypatch.setattr(judging, "CLOSE_AFTER_SECONDS", 0.0)
     await db.execute(DEAD.encode())
     await db.execute(QUARANTINED.encode())
     await looker.look()
@@ -57,12 +69,12 @@ async def test_what_is_not_seen_is_not_over(
     await db.execute("delete from rota.workers")
     await db.execute("delete from rota.quarantine")
     # Without one of the two questions nobody knows who is dead.
-    monkeypatch.setattr(alerts, "alive", lambda *given: broken())
+    monkeypatch.setattr(alerts, "live_workers", lambda *given: broken())
     for _ in range(3):
         await looker.look()
     assert sorted(await rows(db)) == sorted([dead, (rules.QUARANTINE, "default", False)])
     monkeypatch.undo()
-    monkeypatch.setattr(judging, "CALM", 0.0)
+    monkeypatch.setattr(judging, "CLOSE_AFTER_SECONDS", 0.0)
     for _ in range(3):
         await looker.look()
     assert (rules.WORKER_DEAD, "h", False) in await rows(db)

@@ -16,7 +16,7 @@ import pytest
 
 from rota import Rota
 from rota.engine import courier, webhook
-from rota.engine.courier import Courier
+from rota.engine.courier import AlertDelivery
 from rota.model import rules
 from rota.model.events import AlertRaised
 from rota.model.settings import Settings
@@ -49,7 +49,7 @@ class Office:
 
     def __init__(self, dsn: str, *ports: int, **more: Any) -> None:
         self.database = Database(dsn, Settings(**settings(*ports, **more)))
-        self.courier = Courier(self.database)
+        self.courier = AlertDelivery(self.database)
 
     async def go(self) -> None:
         """Tell everything there is to tell, once."""
@@ -68,7 +68,9 @@ async def office(rota_dsn: str, receiver: Receiver) -> AsyncIterator[Office]:
 
 
 async def raise_one(office: Office, subject: str = "mail") -> None:
-    await office.database.run(alerts.open_([("of a kind", subject, "it is so", None)], "web-1", 7))
+    await office.database.run(
+        alerts.raise_alerts([("of a kind", subject, "it is so", None)], "web-1", 7)
+    )
 
 
 async def due(db: Sql) -> list[Any]:
@@ -97,7 +99,7 @@ async def test_that_it_is_so_and_that_it_is_over_is_told_once_each(
     await raise_one(office)
     await office.go()
     await office.go()
-    await office.database.run(alerts.close([("of a kind", "mail", None)]))
+    await office.database.run(alerts.clear_alerts([("of a kind", "mail", None)]))
     await office.go()
     await office.go()
 
@@ -257,8 +259,8 @@ async def test_a_name_that_leads_within_is_told_nothing(
         rota_dsn,
         Settings(alert_webhook="https://hooks.example.com/", webhook_hosts="hooks.example.com"),
     )
-    await database.run(alerts.open_([("of a kind", "mail", "it is so", None)], "web-1", 7))
-    await Courier(database).tick()
+    await database.run(alerts.raise_alerts([("of a kind", "mail", "it is so", None)], "web-1", 7))
+    await AlertDelivery(database).tick()
     assert tried == []
     cursor = await db.execute("select told, tell > now() from rota.alerts")
     assert await cursor.fetchall() == [([], True)]
@@ -284,7 +286,7 @@ async def test_what_ends_while_its_beginning_is_told_is_told_too(
 ) -> None:
     async def send(*what: Any, **how: Any) -> int:
         status = await webhook.send(*what, **how)
-        await office.database.run(alerts.close([("of a kind", "mail", None)]))
+        await office.database.run(alerts.clear_alerts([("of a kind", "mail", None)]))
         return status
 
     monkeypatch.setattr(courier, "send", send)
@@ -301,9 +303,9 @@ async def test_what_one_is_taking_is_not_anothers(
     async with await type(db).connect(direct_dsn) as other:
         await other.execute("select from rota.alerts for update")
         async with asyncio.timeout(60):
-            assert await office.database.run(alerts.take(10, 30.0)) == []
-    assert len(await office.database.run(alerts.take(10, 30.0))) == 1
-    assert await office.database.run(alerts.take(10, 30.0)) == []
+            assert await office.database.run(alerts.claim_deliveries(10, 30.0)) == []
+    assert len(await office.database.run(alerts.claim_deliveries(10, 30.0))) == 1
+    assert await office.database.run(alerts.claim_deliveries(10, 30.0)) == []
 
 
 async def test_two_couriers_do_not_tell_the_same(
@@ -329,7 +331,9 @@ async def test_a_worker_that_stops_does_not_wait_for_a_slow_receiver(
 
     async with app:
         database = (await app.open()).database
-        await database.run(alerts.open_([("of a kind", "mail", "it is so", None)], "web-1", 7))
+        await database.run(
+            alerts.raise_alerts([("of a kind", "mail", "it is so", None)], "web-1", 7)
+        )
         async with app.worker():
             await told(receiver, 1)
             began = asyncio.get_running_loop().time()

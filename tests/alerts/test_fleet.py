@@ -68,7 +68,7 @@ async def test_of_many_who_ask_one_makes_the_round(rota_dsn: str, db: Sql) -> No
     await db.execute("update rota.jobs set created = created - interval '1 day'")
 
     for number in range(1, 4):
-        answers = await asyncio.gather(*(each.round.make(0.2) for each in lookers))
+        answers = await asyncio.gather(*(each.round.evaluate(0.2) for each in lookers))
         assert await judge_of(db) == number
         assert sum(len(changed) for changed, _ in answers) == (1 if number == 1 else 0)
         await asyncio.sleep(0.21)
@@ -84,7 +84,7 @@ async def test_who_was_away_for_a_round_changes_nothing(
     late = Looker(rota_dsn)
     await db.execute("select rota.start('work', '{}')")
     await db.execute("update rota.jobs set created = created - interval '1 day'")
-    look = late.round._look
+    look = late.round._observe
 
     async def frozen(now: object) -> object:
         seen = await look(now)  # type: ignore[arg-type]
@@ -92,7 +92,7 @@ async def test_who_was_away_for_a_round_changes_nothing(
         assert await looker.look() == []
         return seen
 
-    monkeypatch.setattr(late.round, "_look", frozen)
+    monkeypatch.setattr(late.round, "_observe", frozen)
 
     assert await late.look() == []
     assert await rows(db) == []
@@ -102,5 +102,5 @@ async def test_who_was_away_for_a_round_changes_nothing(
 async def test_a_clock_that_was_put_back_stops_nobody(db: Sql, looker: Looker) -> None:
     await looker.look()
     await db.execute("update rota.rounds set at = now() + interval '1 day'")
-    await looker.round.make(60.0)
+    await looker.round.evaluate(60.0)
     assert await judge_of(db) == 2

@@ -13,7 +13,7 @@ from rota.engine import scheduler
 from rota.model import rules
 from rota.model.events import AlertCleared, AlertRaised, JobClaimed, OutcomeRefused
 from rota.store import workers
-from rota.testing import Harness, Witness
+from rota.testing import EventRecorder, Harness
 
 from .looking import HOST, QUICK, Looker, Sql, message, rows, until
 
@@ -49,7 +49,9 @@ async def test_a_queue_without_a_worker_grows_old_and_is_well_when_one_has_come(
     async with Harness(watcher(rota_dsn, "queue-age=1s")) as watching:
         async with watching.app.worker():
             run = await resize.start()
-            raised = await watching.saw(AlertRaised, kind=rules.QUEUE_OLD, subject="images")
+            raised = await watching.wait_for_event(
+                AlertRaised, kind=rules.QUEUE_OLD, subject="images"
+            )
             async with app.worker():
                 await run.result(timeout=60)
                 await until(db, [(rules.QUEUE_OLD, "images", False)])
@@ -118,7 +120,7 @@ async def test_a_schedule_that_nobody_can_start_is_late_until_somebody_can(
         await app.schedules.create("nightly", report, every=0.5)
         async with Harness(watcher(rota_dsn, "schedule-late=1s")) as watching:
             async with watching.app.worker():
-                raised = await watching.saw(AlertRaised, kind=rules.SCHEDULE_LATE)
+                raised = await watching.wait_for_event(AlertRaised, kind=rules.SCHEDULE_LATE)
                 async with app.worker():
                     await until(db, [(rules.SCHEDULE_LATE, "nightly", False)])
 
@@ -139,30 +141,32 @@ async def test_one_that_is_put_off_again_and_again_is_late(rota_dsn: str, db: Sq
         )
         async with Harness(watcher(rota_dsn, "schedule-late=1s")) as watching:
             async with watching.app.worker():
-                raised = await watching.saw(AlertRaised, kind=rules.SCHEDULE_LATE)
+                raised = await watching.wait_for_event(AlertRaised, kind=rules.SCHEDULE_LATE)
     assert "is late by 3600 s" in raised.message
 
 
 async def test_a_schedule_that_fails_is_told_when_it_is_paused_and_over_when_it_goes_on(
     rota_dsn: str, db: Sql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scheduler, "SWEEP", 0.2)
+    monkeypatch.setattr(scheduler, "SWEEP_SECONDS", 0.2)
     app = Rota(rota_dsn, **QUICK)
 
-    @app.task(retry=Retry(attempts=1))
+    @app.task(retry=Retry(max_attempts=1))
     async def report() -> None:
         raise ValueError("no paper")
 
     async with Harness(app) as harness:
         await app.schedules.create("nightly", report, every=0.2, pause_after=2)
         async with app.worker():
-            raised = await harness.saw(AlertRaised, kind=rules.SCHEDULE_FAILS, timeout=60)
+            raised = await harness.wait_for_event(
+                AlertRaised, kind=rules.SCHEDULE_FAILS, timeout=20
+            )
             await app.schedules.pause("nightly")
             assert await rows(db) == [(rules.SCHEDULE_FAILS, "nightly", True)]
             await db.execute("update rota.schedules set due = now() + interval '1 h'")
             await app.schedules.resume("nightly")
             await db.execute("update rota.schedules set due = now() + interval '1 h'")
-            await harness.saw(AlertCleared, kind=rules.SCHEDULE_FAILS, subject="nightly")
+            await harness.wait_for_event(AlertCleared, kind=rules.SCHEDULE_FAILS, subject="nightly")
 
     assert "has failed 2 times in a row" in raised.message
     assert "is paused for it: put right what is wrong, then `rota schedules resume nightly`" in (
@@ -204,19 +208,21 @@ async def test_what_a_zombie_finishes_is_told(rota_dsn: str, db: Sql) -> None:
         await go.wait()
 
     async with app:
-        witness = Witness(app)
+        witness = EventRecorder(app)
         run = await slow.start()
         async with app.worker() as worker:
-            await witness.saw(JobClaimed, job=run.id)
-            worker.life.heart._hear = lambda pulse: None  # deaf: it goes on as if it lived
+            await witness.wait_for_event(JobClaimed, job=run.id)
+            worker.session.heartbeat._on_result = lambda pulse: (
+                None
+            )  # deaf: it goes on as if it lived
             await db.execute("update rota.workers set state = 'dead', ended = now()")
             await db.execute("select rota.reap(id) from rota.claims")
             go.set()
-            await witness.saw(OutcomeRefused, job=run.id)
-            raised = await witness.saw(AlertRaised, kind=rules.REFUSED, subject=HOST)
-            del worker.life.heart._hear
+            await witness.wait_for_event(OutcomeRefused, job=run.id)
+            raised = await witness.wait_for_event(AlertRaised, kind=rules.REFUSED, subject=HOST)
+            del worker.session.heartbeat._on_result
             await db.execute("update rota.refusals set at = at - interval '5 min'")
-            await witness.saw(AlertCleared, kind=rules.REFUSED, subject=HOST)
+            await witness.wait_for_event(AlertCleared, kind=rules.REFUSED, subject=HOST)
 
     assert f"the database refused 1 completion from {HOST}" in raised.message
 
@@ -262,12 +268,12 @@ async def test_what_is_switched_off_is_not_told_and_what_was_is_closed(
 
 async def test_locks_and_leaders_can_be_switched_off(rota_dsn: str, db: Sql) -> None:
     async with Harness(Rota(rota_dsn, alerts="off")) as harness:
-        alarms = (await harness.app.open()).company.alarms
+        alarms = (await harness.app.open()).coordinator.alerts
         async with harness.app.lock("invoices", ttl=0.6, max_held=0.05) as lock:
             await asyncio.sleep(0.3)
-            assert alarms.ends() == float("inf"), "nobody waits to tell it"
-            alarms.doubled(lock._known())
-        alarms.flapping("mayor", 50)
+            assert alarms.next_expiry() == float("inf"), "nobody waits to tell it"
+            alarms.on_duplicate_token(lock._require_lease())
+        alarms.on_elections("mayor", 50)
         await asyncio.sleep(0.3)
     assert await rows(db) == []
     assert not [each for each in harness.events if isinstance(each, AlertRaised)]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rota.model.judging import Decision
+from rota.model.judging import AlertDecision
 from rota.store import alerts, retention, ticks
 from rota.store.query import Query
 from store.conftest import own_stage
@@ -100,27 +100,27 @@ async def filled(own_stage: Stage, request: pytest.FixtureRequest) -> Stage:
 async def test_a_round_reads_what_it_tells_of(filled: Stage) -> None:
     plain = await filled.connect()
     looking: dict[str, tuple[Query[Any], int]] = {
-        "turn": (alerts.turn(0.0), 10),
-        "open": (alerts.opened(), FEW),
-        "heads": (alerts.heads(), 30 * QUEUES),
-        "dead": (alerts.dead(), FEW),
-        "alive": (alerts.alive(), FEW),
-        "late": (alerts.late(30.0), FEW),
-        "failing": (alerts.failing(3), 4 * FEW),
-        "quarantined": (alerts.quarantined(), 1000),
-        "refused": (alerts.refused(300.0), FEW),
-        "judge": (alerts.judge(1, Decision(calmed=[1], closed=[2]), {}, "h", 1), FEW),
-        "take": (alerts.take(10, 30.0), FEW),
-        "settle": (alerts.settle(), 4 * FEW),
-        "tally": (alerts.tally(), FEW),
-        "tidy": (retention.tidy(3600.0, 3600.0, 3600.0, retention.FROM_THE_FIRST, 100), 500),
+        "turn": (alerts.begin_round(0.0), 10),
+        "open": (alerts.list_open(), FEW),
+        "heads": (alerts.queue_heads(), 30 * QUEUES),
+        "dead": (alerts.dead_workers(), FEW),
+        "alive": (alerts.live_workers(), FEW),
+        "late": (alerts.late_schedules(30.0), FEW),
+        "failing": (alerts.failing_schedules(3), 4 * FEW),
+        "quarantined": (alerts.quarantined_jobs(), 1000),
+        "refused": (alerts.refused_outcomes(300.0), FEW),
+        "judge": (alerts.write_round(1, AlertDecision(cleared=[1], closed=[2]), {}, "h", 1), FEW),
+        "take": (alerts.claim_deliveries(10, 30.0), FEW),
+        "settle": (alerts.clear_resolved(), 4 * FEW),
+        "tally": (alerts.count_open(), FEW),
+        "tidy": (retention.clean(3600.0, 3600.0, 3600.0, retention.FROM_START, 100), 500),
     }
     wrong = {}
     for name, (query, most) in looking.items():
         async with plain.transaction(force_rollback=True):
-            before: Query[Any] = ticks.hurry()
+            before: Query[Any] = ticks.set_short_timeouts()
             if name == "tidy":
-                before = retention.turn(filled.schema)
+                before = retention.try_lock(filled.schema)
             await filled.run(before, plain)
             found = await explain(plain, filled.schema, query)
         for table, read in read_by(found).items():

@@ -12,14 +12,24 @@ from hypothesis import strategies as st
 
 from rota.errors import SettingsError
 from rota.model import findings, rules
-from rota.model.findings import Finding, remember, unreplaced
-from rota.model.judging import Open, decide
-from rota.model.rules import OFF, RULES, Rules
+from rota.model.findings import Finding, unreplaced_workers, update_history
+from rota.model.judging import OpenAlert, decide
+from rota.model.rules import OFF, RULES, AlertRules
 from rota.model.settings import Settings
-from rota.model.sights import Alive, Dead, Failing, Head, Late, Quarantined, Refusals, Seen, Server
+from rota.model.sights import (
+    DeadWorker,
+    FailingSchedule,
+    FleetSnapshot,
+    LateSchedule,
+    LiveWorker,
+    QuarantinedJobs,
+    QueueHead,
+    RefusedOutcomes,
+    ServerLoad,
+)
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
-USUAL = Rules.parse("")
+USUAL = AlertRules.parse("")
 
 
 # How limits are said
@@ -47,7 +57,7 @@ USUAL = Rules.parse("")
 def test_a_limit_is_said_for_all_or_for_a_queue(
     text: str, kind: str, queue: str | None, limit: float
 ) -> None:
-    assert Rules.parse(text).limit(kind, queue) == limit
+    assert AlertRules.parse(text).limit(kind, queue) == limit
 
 
 @pytest.mark.parametrize(
@@ -100,44 +110,92 @@ def test_an_address_may_be_a_secret_and_is_not_shown() -> None:
 
 
 def test_every_rule_has_a_word_and_can_be_switched_off() -> None:
-    silent = Rules.parse("off")
+    silent = AlertRules.parse("off")
     assert all(
-        silent.limit(rule.kind) == OFF and not silent.tells(rule.kind) for rule in RULES.values()
+        silent.limit(rule.kind) == OFF and not silent.is_enabled(rule.kind)
+        for rule in RULES.values()
     )
-    assert all(USUAL.tells(rule.kind) for rule in RULES.values())
+    assert all(USUAL.is_enabled(rule.kind) for rule in RULES.values())
 
 
 # What is found
 
-HEAD = Head("images", 0, 7, 7, "resize", 0.0, 1, 1, 0, 10)
-WELL = Server(None, None, None, None, 0.0)
+HEAD = QueueHead("images", 0, 7, 7, "resize", 0.0, 1, 1, 0, 10)
+WELL = ServerLoad(None, None, None, None, 0.0)
 
 
-def found(seen: Seen, text: str = "") -> list[tuple[str, str, bool]]:
-    told = findings.findings(Rules.parse(text), seen, remember({}, seen.heads, seen.now))
-    return [(each.kind, each.subject, each.over) for each in told]
+def found(seen: FleetSnapshot, text: str = "") -> list[tuple[str, str, bool]]:
+    told = findings.evaluate_rules(
+        AlertRules.parse(text), seen, update_history({}, seen.heads, seen.now)
+    )
+    return [(each.kind, each.subject, each.exceeds_limit) for each in told]
 
 
 @pytest.mark.parametrize(
     ("seen", "kind", "subject", "over"),
     [
-        (Seen(NOW, heads=[replace(HEAD, age=300.0)]), rules.QUEUE_OLD, "images", True),
-        (Seen(NOW, heads=[replace(HEAD, age=299.0)]), rules.QUEUE_OLD, "images", False),
-        (Seen(NOW, late=[Late("s", "t", 60.0, True, None)]), rules.SCHEDULE_LATE, "s", True),
-        (Seen(NOW, late=[Late("s", "t", 59.0, True, None)]), rules.SCHEDULE_LATE, "s", False),
-        (Seen(NOW, failing=[Failing("s", 3, False, 9)]), rules.SCHEDULE_FAILS, "s", True),
-        (Seen(NOW, failing=[Failing("s", 1, True, 9)]), rules.SCHEDULE_FAILS, "s", True),
-        (Seen(NOW, failing=[Failing("s", 2, False, 9)]), rules.SCHEDULE_FAILS, "s", False),
-        (Seen(NOW, quarantined=[Quarantined("q", 1, 1, "t")]), rules.QUARANTINE, "q", True),
-        (Seen(NOW, refused=[Refusals("web-1", 10)]), rules.REFUSED, "web-1", True),
-        (Seen(NOW, refused=[Refusals("web-1", 9)]), rules.REFUSED, "web-1", False),
-        (Seen(NOW, server=[replace(WELL, snapshot=1800.0)]), rules.SNAPSHOT_OLD, "database", True),
-        (Seen(NOW, server=[replace(WELL, notify=0.5)]), rules.NOTIFY_FULL, "database", True),
-        (Seen(NOW, server=[replace(WELL, notify=0.3)]), rules.NOTIFY_FULL, "database", False),
+        (FleetSnapshot(NOW, heads=[replace(HEAD, age=300.0)]), rules.QUEUE_OLD, "images", True),
+        (FleetSnapshot(NOW, heads=[replace(HEAD, age=299.0)]), rules.QUEUE_OLD, "images", False),
+        (
+            FleetSnapshot(NOW, late=[LateSchedule("s", "t", 60.0, True, None)]),
+            rules.SCHEDULE_LATE,
+            "s",
+            True,
+        ),
+        (
+            FleetSnapshot(NOW, late=[LateSchedule("s", "t", 59.0, True, None)]),
+            rules.SCHEDULE_LATE,
+            "s",
+            False,
+        ),
+        (
+            FleetSnapshot(NOW, failing=[FailingSchedule("s", 3, False, 9)]),
+            rules.SCHEDULE_FAILS,
+            "s",
+            True,
+        ),
+        (
+            FleetSnapshot(NOW, failing=[FailingSchedule("s", 1, True, 9)]),
+            rules.SCHEDULE_FAILS,
+            "s",
+            True,
+        ),
+        (
+            FleetSnapshot(NOW, failing=[FailingSchedule("s", 2, False, 9)]),
+            rules.SCHEDULE_FAILS,
+            "s",
+            False,
+        ),
+        (
+            FleetSnapshot(NOW, quarantined=[QuarantinedJobs("q", 1, 1, "t")]),
+            rules.QUARANTINE,
+            "q",
+            True,
+        ),
+        (FleetSnapshot(NOW, refused=[RefusedOutcomes("web-1", 10)]), rules.REFUSED, "web-1", True),
+        (FleetSnapshot(NOW, refused=[RefusedOutcomes("web-1", 9)]), rules.REFUSED, "web-1", False),
+        (
+            FleetSnapshot(NOW, server=[replace(WELL, snapshot_age=1800.0)]),
+            rules.SNAPSHOT_OLD,
+            "database",
+            True,
+        ),
+        (
+            FleetSnapshot(NOW, server=[replace(WELL, notify_usage=0.5)]),
+            rules.NOTIFY_FULL,
+            "database",
+            True,
+        ),
+        (
+            FleetSnapshot(NOW, server=[replace(WELL, notify_usage=0.3)]),
+            rules.NOTIFY_FULL,
+            "database",
+            False,
+        ),
     ],
 )
 def test_what_is_over_its_limit_is_told_and_what_is_near_it_kept(
-    seen: Seen, kind: str, subject: str, over: bool
+    seen: FleetSnapshot, kind: str, subject: str, over: bool
 ) -> None:
     assert found(seen) == [(kind, subject, over)]
     assert found(seen, "off") == []
@@ -146,46 +204,48 @@ def test_what_is_over_its_limit_is_told_and_what_is_near_it_kept(
 @pytest.mark.parametrize(
     "seen",
     [
-        Seen(NOW),
-        Seen(NOW, heads=[replace(HEAD, age=149.0)]),
-        Seen(NOW, heads=[replace(HEAD, age=None)]),
-        Seen(NOW, late=[Late("s", "t", 29.0, True, None)]),
-        Seen(NOW, failing=[Failing("s", 0, True, None)]),
-        Seen(NOW, refused=[Refusals("web-1", 4)]),
-        Seen(NOW, server=[WELL]),
-        Seen(NOW, server=[replace(WELL, snapshot=899.0, notify=0.24)]),
+        FleetSnapshot(NOW),
+        FleetSnapshot(NOW, heads=[replace(HEAD, age=149.0)]),
+        FleetSnapshot(NOW, heads=[replace(HEAD, age=None)]),
+        FleetSnapshot(NOW, late=[LateSchedule("s", "t", 29.0, True, None)]),
+        FleetSnapshot(NOW, failing=[FailingSchedule("s", 0, True, None)]),
+        FleetSnapshot(NOW, refused=[RefusedOutcomes("web-1", 4)]),
+        FleetSnapshot(NOW, server=[WELL]),
+        FleetSnapshot(NOW, server=[replace(WELL, snapshot_age=899.0, notify_usage=0.24)]),
     ],
 )
-def test_what_is_far_from_it_is_not(seen: Seen) -> None:
+def test_what_is_far_from_it_is_not(seen: FleetSnapshot) -> None:
     assert found(seen) == []
 
 
 def test_a_queue_is_as_old_as_the_oldest_of_its_lanes() -> None:
-    heads = [replace(HEAD, lane=lane, age=age) for lane, age in ((0, 10.0), (5, 400.0), (9, 20.0))]
-    assert found(Seen(NOW, heads=heads)) == [(rules.QUEUE_OLD, "images", True)]
+    heads = [
+        replace(HEAD, priority=lane, age=age) for lane, age in ((0, 10.0), (5, 400.0), (9, 20.0))
+    ]
+    assert found(FleetSnapshot(NOW, heads=heads)) == [(rules.QUEUE_OLD, "images", True)]
 
 
 def test_a_job_that_stays_first_is_as_old_as_the_first_look_at_it() -> None:
     head = replace(HEAD, age=None)
-    memory = remember({}, [head], NOW)
+    memory = update_history({}, [head], NOW)
     later = NOW + timedelta(seconds=301)
-    assert remember(memory, [head], later) == memory
-    assert len(findings.findings(USUAL, Seen(later, heads=[head]), memory)) == 1
-    moved_on = remember(memory, [replace(head, seq=8)], later)
-    assert findings.findings(USUAL, Seen(later, heads=[head]), moved_on) == []
-    put_back = remember(memory, [head], NOW - timedelta(hours=1))
+    assert update_history(memory, [head], later) == memory
+    assert len(findings.evaluate_rules(USUAL, FleetSnapshot(later, heads=[head]), memory)) == 1
+    moved_on = update_history(memory, [replace(head, seq=8)], later)
+    assert findings.evaluate_rules(USUAL, FleetSnapshot(later, heads=[head]), moved_on) == []
+    put_back = update_history(memory, [head], NOW - timedelta(hours=1))
     assert put_back != memory, "what is remembered from the future is forgotten"
 
 
 # Workers
 
 
-def died(worker: int, ago: float, host: str = "web-1", *queues: str) -> Dead:
-    return Dead(worker, host, 1, list(queues or ("default",)), NOW - timedelta(seconds=ago))
+def died(worker: int, ago: float, host: str = "web-1", *queues: str) -> DeadWorker:
+    return DeadWorker(worker, host, 1, list(queues or ("default",)), NOW - timedelta(seconds=ago))
 
 
-def came(ago: float, *queues: str) -> Alive:
-    return Alive(list(queues or ("default",)), NOW - timedelta(seconds=ago))
+def came(ago: float, *queues: str) -> LiveWorker:
+    return LiveWorker(list(queues or ("default",)), NOW - timedelta(seconds=ago))
 
 
 @pytest.mark.parametrize(
@@ -202,24 +262,24 @@ def came(ago: float, *queues: str) -> Alive:
     ],
 )
 def test_each_that_died_has_one_in_its_place_or_is_missing(
-    dead: list[Dead], alive: list[Alive], missing: list[int]
+    dead: list[DeadWorker], alive: list[LiveWorker], missing: list[int]
 ) -> None:
-    assert [each.worker for each in unreplaced(dead, alive)] == missing
+    assert [each.worker for each in unreplaced_workers(dead, alive)] == missing
 
 
 def test_who_died_is_told_by_host_for_a_while_and_for_as_long_as_nobody_takes_its_place() -> None:
     long_ago = died(1, 3600, "web-1")
-    assert found(Seen(NOW, dead=[died(2, 60)], alive=[came(30)])) == [
+    assert found(FleetSnapshot(NOW, dead=[died(2, 60)], alive=[came(30)])) == [
         (rules.WORKER_DEAD, "web-1", True)
     ]
-    assert found(Seen(NOW, dead=[long_ago], alive=[came(30)])) == []
-    assert found(Seen(NOW, dead=[long_ago])) == [(rules.WORKER_DEAD, "web-1", True)]
-    several = Seen(NOW, dead=[died(3, 9), died(4, 8, "web-2"), died(5, 7)])
+    assert found(FleetSnapshot(NOW, dead=[long_ago], alive=[came(30)])) == []
+    assert found(FleetSnapshot(NOW, dead=[long_ago])) == [(rules.WORKER_DEAD, "web-1", True)]
+    several = FleetSnapshot(NOW, dead=[died(3, 9), died(4, 8, "web-2"), died(5, 7)])
     assert found(several) == [
         (rules.WORKER_DEAD, "web-1", True),
         (rules.WORKER_DEAD, "web-2", True),
     ]
-    [first, _] = findings.findings(USUAL, several, {})
+    [first, _] = findings.evaluate_rules(USUAL, several, {})
     assert "worker 5 on web-1 (process 1) died" in first.message
     assert "and 1 other there" in first.message
 
@@ -234,14 +294,14 @@ AGES = st.lists(st.sampled_from([0, 100, 149, 151, 299, 301, 900]), min_size=1, 
 def test_an_alert_opens_at_once_and_closes_after_a_calm(ages: list[int], step: int) -> None:
     """Whatever a queue's age does: raised the moment it is over its limit, kept while it is not well below,
     never closed before it was so for `CALM` seconds on end, and so never opened more often than that."""
-    known: Open | None = None
+    known: OpenAlert | None = None
     calm_since: int | None = None
     opened_at: list[int] = []
     for number, age in enumerate(ages):
         at = number * step
         now = NOW + timedelta(seconds=at)
-        seen = Seen(now, heads=[replace(HEAD, age=float(age))])
-        told = findings.findings(USUAL, seen, {HEAD.place: (HEAD.seq, now.timestamp())})
+        seen = FleetSnapshot(now, heads=[replace(HEAD, age=float(age))])
+        told = findings.evaluate_rules(USUAL, seen, {HEAD.lane_key: (HEAD.seq, now.timestamp())})
         decision = decide(USUAL, told, [known] if known else [], now, CALM)
 
         if age >= 150:
@@ -255,11 +315,11 @@ def test_an_alert_opens_at_once_and_closes_after_a_calm(ages: list[int], step: i
             assert bool(decision.closed) == (calm_since is not None and at - calm_since >= CALM)
         for each in decision.raised:
             opened_at.append(at)
-            known = Open(1, each.kind, each.subject, each.message, None)
-        if known and decision.said:
-            known = replace(known, message=decision.said[0][1], calm=None)
-        if known and decision.calmed:
-            known = replace(known, calm=now)
+            known = OpenAlert(1, each.kind, each.subject, each.message, None)
+        if known and decision.updated:
+            known = replace(known, message=decision.updated[0][1], cleared_at=None)
+        if known and decision.cleared:
+            known = replace(known, cleared_at=now)
         if decision.closed:
             known = None
     assert all(later - first > CALM for first, later in pairwise(opened_at))
@@ -271,24 +331,24 @@ def test_an_alert_opens_at_once_and_closes_after_a_calm(ages: list[int], step: i
 )
 def test_each_that_is_open_is_decided_once(told: list[tuple[str, bool]], opened: set[str]) -> None:
     told_of = [Finding(rules.QUEUE_OLD, name, "so", over) for name, over in dict(told).items()]
-    known = [Open(ord(name), rules.QUEUE_OLD, name, "so", None) for name in sorted(opened)]
+    known = [OpenAlert(ord(name), rules.QUEUE_OLD, name, "so", None) for name in sorted(opened)]
 
     decision = decide(USUAL, told_of, known, NOW, CALM)
 
     assert {each.subject for each in decision.raised} == {
-        each.subject for each in told_of if each.over and each.subject not in opened
+        each.subject for each in told_of if each.exceeds_limit and each.subject not in opened
     }
-    assert set(decision.calmed) == {
+    assert set(decision.cleared) == {
         ord(name) for name in opened - {each.subject for each in told_of}
     }
-    assert decision.said == []
+    assert decision.updated == []
     assert decision.closed == []
 
 
 def test_what_comes_back_within_the_calm_is_the_same_alert() -> None:
-    calm = Open(1, rules.QUEUE_OLD, "images", "so", NOW - timedelta(seconds=29))
+    calm = OpenAlert(1, rules.QUEUE_OLD, "images", "so", NOW - timedelta(seconds=29))
     again = Finding(rules.QUEUE_OLD, "images", "so")
 
-    assert decide(USUAL, [again], [calm], NOW, CALM).said == [(1, "so")]
+    assert decide(USUAL, [again], [calm], NOW, CALM).updated == [(1, "so")]
     assert decide(USUAL, [], [calm], NOW, CALM).closed == []
     assert decide(USUAL, [], [calm], NOW + timedelta(seconds=1), CALM).closed == [1]

@@ -10,18 +10,20 @@ import pytest
 
 from rota import Rota
 from rota.engine import tidy as tidying
-from rota.engine.tidy import Tidy, tidy
+from rota.engine.tidy import Cleaner, clean
 from rota.model.settings import Settings
 from rota.store import rates, workers
 from rota.store.database import Database
-from rota.store.retention import FROM_THE_FIRST, Tidied
+from rota.store.retention import FROM_START, CleanResult
 
 from .looking import Sql
 
 
 @pytest.fixture
 async def database(rota_dsn: str) -> AsyncIterator[Database]:
-    database = Database(rota_dsn, Settings(keep_alerts=7 * 86400.0, keep_audit=float("inf")))
+    database = Database(
+        rota_dsn, Settings(alert_retention=7 * 86400.0, audit_retention=float("inf"))
+    )
     yield database
     await database.close()
 
@@ -41,9 +43,9 @@ async def test_alerts_go_some_time_after_they_are_over(db: Sql, database: Databa
             "insert into rota.alerts (kind, subject, message, host, pid, raised, cleared)"
             f" values ('k', '{subject}', 'm', 'h', 1, now() - interval '9 d', {cleared})".encode()
         )
-    tidied = await tidy(database, FROM_THE_FIRST)
+    tidied = await clean(database, FROM_START)
     assert tidied is not None
-    assert (tidied.alerts, tidied.gone) == (1, 1)
+    assert (tidied.alerts, tidied.total) == (1, 1)
     assert await left(db, "alerts", "subject") == ["open", "young"]
 
 
@@ -53,8 +55,8 @@ async def test_what_people_did_goes_after_its_own_time(rota_dsn: str, db: Sql) -
         " select now() - n * interval '1 d', 'me', 'did', 'it' from generate_series(400, 1, -100) as n"
     )
     for keep, many in ((float("inf"), 4), (365 * 86400.0, 3)):
-        database = Database(rota_dsn, Settings(keep_audit=keep))
-        await tidy(database, FROM_THE_FIRST)
+        database = Database(rota_dsn, Settings(audit_retention=keep))
+        await clean(database, FROM_START)
         assert len(await left(db, "audit", "id")) == many
         await database.close()
 
@@ -66,10 +68,10 @@ async def test_a_rate_goes_when_it_is_as_if_never_used(db: Sql, database: Databa
         " ('used', now() - interval '2 d', 1, now() - interval '1 h'),"
         " ('owing', now() + interval '1 h', 3600, now() - interval '2 d')"
     )
-    await tidy(database, FROM_THE_FIRST)
+    await clean(database, FROM_START)
     assert await left(db, "rates", "name") == ["owing", "used"]
     [turn] = await database.run(rates.take("idle", 1, 10.0, 1, 0.0))
-    assert (turn.delay, turn.reserved) == (0.0, True)
+    assert (turn.delay, turn.is_reserved) == (0.0, True)
 
 
 async def test_a_lock_goes_when_nobody_has_held_it_for_a_month(db: Sql, database: Database) -> None:
@@ -81,7 +83,7 @@ async def test_a_lock_goes_when_nobody_has_held_it_for_a_month(db: Sql, database
         " ('held', 0, 4, gen_random_uuid(), now() - interval '40 d', now() + interval '1 m'),"
         " ('lately', 0, 5, null, now() - interval '40 d', now() - interval '2 d')"
     )
-    tidied = await tidy(database, FROM_THE_FIRST)
+    tidied = await clean(database, FROM_START)
     assert tidied is not None
     assert tidied.locks == 3
     assert await left(db, "locks", "name") == ["held", "lately"]
@@ -103,9 +105,9 @@ async def test_a_schedule_of_run_time_goes_when_it_has_been_over_for_a_month(
         " ('over', now(), 1, 'started', 'h', 1, 1, now()),"
         " ('lasting', now(), 1, 'started', 'h', 1, 2, null)"
     )
-    tidied = await tidy(database, FROM_THE_FIRST)
+    tidied = await clean(database, FROM_START)
     assert tidied is not None
-    assert (tidied.schedules, tidied.gone) == (1, 1)
+    assert (tidied.schedules, tidied.total) == (1, 1)
     assert await left(db, "schedules", "name") == ["declared", "lasting", "lately", "paused"]
     assert await left(db, "ticks", "schedule") == ["lasting"]
 
@@ -119,7 +121,7 @@ async def test_a_locks_next_token_is_larger_though_nobody_remembers_it(
             "update rota.locks set acquired = now(), expires = now() - interval '60 d'"
         )
         await db.execute("update rota.locks set acquired = expires")
-        tidied = await tidy((await rota_app.open()).database, FROM_THE_FIRST)
+        tidied = await clean((await rota_app.open()).database, FROM_START)
         assert tidied is not None
         assert tidied.locks == 1
         with pytest.raises(Exception, match="no longer held under token"):
@@ -148,7 +150,7 @@ async def test_who_relies_on_a_lock_keeps_its_row(
     async with await type(db).connect(direct_dsn) as other:
         await other.execute("select from rota.locks for key share")
         async with asyncio.timeout(60):
-            await tidy(database, FROM_THE_FIRST)
+            await clean(database, FROM_START)
     assert await left(db, "locks", "name") == ["free"]
 
 
@@ -163,26 +165,26 @@ async def test_it_goes_on_where_it_was_and_begins_again_after_the_last(
             (n, n),
         )
     places = []
-    after: Tidied | None = FROM_THE_FIRST
+    after: CleanResult | None = FROM_START
     for _ in range(4):
         assert after is not None
-        after = await tidy(database, after, most=2)
+        after = await clean(database, after, limit=2)
         assert after is not None
-        places.append((after.rate, after.lock, after.slot))
+        places.append((after.last_rate_limit, after.last_lock, after.last_permit))
     assert places == [("r1", "l", 1), ("r3", "l", 3), ("", "", -1), ("r1", "l", 1)]
 
 
 async def test_one_worker_does_it_the_one_that_came_first(
     db: Sql, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tidying, "FIRST_LOOK", 0.0)
+    monkeypatch.setattr(tidying, "FIRST_CLEAN_SECONDS", 0.0)
     ids = []
     for _ in range(2):
         ids += await database.run(workers.register("host", 1, "0", ["default"], ["work"], 1))
     await db.execute(
         "insert into rota.refusals (at, host, pid, jobs) values (now() - interval '2 d', 'h', 1, 1)"
     )
-    first, second = (Tidy(database, id) for id in ids)
+    first, second = (Cleaner(database, id) for id in ids)
     rest = await second.tick()
     assert len(await left(db, "refusals", "host")) == 1
     await first.tick()

@@ -15,9 +15,13 @@ from rota.model import judging
 from rota.model.events import AlertCleared, AlertRaised, Event
 
 dsn, notes = sys.argv[1], sys.argv[2]
-watchman.EVERY, watchman.FIRST_LOOK, judging.CALM = 0.2, 0.0, 0.4
-courier.HOLD, courier.FIRST_PAUSE = 1.0, 0.2
-app = Rota(dsn, beat=1.0, dead_after=5.0, poll=0.2)
+watchman.EVALUATE_SECONDS, watchman.FIRST_EVALUATION_SECONDS, judging.CLOSE_AFTER_SECONDS = (
+    0.2,
+    0.0,
+    0.4,
+)
+courier.LEASE_SECONDS, courier.FIRST_RETRY_SECONDS = 1.0, 0.2
+app = Rota(dsn, heartbeat_interval=1.0, dead_after=5.0, poll_interval=0.2)
 
 
 @app.task(queue=sys.argv[3] if len(sys.argv) > 3 else "default")

@@ -11,7 +11,7 @@ import pytest
 from psycopg import Connection
 
 from rota.store.query import positional
-from rota.testing.server import Server
+from rota.testing.server import DatabaseServer
 
 from .source import PACKAGE, modules, nodes, place, statements, text_of
 
@@ -70,7 +70,7 @@ def test_a_statement_names_its_tables_in_full(statement: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def connection(rota_server: Server) -> Iterator[Connection[tuple[object, ...]]]:
+def connection(rota_server: DatabaseServer) -> Iterator[Connection[tuple[object, ...]]]:
     with rota_server.database() as dsn, psycopg.connect(dsn, autocommit=True) as opened:
         yield opened
 

@@ -14,3 +14,13 @@ def test_surface_equals_its_golden_file(surface: str) -> None:
     golden = (GOLDEN / f"{surface}.txt").read_text("utf-8").splitlines()
     found = facts(surface).splitlines()
     assert "\n".join(difflib.unified_diff(golden, found, lineterm="", n=0)) == ""
+
+
+def test_each_row_of_renames_names_a_fact_that_is_gone_and_one_that_stands() -> None:
+    """`renames.tsv` lists what had another name in the first version: surface, old fact, new fact."""
+    rows = [row.split("\t") for row in (GOLDEN / "renames.tsv").read_text("utf-8").splitlines()]
+    facts_of = {
+        each: set((GOLDEN / f"{each}.txt").read_text("utf-8").splitlines()) for each in SURFACES
+    }
+    assert [row for row in rows if row[1] in facts_of[row[0]]] == []
+    assert [row for row in rows if row[2] not in facts_of[row[0]]] == []

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rota import Context, Flow, Retry, Rota, Task
-from rota.errors import ClaimLost, HandBack
+from rota.errors import ClaimLost, Requeue
 
 from . import durable
 from .evidence import Budget
@@ -27,7 +27,7 @@ Note = Callable[..., None]
 OFTEN = 10_000
 """A budget that chaos does not use up."""
 
-PATIENT = Retry(attempts=OFTEN, wait=0.05, backoff=1.0)
+PATIENT = Retry(max_attempts=OFTEN, delay=0.05, backoff=1.0)
 LIMIT = 3
 WIDTH = 6
 FLAKY = 4
@@ -74,7 +74,7 @@ class Tasks:
 
 def define(app: Rota, note: Note = lambda *_, **__: None, who: str = "") -> Tasks:
     """Register them all. Who only starts jobs notes nothing."""
-    task = app.task(retry=PATIENT, crashes=OFTEN)
+    task = app.task(retry=PATIENT, max_crashes=OFTEN)
 
     @contextmanager
     def noted(ctx: Context, **more: Any) -> Iterator[None]:
@@ -126,7 +126,7 @@ def define(app: Rota, note: Note = lambda *_, **__: None, who: str = "") -> Task
                 note("tick", job=ctx.job_id, attempt=ctx.attempt)
 
     # A line that goes dead without a word is nobody's to notice but ours.
-    @app.task(retry=PATIENT, crashes=OFTEN, timeout=8.0)
+    @app.task(retry=PATIENT, max_crashes=OFTEN, timeout=8.0)
     async def effect(ctx: Context, seconds: float) -> int:
         with noted(ctx):
             async with ctx.transaction() as connection:
@@ -149,7 +149,7 @@ def define(app: Rota, note: Note = lambda *_, **__: None, who: str = "") -> Task
                 await asyncio.sleep(0.02)
                 await ctx.checkpoint(step + 1)
                 if ctx.draining:
-                    raise HandBack
+                    raise Requeue
             return steps
 
     @task
@@ -159,7 +159,7 @@ def define(app: Rota, note: Note = lambda *_, **__: None, who: str = "") -> Task
                 raise ValueError("not this time")
             return n
 
-    @app.task(retry=Retry(attempts=2, wait=0.05), crashes=OFTEN)
+    @app.task(retry=Retry(max_attempts=2, delay=0.05), max_crashes=OFTEN)
     async def hopeless(ctx: Context) -> None:
         with noted(ctx):
             raise ValueError("never")
@@ -167,7 +167,7 @@ def define(app: Rota, note: Note = lambda *_, **__: None, who: str = "") -> Task
     @task
     async def mapper(ctx: Context, width: int) -> int:
         with noted(ctx, parks=True):
-            return sum(await ctx.map([noop.call(n) for n in range(width)], limit=LIMIT))
+            return sum(await ctx.map([noop.bind(n) for n in range(width)], concurrency=LIMIT))
 
     @app.task
     async def neighbour(ctx: Context, seconds: float) -> None:
@@ -175,12 +175,12 @@ def define(app: Rota, note: Note = lambda *_, **__: None, who: str = "") -> Task
         with noted(ctx):
             await asyncio.sleep(seconds)
 
-    @app.task(retry=PATIENT, crashes=3)
+    @app.task(retry=PATIENT, max_crashes=3)
     async def poison(ctx: Context) -> None:
         with noted(ctx, deadly=True):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    @app.task(retry=PATIENT, crashes=3)
+    @app.task(retry=PATIENT, max_crashes=3)
     def hog(ctx: Context) -> None:
         """Takes memory until somebody puts an end to it."""
         with noted(ctx, deadly=True):
@@ -212,7 +212,7 @@ def define(app: Rota, note: Note = lambda *_, **__: None, who: str = "") -> Task
 
 def _diamond(app: Rota, noted: Any) -> Flow:
     flow = app.flow("diamond")
-    part = flow.task(retry=PATIENT, crashes=OFTEN)
+    part = flow.task(retry=PATIENT, max_crashes=OFTEN)
 
     @part
     async def top(ctx: Context, n: int) -> int:
@@ -246,9 +246,11 @@ def _fan(app: Rota, noted: Any) -> Flow:
             await asyncio.sleep(0.01)
             return n
 
-    parts = [flow.task(one, name=f"part{n}", retry=PATIENT, crashes=OFTEN) for n in range(WIDTH)]
+    parts = [
+        flow.task(one, name=f"part{n}", retry=PATIENT, max_crashes=OFTEN) for n in range(WIDTH)
+    ]
 
-    @flow.task(after=parts, retry=PATIENT, crashes=OFTEN)
+    @flow.task(after=parts, retry=PATIENT, max_crashes=OFTEN)
     async def merge(ctx: Context) -> int:
         with noted(ctx):
             return WIDTH

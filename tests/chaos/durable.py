@@ -41,7 +41,7 @@ _SEND = "select rota.signal(%s, %s, to_json(%s::text))"
 def define(
     app: Rota, noted: Any, note: Callable[..., None], who: str, retry: Retry, crashes: int
 ) -> tuple[Task[[int, int], list[str]], Task[[int], list[str]]]:
-    task = app.task(retry=retry, crashes=crashes)
+    task = app.task(retry=retry, max_crashes=crashes)
 
     def does(ctx: Context, step: str) -> str:
         value = uuid4().hex
@@ -56,7 +56,7 @@ def define(
         return value
 
     def writes_blocking(ctx: Context, step: str) -> str:
-        with ctx.blocking.transaction() as connection:
+        with ctx.sync.transaction() as connection:
             value = does(ctx, step)
             connection.execute(_INSERT, (ctx.job_id, step, value, who))
         return value
@@ -86,11 +86,11 @@ def define(
             ctx.progress(1, 3)
             await ctx.sleep((0.0, 0.3, 1.3)[n % 3])
             seen += await asyncio.gather(step("left", writes), step("right", writes))
-            seen.append(given(ctx, f"go {rounds}", await ctx.wait("go", str)))
-            patient = ctx.using(retry=Retry(attempts=50, wait=0.05, backoff=1.0))
+            seen.append(given(ctx, f"go {rounds}", await ctx.wait_signal("go", str)))
+            patient = ctx.options(retry=Retry(max_attempts=50, delay=0.05, backoff=1.0))
             name = f"stumble {rounds}"
             seen.append(given(ctx, name, await patient.step(name, stumbles, ctx, name)))
-            perhaps = await ctx.wait("perhaps", str, timeout=(0.2, 1.5)[n % 2], default="")
+            perhaps = await ctx.wait_signal("perhaps", str, timeout=(0.2, 1.5)[n % 2], default="")
             seen += [given(ctx, f"perhaps {rounds}", perhaps), await step("last", writes)]
             if rounds > 1:
                 await ctx.restart(n=n, rounds=rounds - 1)
@@ -102,11 +102,11 @@ def define(
             token = str(ctx.uuid())
             seen = []
             for name, fn in (("first", writes_blocking), ("do", does), ("second", writes_blocking)):
-                seen.append(given(ctx, name, ctx.blocking.step(name, fn, ctx, name)))
-                ctx.blocking.sleep((0.0, 1.2)[n % 2])
-            seen.append(given(ctx, "go", ctx.blocking.wait("go", str)))
+                seen.append(given(ctx, name, ctx.sync.step(name, fn, ctx, name)))
+                ctx.sync.sleep((0.0, 1.2)[n % 2])
+            seen.append(given(ctx, "go", ctx.sync.wait_signal("go", str)))
             name = "last"
-            seen.append(given(ctx, name, ctx.blocking.step(name, writes_blocking, ctx, name)))
+            seen.append(given(ctx, name, ctx.sync.step(name, writes_blocking, ctx, name)))
             return [token, *seen]
 
     return journey, trek
@@ -119,7 +119,7 @@ class Postman:
         self._dsn = dsn
         self._note = history.note
         self._random = random
-        self._app = Rota(dsn, patience=2.0)
+        self._app = Rota(dsn, outage_timeout=2.0)
         self.sent = 0
 
     async def run(self) -> None:

@@ -62,7 +62,7 @@ class Injector:
         if self._tasks:
             await asyncio.wait(self._tasks)
         if self._proxy is not None:
-            self._proxy.forget_cuts()
+            self._proxy.cancel_cuts()
             self._proxy.heal()
 
     async def _do(self, fault: Planned) -> None:
@@ -91,7 +91,7 @@ class Injector:
     async def _outage(self, fault: Planned) -> bool:
         if self._proxy is not None:
             for slot in fault.how["late"]:
-                self._proxy.refuse(only=name_of(slot))
+                self._proxy.refuse(application=name_of(slot))
         await self._server.crash(immediately=False, away=fault.lasts)
         if self._proxy is not None:
             await asyncio.sleep(fault.how["by"])
@@ -109,17 +109,19 @@ class Injector:
 
     async def _reset(self, fault: Planned) -> bool:
         assert self._proxy is not None
-        return self._proxy.reset(only=None if fault.slot is None else name_of(fault.slot)) > 0
+        return (
+            self._proxy.reset(application=None if fault.slot is None else name_of(fault.slot)) > 0
+        )
 
     async def _half_open(self, fault: Planned) -> bool:
         assert self._proxy is not None
         assert fault.slot is not None
-        return self._proxy.half_open(fault.how["gone"], only=name_of(fault.slot)) > 0
+        return self._proxy.half_open(fault.how["gone"], application=name_of(fault.slot)) > 0
 
     async def _drop(self, fault: Planned) -> bool:
         assert self._proxy is not None
         assert fault.slot is not None
-        dropped = self._proxy.drop(only=name_of(fault.slot))
+        dropped = self._proxy.drop(application=name_of(fault.slot))
         await asyncio.sleep(fault.lasts)
         self._proxy.heal()
         return dropped > 0

@@ -16,7 +16,7 @@ import psycopg
 from . import schedule
 from .phases import SLOW, Phase
 
-QUICK = {"beat": 0.25, "dead_after": 1.0}
+QUICK = {"heartbeat_interval": 0.25, "dead_after": 1.0}
 """So that a death takes a second."""
 
 
@@ -89,55 +89,55 @@ create constraint trigger linger after insert on rota.outcomes
 
 def _heart_first() -> None:
     """A drain that begins with what should be its end."""
-    from rota.engine.drain import Drain
+    from rota.engine.drain import WorkerDrain
 
-    right = Drain.run
+    right = WorkerDrain.run
 
-    async def run(self: Drain) -> None:
-        await self._stop_the_heart()
+    async def run(self: WorkerDrain) -> None:
+        await self._stop_heartbeat()
         await right(self)
 
-    Drain.run = run  # type: ignore[method-assign]
+    WorkerDrain.run = run  # type: ignore[method-assign]
 
 
 def _no_amnesty() -> None:
     """What was seen of the others before a break counts after it."""
-    from rota.model.watch import Watch
+    from rota.model.watch import FailureDetector
 
-    Watch.forget = lambda self: None  # type: ignore[method-assign]
+    FailureDetector.reset = lambda self: None  # type: ignore[method-assign]
 
 
 def _record_afterwards() -> None:
     """What a step wrote is committed before it is kept that it did."""
-    from rota.engine.stepping import Step
+    from rota.engine.stepping import RunningStep
     from rota.store import steps
 
-    async def commit(self: Step, entry: Any) -> None:
-        fence = self._fence
+    async def commit(self: RunningStep, entry: Any) -> None:
+        fence = self._job_transaction
         assert fence is not None
-        if self._open is None:
-            assert self._open_blocking is not None
-            await self._in_thread(self._open_blocking.close)
+        if self._exit_stack is None:
+            assert self._sync_exit_stack is not None
+            await self._run_in_thread(self._sync_exit_stack.close)
         else:
-            await self._open.aclose()
+            await self._exit_stack.aclose()
         await asyncio.sleep(0.05)
-        await fence._database.insist(steps.record(fence.worker, [(fence.job, entry)]))
+        await fence._database.run_with_retry(steps.record(fence.worker, [(fence.job, entry)]))
 
-    Step.commit = commit  # type: ignore[method-assign]
+    RunningStep.commit = commit  # type: ignore[method-assign]
 
 
 def _slow_to_lie_down() -> None:
     """A moment between the look for a signal and what it leads to."""
-    from rota.engine.ledger import JobLedger
+    from rota.engine.ledger import WorkerJournal
 
-    right = JobLedger.look
+    right = WorkerJournal.read_signal
 
-    async def look(self: JobLedger, name: str) -> str | None:
+    async def look(self: WorkerJournal, name: str) -> str | None:
         found = await right(self, name)
         await asyncio.sleep(0.1)
         return found
 
-    JobLedger.look = look  # type: ignore[method-assign]
+    WorkerJournal.read_signal = look  # type: ignore[method-assign]
 
 
 def _phase(faults: schedule.Make, **more: Any) -> Phase:
@@ -232,7 +232,7 @@ _ALL = (
         frozenset({"I18"}),
         seconds=3.0,
         patch=_no_amnesty,
-        settings={"beat": 0.5, "dead_after": 3.0},
+        settings={"heartbeat_interval": 0.5, "dead_after": 3.0},
     ),
     Mutant(
         "M14",

@@ -33,7 +33,7 @@ class Producer:
         random: Random,
         waiting: Callable[[], int],
     ) -> None:
-        self._app = Rota(dsn, patience=2.0)
+        self._app = Rota(dsn, outage_timeout=2.0)
         self._tasks = define(self._app)
         self._note = history.note
         self._kinds = list(mix)
@@ -92,7 +92,7 @@ class Producer:
         found: set[int] = set()
         while len(found) == 0 or self._random.random() < 0.3:
             try:
-                run = await self._tasks.noop.using(key=key).start(self._number)
+                run = await self._tasks.noop.options(key=key).start(self._number)
                 found.add(run.id)
             except (psycopg.OperationalError, DatabaseUnavailable, OSError):
                 self.unknown += 1
@@ -109,25 +109,25 @@ class Producer:
         random = self._random
         match kind:
             case "noop" | "external" | "flaky":
-                return getattr(tasks, kind).call(random.randrange(1000))
+                return getattr(tasks, kind).bind(random.randrange(1000))
             case "nap" | "neighbour":
-                return getattr(tasks, kind).call(random.uniform(0.0, 0.2))
+                return getattr(tasks, kind).bind(random.uniform(0.0, 0.2))
             case "block":
-                return tasks.block.call(random.uniform(0.0, 0.1))
+                return tasks.block.bind(random.uniform(0.0, 0.1))
             case "long":
-                return tasks.long.call(random.uniform(0.5, 3.0))
+                return tasks.long.bind(random.uniform(0.5, 3.0))
             case "effect":
-                return tasks.effect.call(random.choice((0.0, 0.0, 0.02, 0.1)))
+                return tasks.effect.bind(random.choice((0.0, 0.0, 0.02, 0.1)))
             case "walk":
-                return tasks.walk.call(random.randrange(2, 8))
+                return tasks.walk.bind(random.randrange(2, 8))
             case "journey":
-                return tasks.journey.call(random.randrange(1000), random.choice((1, 1, 1, 2)))
+                return tasks.journey.bind(random.randrange(1000), random.choice((1, 1, 1, 2)))
             case "trek":
-                return tasks.trek.call(random.randrange(1000))
+                return tasks.trek.bind(random.randrange(1000))
             case "mapper":
-                return tasks.mapper.call(random.randrange(2, 9))
+                return tasks.mapper.bind(random.randrange(2, 9))
             case "diamond":
-                return tasks.diamond.call(n=random.randrange(1000))
+                return tasks.diamond.bind(n=random.randrange(1000))
             case "fan":
-                return tasks.fan.call(n=random.randrange(1000))
-        return getattr(tasks, kind).call()
+                return tasks.fan.bind(n=random.randrange(1000))
+        return getattr(tasks, kind).bind()

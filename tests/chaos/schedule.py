@@ -102,7 +102,7 @@ def cuts(random: Random, plan: Plan) -> Iterator[Planned]:
                 "sent"  # a beat that is held up is the silence that workers are declared dead for
             )
         hold = random.uniform(0.2, 1.5)
-        yield Planned(at, "cut", how={"where": where, "matching": matching, "hold": hold})
+        yield Planned(at, "cut", how={"point": where, "matching": matching, "hold_seconds": hold})
         at += random.uniform(0.2, 0.6)
 
 

@@ -80,7 +80,7 @@ class Server:
 
     def log(self) -> str:
         """What the server has said since this was last asked."""
-        with self._local.place.log.open(errors="replace") as file:
+        with self._local.paths.log.open(errors="replace") as file:
             file.seek(self._read)
             said = file.read()
             self._read = file.tell()

@@ -36,15 +36,15 @@ from .server import Server
 CAPACITY = 10
 
 SETTINGS: dict[str, Any] = {
-    "beat": BEAT,
+    "heartbeat_interval": BEAT,
     "dead_after": DEAD_AFTER,
-    "poll": 0.3,
+    "poll_interval": 0.3,
     "concurrency": CAPACITY,
     "prefetch": 10,
     "batch": 20,
-    "drain_for": 10.0,
+    "drain_timeout": 10.0,
     "connections": 5,
-    "patience": 10.0,
+    "outage_timeout": 10.0,
     "statement_timeout": 5.0,
 }
 
@@ -228,7 +228,7 @@ class Stage:
             quiet_took=quiet_took,
             quiet_within=phase.quiet_within,
             crew=at_the_end,
-            beat=self._settings["beat"],
+            beat=self._settings["heartbeat_interval"],
             dead_after=self._settings["dead_after"],
             capacity=self._settings["concurrency"],
             recovery_target=phase.recovery_target,

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from rota.testing.proxy import Proxy
-from rota.testing.wire import Frames, Turns
+from rota.testing.wire import MessageSplitter, TurnTracker
 
 Connection = psycopg.Connection[tuple[object, ...]]
 
@@ -67,7 +67,7 @@ def test_a_cut_after_the_answer_hides_a_commit_that_happened(proxy: Proxy, rota_
     with pytest.raises(psycopg.OperationalError):
         connection.execute("insert into public.kept values (1)")
 
-    [cut] = proxy.until_cut()
+    [cut] = proxy.wait_for_cuts()
     assert cut.committed is True
     assert kept(rota_dsn) == [1]
 
@@ -78,18 +78,18 @@ def test_a_cut_before_the_commit_leaves_nothing(proxy: Proxy, rota_dsn: str) -> 
     with pytest.raises(psycopg.OperationalError):
         connection.execute("insert into public.kept values (1)")
 
-    assert proxy.until_cut()[0].committed is False
+    assert proxy.wait_for_cuts()[0].committed is False
     assert kept(rota_dsn) == []
 
 
 def test_a_late_commit_comes_after_its_client_was_cut_off(proxy: Proxy, rota_dsn: str) -> None:
-    proxy.cut("late", hold=1.0)
+    proxy.cut("late", hold_seconds=1.0)
     connection = connect(proxy)
     with pytest.raises(psycopg.OperationalError):
         connection.execute("insert into public.kept values (1)")
     assert kept(rota_dsn) == []
 
-    assert proxy.until_cut()[0].committed is True
+    assert proxy.wait_for_cuts()[0].committed is True
     assert kept(rota_dsn) == [1]
 
 
@@ -114,7 +114,7 @@ def test_in_a_transaction_only_its_commit_is_cut(
     with pytest.raises(psycopg.OperationalError):
         work_in_a_pipeline() if pipelined else work()
 
-    assert proxy.until_cut()[0].committed is True
+    assert proxy.wait_for_cuts()[0].committed is True
     assert seen == [(1,), (1,)]
     assert kept(rota_dsn) == [1, 2]
 
@@ -136,7 +136,7 @@ def test_answers_before_the_cut_still_arrive(proxy: Proxy, rota_dsn: str) -> Non
         work()
 
     assert seen == [(1,)]
-    assert proxy.until_cut()[0].committed is True
+    assert proxy.wait_for_cuts()[0].committed is True
     assert kept(rota_dsn) == [1, 2]
 
 
@@ -150,12 +150,12 @@ def test_a_transaction_that_failed_does_not_count_as_committed(proxy: Proxy, rot
     with pytest.raises(psycopg.OperationalError):
         connection.execute("commit")
 
-    assert proxy.until_cut()[0].committed is False
+    assert proxy.wait_for_cuts()[0].committed is False
     assert kept(rota_dsn) == []
 
 
 def test_a_cut_waits_for_a_commit_of_that_kind_by_that_client(proxy: Proxy, rota_dsn: str) -> None:
-    proxy.cut("answered", matching="public.kept", only="unlucky")
+    proxy.cut("answered", matching="public.kept", application="unlucky")
     with connect(proxy, "lucky") as lucky:
         lucky.execute("insert into public.kept values (1)")
     unlucky = connect(proxy, "unlucky")
@@ -164,19 +164,19 @@ def test_a_cut_waits_for_a_commit_of_that_kind_by_that_client(proxy: Proxy, rota
     with pytest.raises(psycopg.OperationalError):
         unlucky.execute("insert into public.kept values (2)")
 
-    [cut] = proxy.until_cut()
-    assert (cut.application, b"".join(cut.texts).count(b"kept")) == ("unlucky", 1)
+    [cut] = proxy.wait_for_cuts()
+    assert (cut.application, b"".join(cut.statements).count(b"kept")) == ("unlucky", 1)
     assert kept(rota_dsn) == [1, 2]
 
 
 def test_cuts_that_nobody_met_can_be_taken_back(proxy: Proxy) -> None:
     proxy.cut("answered")
-    assert proxy.forget_cuts() == 1
+    assert proxy.cancel_cuts() == 1
     with connect(proxy) as connection:
         connection.execute("insert into public.kept values (1)")
     assert proxy.cuts == []
     with pytest.raises(TimeoutError, match="0 of 1"):
-        proxy.until_cut(within=0.1)
+        proxy.wait_for_cuts(timeout=0.1)
 
 
 def test_a_reset_is_felt_at_once(proxy: Proxy) -> None:
@@ -201,7 +201,7 @@ def sessions(dsn: str) -> int:
 def test_dead_connections_say_nothing_and_keep_their_session(proxy: Proxy, rota_dsn: str) -> None:
     lonely = connect(proxy, "lonely")
     with connect(proxy, "other") as other:
-        assert proxy.drop(only="lonely") == 1
+        assert proxy.drop(application="lonely") == 1
         assert not answers(lonely)
         with pytest.raises(psycopg.OperationalError):
             connect(proxy, "lonely")
@@ -216,13 +216,13 @@ def test_dead_connections_say_nothing_and_keep_their_session(proxy: Proxy, rota_
 
 def test_a_half_open_connection_ends_on_the_side_that_is_gone(proxy: Proxy, rota_dsn: str) -> None:
     lonely = connect(proxy, "lonely")
-    assert proxy.half_open("client", only="lonely") == 1
+    assert proxy.half_open("client", application="lonely") == 1
     with pytest.raises(psycopg.OperationalError):
         lonely.execute("select 1")
     assert sessions(rota_dsn) == 1
 
     believer = connect(proxy, "believer")
-    assert proxy.half_open("server", only="believer") == 1
+    assert proxy.half_open("server", application="believer") == 1
     assert not answers(believer)
 
 
@@ -259,7 +259,7 @@ def answers(connection: Connection, *, again: bool = True) -> bool:
 def test_a_message_is_found_wherever_the_stream_is_cut() -> None:
     stream = b"Q\x00\x00\x00\x0dselect 1\x00" + b"X\x00\x00\x00\x04"
     for size in range(1, len(stream)):
-        frames = Frames(typed=True)
+        frames = MessageSplitter(typed=True)
         found = [
             message
             for at in range(0, len(stream), size)
@@ -283,11 +283,11 @@ def test_a_message_is_found_wherever_the_stream_is_cut() -> None:
     ],
 )
 def test_a_commit_is_told_from_what_is_none(said: list[str], commits: list[bool]) -> None:
-    turns = Turns()
+    turns = TurnTracker()
     found = []
     for text in said:
         body = text.encode() + b"\0"
-        turn = turns.said(b"Q" + (len(body) + 4).to_bytes(4, "big") + body)
+        turn = turns.on_client_message(b"Q" + (len(body) + 4).to_bytes(4, "big") + body)
         assert turn is not None
         found.append(turn.commits)
     assert found == commits

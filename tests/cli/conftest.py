@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from rota.cli import main
-from rota.testing.server import Server
+from rota.testing.server import DatabaseServer
 
 from .terminal import APPS, Done, Program, Terminal
 
@@ -21,13 +21,13 @@ Rota = Callable[..., Done]
 
 
 @pytest.fixture(scope="session")
-def shared_dsn(rota_server: Server) -> Iterator[str]:
+def shared_dsn(rota_server: DatabaseServer) -> Iterator[str]:
     with rota_server.database() as dsn:
         yield dsn
 
 
 @pytest.fixture(scope="session")
-def spare_dsn(rota_server: Server) -> Iterator[str]:
+def spare_dsn(rota_server: DatabaseServer) -> Iterator[str]:
     with rota_server.database() as dsn:
         yield dsn
 
@@ -41,7 +41,7 @@ def worker(shared_dsn: str) -> Iterator[Program]:
 
 
 @pytest.fixture(scope="session")
-def mill_dsn(rota_server: Server) -> Iterator[str]:
+def mill_dsn(rota_server: DatabaseServer) -> Iterator[str]:
     with rota_server.database() as dsn:
         yield dsn
 
@@ -62,7 +62,7 @@ def failed_flow(mill_dsn: str, mill: Program) -> str:
 
 
 @pytest.fixture(scope="session")
-def board_dsn(rota_server: Server) -> Iterator[str]:
+def board_dsn(rota_server: DatabaseServer) -> Iterator[str]:
     with rota_server.database() as dsn:
         yield dsn
 

@@ -48,7 +48,7 @@ def in_flight(dsn: str, start: Callable[[App], Awaitable[Any]]) -> Any:
     """Register tasks with an app, start runs, and run them until they sleep."""
 
     async def running() -> Any:
-        async with App(dsn, poll=0.1) as app:
+        async with App(dsn, poll_interval=0.1) as app:
             started = await start(app)
             await run_until_idle(app)
             return started

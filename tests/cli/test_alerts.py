@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from rota import Rota as App
-from rota.cli.endings import FAILED, NOT_THERE
+from rota.cli.endings import FAILED, NOT_FOUND
 from rota.model.events import AlertRaised
 from rota.testing import Harness
 
@@ -59,7 +59,7 @@ def test_an_open_alert_is_listed_and_can_be_checked_for(
     listed, checked = alone("alerts"), alone("alerts", "--check")
 
     assert table(listed.out) == [
-        ["alert", "for", "told by", "what"],
+        ["alert", "age", "reported by", "message"],
         ["lock held too long", "1 min", "web-1:4242", MESSAGE],
     ]
     assert (listed.code, checked.code) == (0, FAILED)
@@ -84,7 +84,7 @@ def test_to_list_them_is_to_close_what_is_no_longer_so(
     assert alone("alerts", "--check").code == 0
     assert alone("alerts").out.startswith("no alert is open")
     assert table(alone("alerts", "--all").out) == [
-        ["alert", "raised", "lasted", "told by", "what"],
+        ["alert", "raised", "duration", "reported by", "message"],
         ["lock held too long", "1 min ago", "1 min 10 s", "web-1:4242", MESSAGE],
     ]
 
@@ -92,7 +92,7 @@ def test_to_list_them_is_to_close_what_is_no_longer_so(
 async def test_what_a_program_tells_is_what_is_listed(alone: Rota, empty_dsn: str) -> None:
     async with Harness(App(empty_dsn)) as harness:
         async with harness.app.lock("invoices", max_held=0.1):
-            raised = await harness.saw(AlertRaised)
+            raised = await harness.wait_for_event(AlertRaised)
             for _ in range(100):
                 listed = (await asyncio.to_thread(alone, "alerts", "--json")).json()
                 if listed:
@@ -127,8 +127,8 @@ def test_one_that_somebody_sees_to_is_passed_by_until_its_time_is_over(
     assert alone("alerts", "--check").code == 0
     [line] = alone("alerts", "--json").json()
     assert line["cleared"] is None
-    assert "@" in line["who"]
-    assert "seen by" in alone("alerts").out
+    assert "@" in line["acknowledged_by"]
+    assert "handled by" in alone("alerts").out
 
     alert.execute("update rota.alerts set until = now() - interval '1 s'")
     assert alone("alerts", "--check").code == FAILED
@@ -144,12 +144,21 @@ def test_one_is_closed_by_hand_and_who_did_is_written_down(
     assert "@" in line["closed_by"]
     [entry] = alone("audit", "--json").json()
     assert (entry["action"], entry["subject"]) == ("close alert", "lock held too long: invoices")
-    asked = ("--who", entry["who"], "--action", "close alert", "--subject", entry["subject"])
+    asked = (
+        "--operator",
+        entry["operator"],
+        "--action",
+        "close alert",
+        "--subject",
+        entry["subject"],
+    )
     assert alone("audit", *asked, "--json").json() == [entry]
-    assert alone("audit", "--who", "nobody").out.startswith("nothing like that was done by hand")
+    assert alone("audit", "--operator", "nobody").out.startswith(
+        "nothing like that was done by hand"
+    )
 
     again = alone("alerts", "close", "lock held too long", "invoices")
-    assert again.code == NOT_THERE
+    assert again.code == NOT_FOUND
     assert "no alert 'lock held too long' about 'invoices' is open" in again.err
 
 

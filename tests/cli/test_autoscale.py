@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from rota.cli.endings import FAILED, MISTAKE, NOT_THERE, OK
+from rota.cli.endings import FAILED, NOT_FOUND, OK, USAGE_ERROR
 
 from .conftest import Rota
 
@@ -47,15 +47,15 @@ def test_each_queue_has_a_line(alone: Rota, load: psycopg.Connection[Any]) -> No
     load.execute(WORKER)
     heading, default, idle = alone("autoscale").out.splitlines()
 
-    assert heading.split()[:3] == ["queue", "wanted", "workers"]
+    assert heading.split()[:3] == ["queue", "desired", "workers"]
     assert default.split()[:3] == ["default", "1", "1"]
     assert idle.split()[:3] == ["idle", "0", "1"]
     told = json.loads(alone("autoscale", "--json", "-q", "default").out)
-    assert [(each["queue"], each["wanted"], each["backlog"]) for each in told] == [
+    assert [(each["queue"], each["desired"], each["backlog"]) for each in told] == [
         ("default", 1, 3)
     ]
     [least] = json.loads(alone("autoscale", "--json", "-q", "idle", "--min", "2").out)
-    assert least["wanted"] == 2
+    assert least["desired"] == 2
 
 
 def test_scripts_can_tell_whether_there_are_enough(
@@ -66,7 +66,7 @@ def test_scripts_can_tell_whether_there_are_enough(
     assert alone("autoscale", "--check").code == FAILED
     load.execute(WORKER)
     assert alone("autoscale", "--check").code == OK
-    assert alone("autoscale", "-q", "nowhere").code == NOT_THERE
+    assert alone("autoscale", "-q", "nowhere").code == NOT_FOUND
     done = alone("autoscale", "--min", "5", "--max", "2")
-    assert done.code == MISTAKE
+    assert done.code == USAGE_ERROR
     assert "--min is 5" in done.err

@@ -50,8 +50,10 @@ def test_the_run_says_what_to_do_and_goes_on_once_that_is_done(
 
     printed = durable("show", run).out
 
-    assert re.search(rf"why +{WHY}\n", printed)
-    assert re.search(r"next +deploy code that comes to step 'old' there \(ctx.version", printed)
+    assert re.search(rf"reason +{WHY}\n", printed)
+    assert re.search(
+        r"next steps +deploy code that comes to step 'old' there \(ctx.version", printed
+    )
     for command in (f"release {run}", f"cancel {run}", f"fork {run} --from-step NAME"):
         assert f"`rota {command}`" in printed
     assert "sent, and not heard yet" in printed

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rota.cli import changes
-from rota.cli.changes import Changes, mistake
+from rota.cli.changes import FileWatcher, find_syntax_error
 
 
 def test_a_file_that_is_changed_added_or_removed_is_seen_once(tmp_path: Path) -> None:
@@ -17,27 +17,27 @@ def test_a_file_that_is_changed_added_or_removed_is_seen_once(tmp_path: Path) ->
     old, new, gone = tmp_path / "old.py", tmp_path / "inside" / "new.py", tmp_path / "gone.py"
     old.write_text("x = 1")
     gone.write_text("")
-    seen = Changes([tmp_path])
-    assert seen.files == 2
-    assert seen.since() == set()
+    seen = FileWatcher([tmp_path])
+    assert seen.file_count == 2
+    assert seen.poll_changes() == set()
 
     old.write_text("x = 12")
     new.write_text("")
     gone.unlink()
 
-    assert seen.since() == {old, new, gone}
-    assert seen.since() == set()
+    assert seen.poll_changes() == {old, new, gone}
+    assert seen.poll_changes() == set()
 
 
 def test_a_file_saved_with_the_same_size_is_seen_by_its_time(tmp_path: Path) -> None:
     file = tmp_path / "app.py"
     file.write_text("x = 1")
-    seen = Changes([tmp_path])
+    seen = FileWatcher([tmp_path])
 
     file.write_text("x = 2")
     os.utime(file, ns=(1, 1))
 
-    assert seen.since() == {file}
+    assert seen.poll_changes() == {file}
 
 
 @pytest.mark.parametrize(
@@ -57,26 +57,26 @@ def test_what_is_not_the_projects_python_is_left_out(tmp_path: Path, path: str) 
     file.parent.mkdir(parents=True, exist_ok=True)
     if path.startswith("myenv"):
         (tmp_path / "myenv" / "pyvenv.cfg").touch()
-    seen = Changes([tmp_path])
+    seen = FileWatcher([tmp_path])
 
     file.write_text("x = 1")
 
-    assert seen.since() == set()
+    assert seen.poll_changes() == set()
 
 
 def test_a_directory_inside_another_is_looked_at_once(tmp_path: Path) -> None:
     (tmp_path / "inside").mkdir()
 
-    assert Changes([tmp_path / "inside", tmp_path]).roots == [tmp_path]
+    assert FileWatcher([tmp_path / "inside", tmp_path]).roots == [tmp_path]
 
 
 async def test_a_change_in_several_steps_is_told_when_it_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(changes, "EVERY", 0.01)
-    monkeypatch.setattr(changes, "CALM", 0.2)
-    seen = Changes([tmp_path])
-    next = asyncio.create_task(seen.next())
+    monkeypatch.setattr(changes, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(changes, "QUIET_SECONDS", 0.2)
+    seen = FileWatcher([tmp_path])
+    next = asyncio.create_task(seen.wait_for_changes())
 
     for number in range(5):
         (tmp_path / f"{number}.py").touch()
@@ -90,8 +90,8 @@ def test_the_first_file_that_cannot_be_read_is_told_as_python_tells_it(tmp_path:
     good.write_text("x = 1")
     bad.write_text("def broken(:\n    pass")
 
-    assert mistake([good, gone]) is None
-    told = mistake([good, bad])
+    assert find_syntax_error([good, gone]) is None
+    told = find_syntax_error([good, bad])
 
     assert told is not None
     assert f'File "{bad}", line 1' in told

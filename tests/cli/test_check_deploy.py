@@ -15,7 +15,7 @@ from rota import Context
 from rota import Rota as App
 from rota.cli.endings import FAILED
 from rota.engine import glance
-from rota.testing.server import Server
+from rota.testing.server import DatabaseServer
 
 from .conftest import Rota
 from .deploys import OTHER, Deploy, deploying, in_flight, note, onboarding
@@ -130,14 +130,14 @@ def test_an_error_on_the_way_is_told(alone: Rota, empty_dsn: str, deploy: Deploy
     checked = alone("check-deploy", deploy(code))
 
     assert checked.code == FAILED
-    assert "fails on the way  LookupError: no such user" in checked.out
+    assert "error during replay  LookupError: no such user" in checked.out
 
 
 def test_code_that_does_not_come_to_where_it_was_is_left_alone(
     alone: Rota, empty_dsn: str, deploy: Deploy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     in_flight(empty_dsn, onboarding)
-    monkeypatch.setattr(glance, "WITHIN", 0.2)
+    monkeypatch.setattr(glance, "REPLAY_TIMEOUT_SECONDS", 0.2)
     code = """
     import asyncio
     @app.task
@@ -156,8 +156,8 @@ def test_plain_functions_are_looked_at_too(alone: Rota, empty_dsn: str, deploy: 
     async def plain(app: App) -> None:
         @app.task
         def remind(ctx: Context) -> None:
-            ctx.blocking.step("first", len, "abc")
-            ctx.blocking.sleep(days=1)
+            ctx.sync.step("first", len, "abc")
+            ctx.sync.sleep(days=1)
 
         await remind.start()
 
@@ -165,8 +165,8 @@ def test_plain_functions_are_looked_at_too(alone: Rota, empty_dsn: str, deploy: 
     code = """
     @app.task
     def remind(ctx: Context) -> None:
-        ctx.blocking.step("{}", len, "abc")
-        ctx.blocking.sleep(days=1)
+        ctx.sync.step("{}", len, "abc")
+        ctx.sync.sleep(days=1)
     """
 
     assert alone("check-deploy", deploy(code.format("first"))).code == 0
@@ -181,7 +181,7 @@ def test_what_its_calls_came_to_is_given_again(alone: Rota, empty_dsn: str, depl
 
         @app.task
         async def parent(ctx: Context) -> None:
-            found = await ctx.map([double.call(2), double.call(3)])
+            found = await ctx.map([double.bind(2), double.bind(3)])
             await ctx.step(f"sum {sum(found)}", note, "x")
             await ctx.sleep(days=1)
 
@@ -195,7 +195,7 @@ def test_what_its_calls_came_to_is_given_again(alone: Rota, empty_dsn: str, depl
 
     @app.task
     async def parent(ctx: Context) -> None:
-        found = await ctx.map([double.call({}), double.call(3)])
+        found = await ctx.map([double.bind({}), double.bind(3)])
         await ctx.step(f"{}", note, "x")
         await ctx.sleep(days=1)
     """
@@ -230,12 +230,12 @@ def test_no_step_is_run_and_nothing_is_started_or_written(
 
     # Where it stops there, nothing can be said against it; else it comes to another step than before.
     for effect, code_of_exit in {
-        'await onboard.using(key="k").start(user=1)': 0,
+        'await onboard.options(key="k").start(user=1)': 0,
         f'await app.signal({run}, "go")': 0,
         "async with ctx.transaction(): pass": 0,
-        "await ctx.run(onboard.call(2))": 0,
+        "await ctx.run(onboard.bind(2))": 0,
         "await ctx.checkpoint(3)": FAILED,
-        'await ctx.wait("go")': FAILED,
+        'await ctx.wait_signal("go")': FAILED,
     }.items():
         checked = alone("check-deploy", deploy(code.replace("EFFECT", effect)))
         assert checked.code == code_of_exit, (effect, checked)
@@ -270,14 +270,14 @@ def everything(dsn: str) -> dict[str, Any]:
 
 
 def test_its_transactions_can_write_nothing(empty_dsn: str) -> None:
-    from rota.store.inflight import Looking
+    from rota.store.inflight import ReadOnlySession
     from rota.store.runs import cancel
 
     async def writing() -> None:
         async with App(empty_dsn) as app:
             run = await app.task(note).start("x")
             with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
-                await Looking((await app.open()).database).insist(cancel(run.id))
+                await ReadOnlySession((await app.open()).database).run_with_retry(cancel(run.id))
 
     asyncio.run(writing())
 
@@ -302,7 +302,7 @@ def test_without_replay_none_of_the_apps_code_runs(
 
 
 def test_through_a_pooler_it_finds_the_same(
-    alone: Rota, empty_dsn: str, deploy: Deploy, rota_server: Server
+    alone: Rota, empty_dsn: str, deploy: Deploy, rota_server: DatabaseServer
 ) -> None:
     in_flight(empty_dsn, onboarding)
 

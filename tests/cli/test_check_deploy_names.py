@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from rota import Rota as App
-from rota.cli.endings import FAILED, MISTAKE, NO_DATABASE
+from rota.cli.endings import FAILED, NO_DATABASE, USAGE_ERROR
 
 from .conftest import Rota
 from .deploys import OTHER, Deploy, deploying, in_flight, note, onboarding, report_of
@@ -38,8 +38,8 @@ def test_tasks_that_are_gone_are_told_with_how_many_wait_for_them(
         @flow.task
         async def load(extract: str) -> None: ...
 
-        await app.start_many([resize.using(delay=timedelta(days=1)).call("x") for _ in range(3)])
-        await flow.using(delay=timedelta(days=1)).start(day="monday")
+        await app.start_many([resize.options(delay=timedelta(days=1)).bind("x") for _ in range(3)])
+        await flow.options(delay=timedelta(days=1)).start(day="monday")
 
     in_flight(empty_dsn, starting)
     code = """
@@ -54,14 +54,14 @@ def test_tasks_that_are_gone_are_told_with_how_many_wait_for_them(
     checked = alone("check-deploy", deploy(code), "--json")
     report = report_of(checked)
 
-    assert (checked.code, report["stranded"]) == (FAILED, 4)
-    assert [(each["task"], each["problem"], each["jobs"]) for each in report["strands"]] == [
+    assert (checked.code, report["stranded_count"]) == (FAILED, 4)
+    assert [(each["task"], each["problem"], each["jobs"]) for each in report["stranded_jobs"]] == [
         ("resize", "task", 3),
         ("etl.load", "task", 1),
     ]
-    assert report["strands"][0]["reason"] == "new:app has 'resizes', but no 'resize'"
+    assert report["stranded_jobs"][0]["reason"] == "new:app has 'resizes', but no 'resize'"
     table = alone("check-deploy", deploy(code))
-    assert "no such task" in table.out
+    assert "unknown task" in table.out
     assert table.complaint == "4 jobs would strand with new:app"
 
 
@@ -74,9 +74,9 @@ def test_arguments_that_no_longer_fit_are_told(alone: Rota, empty_dsn: str, depl
         async def charge(amount: int) -> None: ...
 
         later = timedelta(days=1)
-        await remind.using(delay=later).start(user=1)
-        await charge.using(delay=later).start(amount=5)
-        await charge.using(delay=later).start(amount=6)
+        await remind.options(delay=later).start(user=1)
+        await charge.options(delay=later).start(amount=5)
+        await charge.options(delay=later).start(amount=6)
 
     in_flight(empty_dsn, starting)
     code = """
@@ -88,7 +88,7 @@ def test_arguments_that_no_longer_fit_are_told(alone: Rota, empty_dsn: str, depl
 
     report = report_of(alone("check-deploy", deploy(code), "--json"))
 
-    assert [(each["task"], each["jobs"], each["reason"]) for each in report["strands"]] == [
+    assert [(each["task"], each["jobs"], each["reason"]) for each in report["stranded_jobs"]] == [
         ("charge", 2, "Expected `str`, got `int` (in amount)"),
         ("remind", 1, "Object missing required field `locale`"),
     ]
@@ -143,19 +143,19 @@ def test_of_many_only_some_are_looked_at_and_that_is_said(
 ) -> None:
     async def starting(app: App) -> None:
         task = app.task(name="many")(note)
-        await app.start_many([task.using(delay=timedelta(days=1)).call(str(n)) for n in range(5)])
+        await app.start_many([task.options(delay=timedelta(days=1)).bind(str(n)) for n in range(5)])
 
     in_flight(empty_dsn, starting)
     code = deploy('many = app.task(name="many")(note)')
 
-    checked = alone("check-deploy", code, "--most", "2")
+    checked = alone("check-deploy", code, "--limit", "2")
 
     assert checked.code == 0
     assert "looked at 2 jobs of 1 task" in checked.out
     assert (
         "of the 5 jobs of many only 2 were looked at, those under way and the oldest" in checked.out
     )
-    assert "and the newest" in alone("check-deploy", code, "--most", "2", "--newest").out
+    assert "and the newest" in alone("check-deploy", code, "--limit", "2", "--newest").out
 
 
 def test_the_oldest_or_the_newest_are_looked_at(
@@ -166,13 +166,13 @@ def test_the_oldest_or_the_newest_are_looked_at(
         async def many(what: Any) -> None: ...
 
         later = timedelta(days=1)
-        await app.start_many([many.using(delay=later).call(each) for each in (1, "a", "b")])
+        await app.start_many([many.options(delay=later).bind(each) for each in (1, "a", "b")])
 
     in_flight(empty_dsn, starting)
     code = deploy('many = app.task(name="many")(note)')
 
-    assert alone("check-deploy", code, "--most", "1").code == FAILED
-    assert alone("check-deploy", code, "--most", "1", "--newest").code == 0
+    assert alone("check-deploy", code, "--limit", "1").code == FAILED
+    assert alone("check-deploy", code, "--limit", "1", "--newest").code == 0
 
 
 def test_those_in_quarantine_are_told_but_fail_nobodys_deploy(
@@ -198,7 +198,7 @@ def test_jobs_in_a_queue_that_no_task_names_are_mentioned(
 ) -> None:
     async def starting(app: App) -> None:
         task = app.task(name="paint", queue="images")(note)
-        await task.using(delay=timedelta(days=1)).start("x")
+        await task.options(delay=timedelta(days=1)).start("x")
 
     in_flight(empty_dsn, starting)
 
@@ -216,14 +216,14 @@ def test_where_nothing_is_in_flight_there_is_nothing_to_strand(alone: Rota) -> N
     assert (checked.code, checked.out) == (0, "nothing is in flight\n")
     assert alone("check-deploy", "shop:app", "--json").json() == {
         "app": "shop:app",
-        "stranded": 0,
-        "strands": [],
+        "stranded_count": 0,
+        "stranded_jobs": [],
         "tasks": [],
     }
 
 
 def test_mistakes_and_a_database_that_is_not_there_have_codes_of_their_own(alone: Rota) -> None:
-    assert alone("check-deploy").code == MISTAKE
-    assert alone("check-deploy", "nothing:app").code == MISTAKE
+    assert alone("check-deploy").code == USAGE_ERROR
+    assert alone("check-deploy", "nothing:app").code == USAGE_ERROR
     nowhere = "postgresql://127.0.0.1:1/none"
     assert alone("check-deploy", "shop:app", "--dsn", nowhere).code == NO_DATABASE

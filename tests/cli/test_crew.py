@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rota.cli import crew
-from rota.cli.crew import Crew
+from rota.cli.crew import Supervisor
 from rota.cli.endings import FAILED, OK
 
 from .terminal import APPS, is_alive
@@ -21,16 +21,16 @@ from .terminal import APPS, is_alive
 
 @pytest.fixture
 def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(crew, "FIRST_REST", 0.01)
+    monkeypatch.setattr(crew, "FIRST_RESTART_DELAY_SECONDS", 0.01)
     return tmp_path / "notes"
 
 
 @asynccontextmanager
 async def running(
     notes: Path, end: str, size: int
-) -> AsyncIterator[tuple[Crew, asyncio.Task[int]]]:
+) -> AsyncIterator[tuple[Supervisor, asyncio.Task[int]]]:
     """A crew whose children are all up. None is left afterwards."""
-    made = Crew([sys.executable, "-S", str(APPS / "child.py"), str(notes), end], size)
+    made = Supervisor([sys.executable, "-S", str(APPS / "child.py"), str(notes), end], size)
     task = asyncio.create_task(made.run())
     try:
         await until_up(made, size)
@@ -38,19 +38,19 @@ async def running(
     finally:
         pids = [child.pid for child in made._children]
         for child in made._children:
-            child.tell(signal.SIGKILL)
+            child.send_signal(signal.SIGKILL)
         made._stopping.set()
         await task
         assert not any(map(is_alive, pids))
 
 
-async def until_up(made: Crew, size: int, but: int = 0) -> None:
+async def until_up(made: Supervisor, size: int, but: int = 0) -> None:
     async with asyncio.timeout(60):
         while [child.is_up and child.pid != but for child in made._children] != [True] * size:
             await asyncio.sleep(0.005)
 
 
-async def until_left(made: Crew, pid: int) -> None:
+async def until_left(made: Supervisor, pid: int) -> None:
     async with asyncio.timeout(60):
         while pid in [child.pid for child in made._children]:
             await asyncio.sleep(0.005)
@@ -114,13 +114,15 @@ async def test_a_process_that_keeps_dying_ends_it_all(
 async def test_a_first_process_that_cannot_start_decides_the_exit_code(notes: Path) -> None:
     Path(f"{notes}.broken").touch()  # noqa: ASYNC240
 
-    code = await Crew([sys.executable, "-S", str(APPS / "child.py"), str(notes), "1"], 3).run()
+    code = await Supervisor(
+        [sys.executable, "-S", str(APPS / "child.py"), str(notes), "1"], 3
+    ).run()
 
     assert code == 9
 
 
 async def test_being_told_to_stop_while_it_starts_is_no_failure(notes: Path) -> None:
-    made = Crew([sys.executable, "-S", str(APPS / "child.py"), str(notes), "1"], 3)
+    made = Supervisor([sys.executable, "-S", str(APPS / "child.py"), str(notes), "1"], 3)
     task = asyncio.create_task(made.run())
     await asyncio.sleep(0)
 
@@ -133,12 +135,12 @@ async def test_a_process_that_was_drained_is_not_replaced(notes: Path) -> None:
     async with running(notes, "1", 2) as (made, task):
         leaving, staying = list(made._children)
 
-        leaving.tell(signal.SIGUSR1)
+        leaving.send_signal(signal.SIGUSR1)
         await until_left(made, leaving.pid)
 
         await until_up(made, 1)
         assert not task.done()
-        staying.tell(signal.SIGUSR1)
+        staying.send_signal(signal.SIGUSR1)
         await asyncio.wait([task], timeout=60)
         assert task.done()
         assert task.result() == OK
@@ -148,7 +150,7 @@ async def test_a_process_that_leaves_for_no_reason_is_replaced(notes: Path) -> N
     async with running(notes, "1", 2) as (made, task):
         leaving = next(iter(made._children))
 
-        leaving.tell(signal.SIGUSR2)
+        leaving.send_signal(signal.SIGUSR2)
         await until_up(made, 2, but=leaving.pid)
 
         made.stop(signal.SIGTERM)
@@ -159,19 +161,19 @@ async def test_processes_that_die_once_they_are_up_are_replaced_for_ever(
     notes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They may die of jobs, and those are put aside in the end."""
-    monkeypatch.setattr(crew, "LONGEST_REST", 0.02)
+    monkeypatch.setattr(crew, "MAX_RESTART_DELAY_SECONDS", 0.02)
     async with running(notes, "1", 1) as (made, task):
         Path(f"{notes}.brief").touch()  # noqa: ASYNC240
         victim = next(iter(made._children)).pid
         os.kill(victim, signal.SIGKILL)
         async with asyncio.timeout(60):
-            while not notes.exists() or len(notes.read_text().split()) <= crew.TOO_OFTEN:  # noqa: ASYNC240
+            while not notes.exists() or len(notes.read_text().split()) <= crew.MAX_FAILED_STARTS:  # noqa: ASYNC240
                 await asyncio.sleep(0.005)
         Path(f"{notes}.brief").unlink()  # noqa: ASYNC240
         # Who is there by now may have read that it is to be brief, and not have ended yet.
         for child in list(made._children):
             victim = child.pid
-            child.tell(signal.SIGKILL)
+            child.send_signal(signal.SIGKILL)
 
         await until_up(made, 1, but=victim)
 
@@ -180,8 +182,8 @@ async def test_processes_that_die_once_they_are_up_are_replaced_for_ever(
 
 
 def test_the_more_have_died_the_later_the_next_one_starts() -> None:
-    rests = [crew.rest_after(deaths) for deaths in range(1, 10)]
+    rests = [crew.restart_delay(deaths) for deaths in range(1, 10)]
 
     assert rests[:3] == [0.2, 0.4, 0.8]
     assert rests == sorted(rests)
-    assert crew.rest_after(100_000) == crew.LONGEST_REST == rests[-1]
+    assert crew.restart_delay(100_000) == crew.MAX_RESTART_DELAY_SECONDS == rests[-1]

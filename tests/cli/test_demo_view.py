@@ -13,40 +13,44 @@ import pytest
 from rich.console import Console
 
 from rota.cli.demo import command, summary
-from rota.cli.demo.scene import Hand, Part, Scene
-from rota.cli.demo.tally import Accident, Tally
-from rota.cli.demo.view import View
+from rota.cli.demo.scene import DemoState, DemoWorker, ProgressRow
+from rota.cli.demo.tally import DemoCounters, WorkerKill
+from rota.cli.demo.view import DemoView
 from rota.web.doorman import LocalAccess
 
 
-def full_scene() -> Scene:
+def full_scene() -> DemoState:
     """As much as there ever is to see."""
     link_to = partial(LocalAccess(key="k" * 22).link, "http://127.0.0.1:8019")
-    scene = Scene(60.0, link_to=link_to, flow=123456)
+    scene = DemoState(60.0, link_to=link_to, flow_run=123456)
     scene.began = time.monotonic() - 31
-    scene.parts = [
+    scene.progress_rows = [
         *(
-            Part(f"etl {day}", done, 15, f"{done} of 15", "extract_orders, extract_payments, more")
+            ProgressRow(
+                f"etl {day}", done, 15, f"{done} of 15", "extract_orders, extract_payments, more"
+            )
             for day, done in (("wednesday", 2), ("thursday", 8), ("friday", 15))
         ),
-        Part("plain jobs", 1200, 2000, "123,456", "14,000 jobs/s"),
-        Part("one by one", count="88", words="12.3 ms from start to result"),
-        Part("filings-monitor", count="31", words="on worker 1, others stand by"),
-        Part("schedule", count="15", words="ticks, every 2 s"),
+        ProgressRow("plain jobs", 1200, 2000, "123,456", "14,000 jobs/s"),
+        ProgressRow("one by one", count="88", text="12.3 ms from start to result"),
+        ProgressRow("filings-monitor", count="31", text="on worker 1, others stand by"),
+        ProgressRow("schedule", count="15", text="ticks, every 2 s"),
     ]
-    scene.hands = [
-        Hand(1, 4194303, "works", 440, "check, extract_orders, extract_payments, square ×433"),
-        Hand(2, 4194304, "killed", 0, ""),
-        Hand(3, 4194305, "works", 12, "clean_part ×12"),
+    scene.workers = [
+        DemoWorker(
+            1, 4194303, "active", 440, "check, extract_orders, extract_payments, square ×433"
+        ),
+        DemoWorker(2, 4194304, "killed", 0, ""),
+        DemoWorker(3, 4194305, "active", 12, "clean_part ×12"),
     ]
     for number in range(9):
-        scene.tell(
+        scene.add_event(
             f"worker {number} was killed — its 1,234 jobs run again on worker 1 and worker 3"
         )
     return scene
 
 
-def drawn(scene: Scene, width: int, *, colours: bool = False) -> list[str]:
+def drawn(scene: DemoState, width: int, *, colours: bool = False) -> list[str]:
     out = StringIO()
     console = Console(
         file=out,
@@ -57,7 +61,7 @@ def drawn(scene: Scene, width: int, *, colours: bool = False) -> list[str]:
         highlight=False,
         color_system="truecolor" if colours else None,
     )
-    console.print(View(scene))
+    console.print(DemoView(scene))
     return out.getvalue().splitlines()
 
 
@@ -96,40 +100,40 @@ def test_a_bar_can_be_read_without_colour() -> None:
 
 
 def test_what_is_set_up_is_said() -> None:
-    scene = Scene(60.0)
-    scene.doing = "starting a PostgreSQL of its own"
+    scene = DemoState(60.0)
+    scene.setup_step = "starting a PostgreSQL of its own"
 
     assert "starting a PostgreSQL of its own …" in "\n".join(drawn(scene, 80))
 
 
 def test_names_from_elsewhere_are_no_markup() -> None:
     scene = full_scene()
-    scene.tell("[bold]x[/bold] \x1b[2J")
+    scene.add_event("[bold]x[/bold] \x1b[2J")
 
     text = "\n".join(drawn(scene, 80))
 
     assert "[bold]x[/bold] \\x1b[2J" in text
 
 
-def tally() -> Tally:
-    return Tally(
-        plain=list(range(4000)),
-        starting=0.2,
-        fastest=9876.0,
+def tally() -> DemoCounters:
+    return DemoCounters(
+        wave_runs=list(range(4000)),
+        start_seconds=0.2,
+        max_rate=9876.0,
         latencies=[0.010, 0.012, 0.2],
-        flows={1: "succeeded", 2: "running"},
+        flow_states={1: "succeeded", 2: "running"},
         approved=1,
-        accident=Accident(2, 440, 1.25, 0.5, 3.4, (1, 3), 440),
+        kill=WorkerKill(2, 440, 1.25, 0.5, 3.4, (1, 3), 440),
         ticks=30,
-        rounds=60,
-        states={"succeeded": 4100, "failed": 3},
+        monitor_iterations=60,
+        job_states={"succeeded": 4100, "failed": 3},
         retries=41,
-        lasted=60.2,
+        duration=60.2,
     )
 
 
-def told(tally: Tally) -> dict[str, tuple[str, str]]:
-    return {name: (what, words) for name, what, words in summary.lines(tally)}
+def told(tally: DemoCounters) -> dict[str, tuple[str, str]]:
+    return {name: (what, words) for name, what, words in summary.summary_lines(tally)}
 
 
 def test_each_figure_is_said() -> None:
@@ -157,8 +161,8 @@ def test_each_figure_is_said() -> None:
 
 def test_what_went_wrong_is_not_hidden() -> None:
     bad = tally()
-    bad.accident = Accident(2, 440, 1.25, 0.5, 3.4, (1,), 438)
-    bad.twice, bad.missed, bad.open = 1, 2, 5
+    bad.kill = WorkerKill(2, 440, 1.25, 0.5, 3.4, (1,), 438)
+    bad.duplicate_ticks, bad.missed_ticks, bad.open_jobs = 1, 2, 5
 
     figures = told(bad)
 
@@ -168,11 +172,11 @@ def test_what_went_wrong_is_not_hidden() -> None:
 
 
 def test_what_did_not_happen_is_not_told() -> None:
-    early = Tally(accident=Accident(1, 7))
+    early = DemoCounters(kill=WorkerKill(1, 7))
 
     assert list(told(early)) == ["killed"]
     assert "over before anybody could notice" in told(early)["killed"][1]
-    assert told(Tally()) == {}
+    assert told(DemoCounters()) == {}
 
 
 def test_a_browser_that_stays_open_keeps_no_demo_from_ending(
@@ -189,8 +193,8 @@ def test_a_browser_that_stays_open_keeps_no_demo_from_ending(
     scene = full_scene()
 
     async def demo() -> None:
-        scene.shown.set()
-        await command._open(scene)
+        scene.flow_started.set()
+        await command._open_browser(scene)
         while not opened:
             await asyncio.sleep(0.001)
 
@@ -200,4 +204,4 @@ def test_a_browser_that_stays_open_keeps_no_demo_from_ending(
         assert time.monotonic() - began < 5
     finally:
         closed.set()
-    assert opened == [scene.link]
+    assert opened == [scene.flow_url]

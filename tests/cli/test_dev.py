@@ -15,8 +15,8 @@ import pytest
 
 from rota.cli import dev as module
 from rota.cli import load
-from rota.cli.changes import Changes
-from rota.cli.endings import Told
+from rota.cli.changes import FileWatcher
+from rota.cli.endings import CommandError
 from rota.cli.lifeline import UP
 
 from .terminal import Program, Terminal, children_of, eventually, is_alive
@@ -202,9 +202,9 @@ def test_a_module_lies_here_also_for_a_program_that_does_not_look_here(
     (tmp_path / "lies_here.py").write_text("raise RuntimeError('it was imported')")
     monkeypatch.chdir(tmp_path)
 
-    load.check("lies_here:app")
-    with pytest.raises(Told, match=r"there is no module 'lies_there'"):
-        load.check("lies_there:app")
+    load.check_app_name("lies_here:app")
+    with pytest.raises(CommandError, match=r"there is no module 'lies_there'"):
+        load.check_app_name("lies_there:app")
 
 
 def test_a_database_that_is_not_there_ends_it_at_its_first_start(project: Project) -> None:
@@ -236,16 +236,16 @@ async def test_a_database_that_is_away_for_a_moment_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker that came up and died, two that found no database, and one that stays."""
-    monkeypatch.setattr(module, "AGAIN_AFTER", 0.01)
-    monkeypatch.setattr(module, "REST_WITHOUT_DATABASE", 0.01)
+    monkeypatch.setattr(module, "RESTART_DELAY_SECONDS", 0.01)
+    monkeypatch.setattr(module, "NO_DATABASE_DELAY_SECONDS", 0.01)
     monkeypatch.setattr(module, "find_spec", lambda name: None)  # no dashboard
     notes = tmp_path / "notes"
     worker = [sys.executable, "-S", "-c", WORKER.replace("UP", repr(UP)), str(notes)]
-    session = module.Session("site:app", worker, [], Changes([]), 8000, 0.1)
+    session = module.DevSession("site:app", worker, [], FileWatcher([]), 8000, 0.1)
     running = asyncio.create_task(session.run(os.environ))
     try:
         async with asyncio.timeout(60):
-            while not (notes.exists() and notes.read_text() == "...." and session._ends):
+            while not (notes.exists() and notes.read_text() == "...." and session._exits):
                 assert not running.done()
                 await asyncio.sleep(0.005)
     finally:

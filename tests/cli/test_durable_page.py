@@ -18,7 +18,7 @@ from .terminal import eventually
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "guides" / "durable.md").read_text("utf-8")
-SOON = {"ROTA_BEAT": "0.3", "ROTA_DEAD_AFTER": "1"}
+SOON = {"ROTA_HEARTBEAT_INTERVAL": "0.3", "ROTA_DEAD_AFTER": "1"}
 
 
 @pytest.fixture

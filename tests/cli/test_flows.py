@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.cli.endings import FAILED, MISTAKE, NOT_THERE
+from rota.cli.endings import FAILED, NOT_FOUND, USAGE_ERROR
 
 from .conftest import Rota
 from .terminal import Program, eventually
@@ -53,13 +53,13 @@ def test_flows_as_json_say_how_tasks_hang_together(rota: Rota) -> None:
 
     etl = found["etl"]
     tasks = {each["name"]: each for each in etl["tasks"]}
-    assert (etl["longest_way"], etl["queues"], etl["error"]) == (5, ["default", "search"], None)
+    assert (etl["longest_path"], etl["queues"], etl["error"]) == (5, ["default", "search"], None)
     assert etl["input"] == {
         "day": {"type": "str", "required": True},
         "broken": {"type": "bool", "required": False},
     }
     assert tasks["index"]["queue"] == "search"
-    assert (tasks["report"]["takes"], tasks["report"]["after"]) == (["clean"], ["index"])
+    assert (tasks["report"]["inputs"], tasks["report"]["after"]) == (["clean"], ["index"])
     assert (tasks["alert"]["on_failure"], tasks["alert"]["when"]) == (True, "any_failed")
     assert tasks["complain"]["skip_if"]
 
@@ -70,7 +70,7 @@ def test_a_flow_that_cannot_work_is_listed_with_the_reason_and_is_exit_code_2(
 ) -> None:
     done = rota("flows", "-a", "mill:wrong", *words)
 
-    assert done.code == MISTAKE
+    assert done.code == USAGE_ERROR
     assert done.complaint == "3 flows of mill:wrong cannot work: circle, nothing, unread"
     assert "one waits for two waits for one" in done.out
     assert "flow 'nothing' has no tasks" in done.out
@@ -211,7 +211,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(rota: Rota, failed_flow: str, mis
 
     done = rota(*words)
 
-    assert (done.code, done.out) == (MISTAKE, "")
+    assert (done.code, done.out) == (USAGE_ERROR, "")
     assert expected in done.complaint
 
 
@@ -250,7 +250,7 @@ def test_a_job_of_a_flow_is_cancelled_alone(rota: Rota, mill: Program) -> None:
 
     assert rota("cancel", job).out == f"job {job} of run {run} is cancelled\n"
     again = rota("cancel", other)
-    assert again.code == NOT_THERE
+    assert again.code == NOT_FOUND
     assert again.complaint == f"job {other} of run {run} was skipped already"
 
 
@@ -261,7 +261,7 @@ def test_a_flows_run_is_tried_again_and_a_job_of_it_is_not(rota: Rota, mill: Pro
 
     refused = rota("retry", job)
 
-    assert refused.code == MISTAKE
+    assert refused.code == USAGE_ERROR
     assert refused.complaint == f"job {job} is a part of run {run}; try that one again"
     assert rota("retry", run).out == f"run {run} is ready to be tried again\n"
     assert rota("show", run, "--json").json()["state"] == "running"
@@ -291,4 +291,4 @@ def test_only_a_flows_run_can_be_forked_and_only_from_its_tasks(
 
     assert "has no task 'nothing'" in rota("fork", failed_flow, "--from", "nothing").complaint
     assert "is not one of a flow" in rota("fork", task, "--from", "half").complaint
-    assert rota("fork", "999999999", "--from", "half").code == NOT_THERE
+    assert rota("fork", "999999999", "--from", "half").code == NOT_FOUND

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rota.cli.endings import MISTAKE, NOT_THERE
+from rota.cli.endings import NOT_FOUND, USAGE_ERROR
 
 from .conftest import Rota
 from .terminal import eventually
@@ -62,7 +62,7 @@ def test_a_fork_takes_other_arguments_where_the_app_checks_them(durable: Rota) -
 
     unchecked, forked = durable(*words), durable(*words, *BOARD).out.strip()
 
-    assert unchecked.code == MISTAKE
+    assert unchecked.code == USAGE_ERROR
     assert "is not one of this app, so its input cannot be checked" in unchecked.complaint
     eventually(lambda: shown(durable, forked)["awaits"])
     durable("signal", forked, "confirmed", "2")
@@ -94,7 +94,7 @@ def test_a_mistake_is_one_line_and_nothing_is_forked(durable: Rota, mistake: str
 
     done = durable("fork", *BOARD, run, *words)
 
-    assert (done.code, done.out) == (MISTAKE, "")
+    assert (done.code, done.out) == (USAGE_ERROR, "")
     assert expected in done.complaint
     assert str(durable("runs", "--limit", "1", "--json").json()[0]["run"]) == run
 
@@ -102,7 +102,7 @@ def test_a_mistake_is_one_line_and_nothing_is_forked(durable: Rota, mistake: str
 def test_a_run_that_is_not_there_cannot_be_forked(durable: Rota) -> None:
     done = durable("fork", "999999999", "--from-step", "a")
 
-    assert done.code == NOT_THERE
+    assert done.code == NOT_FOUND
     assert "there is no run 999999999" in done.complaint
 
 
@@ -111,5 +111,5 @@ def test_a_flow_is_not_forked_from_a_step(durable: Rota) -> None:
 
     done = durable("fork", run, "--from-step", "a")
 
-    assert done.code == MISTAKE
+    assert done.code == USAGE_ERROR
     assert f"run {run} is one of a flow" in done.complaint

@@ -8,7 +8,7 @@ import sys
 import pytest
 import rich_click as click
 
-from rota.cli.endings import MEANINGS
+from rota.cli.endings import EXIT_CODE_MEANINGS
 from rota.cli.main import COMMANDS, cli
 
 from .conftest import Rota
@@ -32,7 +32,7 @@ def test_help_lists_every_command_and_every_exit_code(rota: Rota) -> None:
     assert done.code == 0
     for name in COMMANDS:
         assert f"  {name} " in done.out
-    for code, meaning in MEANINGS.items():
+    for code, meaning in EXIT_CODE_MEANINGS.items():
         assert f"{code}  {meaning}" in done.out
 
 

@@ -62,13 +62,13 @@ def test_a_leader_is_listed_as_alive_only_while_its_session_or_its_lease_is(
         listed = {each["name"]: each for each in alone("leaders", "--json").json()}
         heading, *lines = table(alone("leaders").out)
 
-    assert heading == ["name", "term", "leader", "for", "by", "state", "elections"]
+    assert heading == ["name", "term", "leader", "age", "kind", "state", "elections"]
     assert lines == [
-        ["by lease", "12", "web-1:4242", "3 min", "lease", "leads", "1"],
-        ["gone", "12", "web-1:4242", "session", "session gone", "1"],
-        ["here", "12", "web-1:4242", "3 min", "session", "leads", "1"],
-        ["late", "12", "web-1:4242", "lease", "ran out 1 min ago", "1"],
-        ["nobody", "12", "nobody", "resigned", "1"],
+        ["by lease", "12", "web-1:4242", "3 min", "lease", "leading", "1"],
+        ["gone", "12", "web-1:4242", "session", "session ended", "1"],
+        ["here", "12", "web-1:4242", "3 min", "session", "leading", "1"],
+        ["late", "12", "web-1:4242", "lease", "expired 1 min ago", "1"],
+        ["nobody", "12", "none", "resigned", "1"],
     ]
     assert {name: (each["alive"], each["kind"]) for name, each in listed.items()} == {
         "by lease": (True, "lease"),
@@ -99,7 +99,7 @@ async def test_who_leads_is_listed_by_what_it_calls_itself(alone: Rota, empty_ds
     assert (leader["name"], leader["term"], leader["label"]) == ("mayor", 1, "town hall")
     assert (leader["kind"], leader["alive"]) == ("session", True)
     assert table(printed)[1][:3] == ["mayor", "1", "town hall"]
-    assert (seat["namespace"], seat["whose"]) == ("leader", "mayor")
+    assert (seat["namespace"], seat["owner"]) == ("leader", "mayor")
 
 
 @pytest.mark.parametrize("columns", [80, 120])

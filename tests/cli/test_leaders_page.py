@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from rota import Rota, TermLost
+from rota import LeadershipLost, Rota
 
 from .terminal import eventually
 
@@ -105,7 +105,7 @@ async def test_what_is_written_in_a_term_stays_and_what_comes_later_does_not(
             return await connect(dsn)
 
         monkeypatch.setattr(psycopg.AsyncConnection, "connect", late)
-        with pytest.raises(TermLost):
+        with pytest.raises(LeadershipLost):
             await cleaning.clean_up(rota_dsn)
         assert sql.execute("select term from cleanings").fetchall() == [(1,)]
     await cleaning.app.close()

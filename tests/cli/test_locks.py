@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from rota import Rota as App
-from rota.cli.endings import FAILED, MISTAKE, NOT_THERE
+from rota.cli.endings import FAILED, NOT_FOUND, USAGE_ERROR
 from rota.errors import Busy, LockLost
 from rota.store import advisory
 
@@ -71,7 +71,7 @@ def test_where_there_is_none_it_says_how_one_is_held(
     hold(sql, "invoices", free=True)
 
     assert alone("locks").out.startswith("no lock is held")
-    assert table(alone("locks", "--all").out)[1] == ["invoices", "nobody", "17"]
+    assert table(alone("locks", "--all").out)[1] == ["invoices", "none", "17"]
 
 
 async def test_a_lock_is_listed_with_who_holds_it(alone: Rota, empty_dsn: str) -> None:
@@ -101,7 +101,7 @@ def test_every_column_says_what_it_is_about(alone: Rota, sql: psycopg.Connection
         "expires",
         "token",
         "renewals",
-        "wanted",
+        "awaited",
     ]
     assert lines == [
         ["invoices", "nightly", "web-1", "4242", "3 min", "in 2 min", "17", "20", "1 min"],
@@ -180,8 +180,8 @@ async def test_with_yes_the_holder_can_do_no_more_and_it_is_written_down(
     assert f"under token {lock.token}. Nothing that asserts this token goes through" in done.out
     assert (entry["action"], entry["subject"]) == ("release lock", "invoices")
     assert entry["detail"]["token"] == lock.token
-    assert re.fullmatch(r"\w[\w.-]*@\S+", entry["who"])
-    assert table(printed)[1][1:4] == [entry["who"], "release lock", "invoices"]
+    assert re.fullmatch(r"\w[\w.-]*@\S+", entry["operator"])
+    assert table(printed)[1][1:4] == [entry["operator"], "release lock", "invoices"]
     assert table(printed)[1][4].endswith(f"token {lock.token}")
 
 
@@ -205,7 +205,7 @@ def test_of_a_semaphore_a_permit_is_named(alone: Rota, sql: psycopg.Connection[A
     done = alone("locks", "release", "mail", "--permit", "3", "--yes")
 
     assert (asked.code, asked.complaint) == (
-        MISTAKE,
+        USAGE_ERROR,
         "'mail' is a semaphore: say which permit, --permit N; 1 and 3 are held",
     )
     assert done.out.startswith("permit 3 of 'mail' is free")
@@ -225,7 +225,7 @@ def test_what_nobody_holds_cannot_be_released(alone: Rota, sql: psycopg.Connecti
     }.items():
         done = alone("locks", "release", *words, "--yes")
 
-        assert (done.code, done.complaint) == (NOT_THERE, complaint)
+        assert (done.code, done.complaint) == (NOT_FOUND, complaint)
 
 
 def test_one_that_a_transaction_relies_on_says_whose_that_is(
@@ -267,7 +267,7 @@ def test_what_has_run_out_is_said_to_be_so(alone: Rota, sql: psycopg.Connection[
 
     done = alone("locks", "release", "invoices")
 
-    assert done.out.startswith("lock 'invoices' ran out 20 min ago, under token 17: web-1, process")
+    assert done.out.startswith("lock 'invoices' expired 20 min ago, under token 17: web-1, process")
 
 
 def test_the_database_may_be_said_before_the_word_or_after_it(
@@ -308,9 +308,9 @@ def test_advisory_locks_are_listed_with_whose_they_are(
     assert sorted(each[:3] for each in lines) == [
         ["leader mayor", "-77", pid],
         ["migration", "5", pid],
-        ["somebody else's", "-4, 5", pid],
-        ["somebody else's", "-6", pid],
-        ["somebody else's", str(one), pid],
+        ["other", "-4, 5", pid],
+        ["other", "-6", pid],
+        ["other", str(one), pid],
     ]
     [shared] = [each for each in lines if each[1] == "-4, 5"]
     assert shared[3:5] == ["shared", "shop"]
@@ -346,5 +346,5 @@ def test_who_waits_for_one_is_listed_and_another_databases_are_not(
 
     assert [each[1:4] for each in lines] == [
         ["9, 9", pids[0], "postgres"],
-        ["9, 9", pids[1], "waits"],
+        ["9, 9", pids[1], "waiting"],
     ]

@@ -113,7 +113,7 @@ def test_code_that_does_not_await_has_it_as_the_page_shows(rota_dsn: str) -> Non
     try:
         first, second = nightly.nightly(), nightly.nightly()
     finally:
-        nightly.app.close_blocking()
+        nightly.app.close_sync()
 
     assert first < second
 
@@ -142,9 +142,9 @@ def test_the_runbook_knows_every_alert_and_every_word_of_a_log() -> None:
         rules.TOKEN_TWICE,
         rules.FLAPPING,
     )
-    for words in (*(f"| {kind} |" for kind in kinds), lease.RAN_OUT, lease.TAKEN):
+    for words in (*(f"| {kind} |" for kind in kinds), lease.EXPIRED, lease.TAKEN_BY_OTHER):
         assert words in RUNBOOK, words
-    for words in (campaigns.CUT, campaigns.RAN_OUT):
+    for words in (campaigns.CONNECTION_LOST, campaigns.NOT_CONFIRMED):
         assert words in RUNBOOK, words
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from rota.cli.endings import FAILED, MISTAKE, NO_DATABASE, NOT_THERE
-from rota.testing.server import Server
+from rota.cli.endings import FAILED, NO_DATABASE, NOT_FOUND, USAGE_ERROR
+from rota.testing.server import DatabaseServer
 
 from .conftest import Rota
 from .terminal import Terminal
@@ -54,7 +54,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(rota: Rota, mistake: str) -> None
 
     done = rota(*words)
 
-    assert done.code == MISTAKE
+    assert done.code == USAGE_ERROR
     assert done.out == ""
     assert expected in done.complaint
 
@@ -63,7 +63,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(rota: Rota, mistake: str) -> None
 def test_a_run_that_is_not_there_is_exit_code_3(rota: Rota, command: str) -> None:
     done = rota(command, "7")
 
-    assert done.code == NOT_THERE
+    assert done.code == NOT_FOUND
     assert "there is no run 7" in done.complaint
 
 
@@ -101,7 +101,7 @@ def test_a_database_that_does_not_exist_is_named(rota: Rota, shared_dsn: str) ->
 def test_a_dsn_that_cannot_be_read_is_not_repeated(rota: Rota, dsn: str) -> None:
     done = rota("runs", "--dsn", dsn)
 
-    assert done.code == MISTAKE
+    assert done.code == USAGE_ERROR
     assert "the DSN cannot be read" in done.complaint
     assert "secret" not in done.err
 
@@ -122,7 +122,7 @@ def test_no_database_at_all_says_three_ways_to_name_one(
 
     done = rota("runs")
 
-    assert done.code == MISTAKE
+    assert done.code == USAGE_ERROR
     for way in ("--dsn", "ROTA_DATABASE_URL", "-a MODULE:APP"):
         assert way in done.complaint
 
@@ -135,7 +135,7 @@ def test_a_dsn_file_that_cannot_be_read_is_named(
 
     done = rota("runs")
 
-    assert done.code == MISTAKE
+    assert done.code == USAGE_ERROR
     assert str(tmp_path / "gone") in done.complaint
 
 
@@ -146,7 +146,7 @@ def test_a_setting_that_makes_no_sense_is_named(
 
     done = rota("runs")
 
-    assert done.code == MISTAKE
+    assert done.code == USAGE_ERROR
     assert "ROTA_BATCH must be a whole number" in done.complaint
 
 
@@ -177,7 +177,7 @@ def test_a_bug_in_the_module_keeps_its_traceback(shared_dsn: str, name: str, exp
     assert "rota/cli" not in done.err
 
 
-def test_an_empty_database_has_no_schema(rota: Rota, rota_server: Server) -> None:
+def test_an_empty_database_has_no_schema(rota: Rota, rota_server: DatabaseServer) -> None:
     with rota_server.empty_database() as dsn:
         missing = rota("db", "status", "--dsn", dsn)
         assert missing.code == NO_DATABASE

@@ -67,4 +67,4 @@ def test_code_that_does_not_await_is_as_shown(rota_dsn: str) -> None:
     try:
         assert plainly.plainly() == "receipt for 42"
     finally:
-        plainly.app.close_blocking()
+        plainly.app.close_sync()

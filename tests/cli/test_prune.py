@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from rota.cli import prune
-from rota.cli.endings import FAILED, MISTAKE
+from rota.cli.endings import FAILED, USAGE_ERROR
 from rota.store.advisory import RETENTION, key_of
 
 from .conftest import Rota
@@ -50,14 +50,14 @@ def past(alone: Rota, empty_dsn: str) -> str:
 
 
 def test_nothing_old_is_said_in_words_and_as_json(alone: Rota) -> None:
-    for words in ((), ("--dry-run",), ("--keep", "forever")):
+    for words in ((), ("--dry-run",), ("--retention", "forever")):
         done = alone("prune", *words)
         assert (done.code, done.out) == (0, "no finished run is old enough to go\n")
         assert alone("prune", *words, "--json").out == "[]\n"
 
 
 def test_a_dry_run_counts_and_removes_nothing(alone: Rota, past: str) -> None:
-    done = alone("prune", "--dry-run", "--keep", "1d")
+    done = alone("prune", "--dry-run", "--retention", "1d")
 
     heading, default, images, total = [line.split() for line in done.out.splitlines()]
     assert done.code == 0
@@ -87,10 +87,10 @@ def test_for_programs_it_is_a_list(alone: Rota, past: str) -> None:
 def test_the_setting_is_obeyed_unless_it_is_said_differently(
     alone: Rota, past: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("ROTA_KEEP", "forever; images: 1d")
+    monkeypatch.setenv("ROTA_RETENTION", "forever; images: 1d")
 
     assert alone("prune", "--dry-run", "--json").json()[0]["queue"] == "images"
-    assert alone("prune", "--keep", "forever", "--json").json() == []
+    assert alone("prune", "--retention", "forever", "--json").json() == []
     assert alone("prune").out.splitlines()[-1] == "3 runs of 3 jobs removed"
     assert left(past) == 2500
 
@@ -113,16 +113,16 @@ def test_what_was_a_part_of_a_run_goes_with_it(alone: Rota, empty_dsn: str) -> N
 
 
 def test_a_keep_that_cannot_be_read_is_a_mistake(alone: Rota) -> None:
-    done = alone("prune", "--keep", "7")
+    done = alone("prune", "--retention", "7")
 
-    assert (done.code, done.out) == (MISTAKE, "")
+    assert (done.code, done.out) == (USAGE_ERROR, "")
     assert "'7' has no unit (7d would be days)" in done.complaint
 
 
 def test_who_never_gets_a_turn_is_told(
     alone: Rota, past: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prune, "PATIENCE", 0.1)
+    monkeypatch.setattr(prune, "TURN_TIMEOUT_SECONDS", 0.1)
     with psycopg.connect(past) as connection:
         connection.execute(
             "select pg_advisory_xact_lock(%s::int, %s::int)", (RETENTION, key_of("rota"))

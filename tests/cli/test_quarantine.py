@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 from rota import Rota as App
-from rota.app.blocking import BlockingRun
-from rota.cli.endings import FAILED, MISTAKE, NOT_THERE
+from rota.app.blocking import SyncRun
+from rota.cli.endings import FAILED, NOT_FOUND, USAGE_ERROR
 from rota.errors import RunNotFound
 
 from .conftest import Rota
@@ -20,7 +20,7 @@ from .terminal import Terminal, eventually
 
 SHOP = ("-a", "shop:app")
 MILL = ("-a", "mill:app")
-SOON = {"ROTA_BEAT": "0.5", "ROTA_DEAD_AFTER": "8"}
+SOON = {"ROTA_HEARTBEAT_INTERVAL": "0.5", "ROTA_DEAD_AFTER": "8"}
 
 
 @pytest.fixture
@@ -73,12 +73,12 @@ def test_a_job_that_kills_is_put_aside_shown_with_its_victim_and_tried_again_onc
         shown = alone("show", run).out
 
         assert (listed["job"], listed["run"], listed["crashes"]) == (int(run), int(run), 1)
-        assert dead["blamed"] == [int(run)]
+        assert dead["charged_jobs"] == [int(run)]
         assert re.search(
             rf"{run}  perilous  default +2 +1 +\d+ s  lost with {re.escape(victim)}", table
         )
         assert f"run {run} quarantined" in shown
-        assert re.search(rf"why +a worker was lost .*: {re.escape(victim)}\n", shown)
+        assert re.search(rf"reason +a worker was lost .*: {re.escape(victim)}\n", shown)
         assert f"`rota release {run}` tries it again, `rota cancel {run}` ends it" in shown
         assert re.search(rf"1  lost +{dead['worker']} .* lost with {re.escape(victim)}", shown)
 
@@ -134,7 +134,7 @@ def test_what_is_only_in_quarantine_waits_for_no_worker(
 
     assert done.out.startswith("nothing waits in any queue\n")
     assert "no worker is there" not in done.out
-    assert [(each["ready"], each["quarantined"]) for each in alone("queues", "--json").json()] == [
+    assert [(each["queued"], each["quarantined"]) for each in alone("queues", "--json").json()] == [
         (0, 1)
     ]
 
@@ -207,11 +207,11 @@ def test_what_is_not_in_quarantine_is_not_released(alone: Rota) -> None:
     done = alone("release", run)
     nothing = alone("release", "999999999")
 
-    assert (done.code, nothing.code) == (NOT_THERE, NOT_THERE)
+    assert (done.code, nothing.code) == (NOT_FOUND, NOT_FOUND)
     assert done.complaint == f"run {run} is not in quarantine: it is ready"
     assert nothing.complaint == "there is no run 999999999"
     for words in ((), ("--all", run), ("--task", "echo", run)):
-        assert alone("release", *words).code == MISTAKE
+        assert alone("release", *words).code == USAGE_ERROR
 
 
 def test_a_job_in_quarantine_is_cancelled_but_not_retried(
@@ -255,9 +255,9 @@ def test_a_program_that_does_not_await_does_it_too(
     put_aside(places, run)
     app = App(empty_dsn)
     try:
-        assert BlockingRun(app, app.run(int(run))).release() == 1
+        assert SyncRun(app, app.run(int(run))).release() == 1
     finally:
-        app.close_blocking()
+        app.close_sync()
     assert state(alone, run) == "ready"
 
 
@@ -280,4 +280,4 @@ def test_a_job_that_was_lost_with_a_worker_says_that_it_is_taken_by_itself(
         alone("show", run).out
     )
     shown = alone("show", run, "--json").json()
-    assert (shown["suspect"], shown["crashes"]) == (True, 1)
+    assert (shown["is_suspect"], shown["crashes"]) == (True, 1)

@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from rota.cli.endings import FAILED, NOT_THERE
+from rota.cli.endings import FAILED, NOT_FOUND
 
 from .conftest import Rota
 from .terminal import Program, Terminal, eventually
@@ -183,7 +183,7 @@ def test_a_running_run_is_asked_to_stop(rota: Rota, worker: Program, tmp_path: P
 def test_a_run_that_is_over_cannot_be_cancelled(rota: Rota, failed: str) -> None:
     done = rota("cancel", failed)
 
-    assert done.code == NOT_THERE
+    assert done.code == NOT_FOUND
     assert done.complaint == f"run {failed} has failed already"
 
 
@@ -201,7 +201,7 @@ def test_one_of_several_that_fails_does_not_spare_the_others(rota: Rota) -> None
 
     done = rota("cancel", "999999999", run)
 
-    assert done.code == NOT_THERE
+    assert done.code == NOT_FOUND
     assert done.out == f"run {run} is cancelled\n"
 
 
@@ -233,7 +233,7 @@ def test_queues_know_who_would_take_a_job(alone: Rota, empty_dsn: str) -> None:
 
     [line] = alone("queues", "--json").json()
 
-    assert (line["ready"], line["workers"]) == (1, 1)
+    assert (line["queued"], line["workers"]) == (1, 1)
     assert line["oldest"] >= 0
     assert "no worker" not in alone("queues").out
 
@@ -268,7 +268,7 @@ def test_all_that_match_are_cancelled_and_tried_again(alone: Rota) -> None:
     [other] = [start(alone, "echo", "value=9", "--queue", "other")]
 
     asked = alone("cancel", "--all", "--queue", "meant")
-    assert (asked.code, asked.out) == (NOT_THERE, "")
+    assert (asked.code, asked.out) == (NOT_FOUND, "")
     assert "3 runs would be; say --yes" in asked.err
     done = alone("cancel", "--all", "--queue", "meant", "--yes")
     assert (done.code, done.out) == (0, "3 runs are cancelled\n")

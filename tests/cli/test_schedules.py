@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from rota import Rota as App
-from rota.cli.endings import FAILED, MISTAKE, NOT_THERE
+from rota.cli.endings import FAILED, NOT_FOUND, USAGE_ERROR
 
 from .conftest import Rota
 from .terminal import Done
@@ -124,7 +124,7 @@ def test_a_worker_knows_a_task_by_its_name_and_a_flow_by_its_tasks(
     staff(registry, skill)
 
     [found] = alone("schedules", "--json").json()
-    assert found["known"] is known
+    assert found["has_worker"] is known
     told = f"nobody knows its {'task' if kind == 'report' else 'flow'}"
     assert (told in alone("schedules").out) is not known
     assert (told in alone("schedules", "show", "x").out) is not known
@@ -209,14 +209,14 @@ def test_one_is_shown_with_its_next_ticks_in_its_zone_and_in_utc(alone: Rota, ma
     )
     assert done.out.count("-01-01 00:00:00 JST") == 5
     for name, value in (
-        ("starts", "task report"),
+        ("target", "task report"),
         ("when", r"0 0 1 1 \* \(Asia/Tokyo\)"),
         ("defined", "at run time, .* ago"),
         ("overlap", "skip"),
         ("catch up", "all, 7 at most"),
         ("at most", "1,000 runs"),
         ("pauses", "after 3 failures in a row"),
-        ("so far", "0 runs by the clock"),
+        ("runs", "0 runs by the clock"),
         ("workers", "none is there, so it starts nothing"),
     ):
         assert re.search(rf"^{name} +{value}$", done.out, re.MULTILINE), name
@@ -266,7 +266,7 @@ def test_its_last_ticks_are_shown_with_what_became_of_each(
         ["2026-03-02 12:01:00 UTC", "250 ms", "8", "succeeded", "2.0 s", "web-1:4242"],
     ]
     [latest, *_] = alone("schedules", "show", "x", "--json").json()["ticks"]
-    assert (latest["took"], latest["backfilled"], latest["host"]) == (3, True, "web-1")
+    assert (latest["duration"], latest["backfilled"], latest["host"]) == (3, True, "web-1")
     assert len(alone("schedules", "show", "x", "--limit", "1", "--json").json()["ticks"]) == 1
 
 
@@ -275,9 +275,9 @@ def test_its_last_ticks_are_shown_with_what_became_of_each(
 
 def test_it_is_paused_and_resumed(alone: Rota, make: Make) -> None:
     make(lambda app: app.schedules.create("x", "report", cron="0 7 * * *"))
-    done = alone("schedules", "pause", "x", "--why", "noise")
+    done = alone("schedules", "pause", "x", "--reason", "noise")
     assert (done.code, done.out) == (0, "schedule 'x' is paused: noise\n")
-    assert alone("schedules", "show", "x", "--json").json()["why"] == "noise"
+    assert alone("schedules", "show", "x", "--json").json()["reason"] == "noise"
 
     done = alone("schedules", "resume", "x")
     assert done.code == 0
@@ -303,7 +303,7 @@ def test_one_that_has_ended_cannot_go_on(
     registry.execute("update rota.schedules set state = 'ended', next = null, due = null")
     for verb in ("pause", "resume"):
         done = alone("schedules", verb, "x")
-        assert done.code == NOT_THERE
+        assert done.code == NOT_FOUND
         assert "'x' has ended" in done.complaint
 
 
@@ -322,7 +322,7 @@ def test_one_that_has_ended_cannot_go_on(
 def test_one_that_is_not_there_is_told(alone: Rota, words: tuple[str, ...]) -> None:
     done = alone("schedules", *words)
 
-    assert done.code == NOT_THERE
+    assert done.code == NOT_FOUND
     assert done.complaint.startswith("there is no schedule called 'x'")
 
 
@@ -341,7 +341,7 @@ def test_a_trigger_prints_the_run(alone: Rota, make: Make) -> None:
 def test_what_starts_something_needs_the_code(alone: Rota, words: tuple[str, ...]) -> None:
     done = alone("schedules", *words)
 
-    assert done.code == MISTAKE
+    assert done.code == USAGE_ERROR
     assert "needs the code of what it starts: say -a MODULE:APP" in done.complaint
 
 
@@ -365,7 +365,7 @@ def test_a_time_is_backfilled_in_the_schedules_own_zone(alone: Rota, make: Make)
 def test_a_long_backfill_tells_how_far_it_is(
     alone: Rota, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.engine.by_hand.RUNS_AT_ONCE", 1000)
+    monkeypatch.setattr("rota.engine.by_hand.MAX_BATCH_RUNS", 1000)
     make(lambda app: app.schedules.create("x", "report", cron="* * * * *"))
     words = ("schedules", "backfill", *CLOCK, "x", "--from", "2026-03-01T00Z")
 
@@ -373,7 +373,7 @@ def test_a_long_backfill_tells_how_far_it_is(
 
     assert done.err.splitlines() == ["1,000 of 2,160 ticks", "2,000 of 2,160 ticks"]
     assert done.out.startswith("2,160 runs were started: ")
-    assert alone(*words, "--to", "tomorrow").code == MISTAKE
+    assert alone(*words, "--to", "tomorrow").code == USAGE_ERROR
     assert "goes up to now" in alone(*words, "--to", "2099-01-01").complaint
 
 
@@ -397,4 +397,4 @@ def test_one_is_forgotten_only_on_purpose(
     # Its task went with it, so that nobody could even say that it is disabled.
     registry.execute("update rota.workers set schedules = '{}'")
     assert alone("schedules", "delete", "x", "--yes").out == "schedule 'x' is forgotten\n"
-    assert alone("schedules", "show", "x").code == NOT_THERE
+    assert alone("schedules", "show", "x").code == NOT_FOUND

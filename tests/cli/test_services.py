@@ -10,7 +10,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from rota.cli.endings import NOT_THERE
+from rota.cli.endings import NOT_FOUND
 
 from .conftest import Rota
 from .terminal import on_a_terminal
@@ -95,11 +95,11 @@ def test_a_service_is_listed_with_who_runs_it_and_who_stands_by(alone: Rota, tow
     assert heading == [
         "service",
         "every",
-        "runs on",
-        "standing by",
+        "instance",
+        "standby",
         "last",
         "outcome",
-        "took",
+        "duration",
         "next",
     ]
     assert line == [
@@ -180,12 +180,12 @@ def test_one_service_is_shown_with_its_last_iterations(alone: Rota, town: Town) 
     assert table(facts) == [
         ["service", "filings"],
         ["every", "3 min 20 s"],
-        ["runs on", "web-1:77, for 2 h"],
-        ["standing by", "web-1:78, web-1:79"],
+        ["instance", "web-1:77, for 2 h"],
+        ["standby", "web-1:78, web-1:79"],
         ["next", "in 2 min"],
     ]
     heading, last, before, *rest = table(iterations)
-    assert heading == ["iteration", "term", "ran on", "started", "took", "outcome", "error"]
+    assert heading == ["iteration", "term", "instance", "started", "duration", "outcome", "error"]
     assert (last[0], last[-1]) == ("412", "succeeded")
     assert (before[0], before[-2:]) == ("411", ["failed", "OSError: no space left"])
     assert [each[0] for each in rest] == [str(each) for each in range(410, 392, -1)]
@@ -199,7 +199,7 @@ def test_one_that_never_ran_and_one_that_is_not_known(alone: Rota, town: Town) -
     assert alone("services", "show", "watch").out.endswith("\nit has never run\n")
     done = alone("services", "show", "nix")
     assert (done.code, done.complaint) == (
-        NOT_THERE,
+        NOT_FOUND,
         "there is no service 'nix'; `rota services` lists those there are",
     )
 

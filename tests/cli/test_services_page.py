@@ -158,11 +158,11 @@ async def test_the_mailbox_ends_when_it_is_told(rota_app: Rota) -> None:
     [block] = [each for each in blocks("python") if "mailbox" in each]
     exec(block.replace("sleep(5)", "sleep(0.05)"), written)
     client = await rota_app.open()
-    async with client.plain.transaction() as connection:
+    async with client.raw_connections.transaction() as connection:
         await connection.execute("create table mails (seen timestamptz)")
 
     async def count() -> int:
-        async with client.plain.transaction() as connection:
+        async with client.raw_connections.transaction() as connection:
             [found] = await (await connection.execute("select count(*) from mails")).fetchone() or [
                 0
             ]

@@ -21,9 +21,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from msgspec.structs import replace
 
-from rota.cli.show_flow import Report
+from rota.cli.show_flow import FlowReport
 from rota.drawing.label import STATES
-from rota.store.views import CalledLine, FlowDetail, JobLine
+from rota.store.views import ChildRunRow, FlowDetailRow, JobRow
 
 from .conftest import Rota
 from .terminal import APPS, Program, Terminal, eventually
@@ -99,7 +99,7 @@ def test_what_runs_and_what_waits_for_it(rota: Rota, mill: Program, tmp_path: Pa
     (tmp_path / "go").touch()
     assert "2 jobs: 1 running, 1 waiting" in shown
     assert re.search(r"◐ hold #\d+ +running  for \d+ s\n○ through #\d+  waiting\n", shown)
-    assert re.search(r"why +it waits for gate.hold \(job \d+, running\)", waiting)
+    assert re.search(r"reason +it waits for gate.hold \(job \d+, running\)", waiting)
 
 
 def test_a_ready_job_that_nobody_takes_says_so(rota: Rota, mill: Program) -> None:
@@ -118,7 +118,7 @@ def test_a_job_of_a_flow_names_its_run(rota: Rota, failed_flow: str) -> None:
     assert shown.startswith(f"job {ids['clean']} failed\n")
     assert f"part of  run {failed_flow}, of flow etl; see `rota show {failed_flow}`" in shown
     assert (document["job"], document["run"]) == (int(ids["clean"]), int(failed_flow))
-    assert re.search(r"why +a job it waits for failed", rota("show", ids["report"]).out)
+    assert re.search(r"reason +a job it waits for failed", rota("show", ids["report"]).out)
 
 
 # What its jobs have called
@@ -127,17 +127,17 @@ def test_a_job_of_a_flow_names_its_run(rota: Rota, failed_flow: str) -> None:
 def test_runs_that_jobs_have_called_are_listed_and_shown(rota: Rota, gallery: str) -> None:
     shown = rota("show", gallery, "--json").json()
     halves, inner = (each["job"] for each in shown["jobs"])
-    calls = next(each for each in shown["called"] if each["parent"] == halves)
-    flow = next(each for each in shown["called"] if each["flow"] == "etl")
+    calls = next(each for each in shown["children"] if each["parent"] == halves)
+    flow = next(each for each in shown["children"] if each["flow"] == "etl")
 
     text = rota("show", gallery).out
     of_calls = rota("show", str(calls["run"])).out
 
     assert re.search(rf"{calls['run']} +{halves} +- +2 +succeeded", text)
     assert re.search(rf"{flow['run']} +{inner} +etl +6 +succeeded", text)
-    assert f"calls of  job {halves}, gallery.halves, a part of run {gallery}" in of_calls
+    assert f"child runs of  job {halves}, gallery.halves, a part of run {gallery}" in of_calls
     assert len(re.findall(r"^[├╰]─+✓ half #\d+ +succeeded", of_calls, re.MULTILINE)) == 2
-    assert f"called by  job {inner}, gallery.inner" in rota("show", str(flow["run"])).out
+    assert f"started by  job {inner}, gallery.inner" in rota("show", str(flow["run"])).out
     assert re.search(rf"{calls['run']} +{halves} +- +2", rota("show", str(halves)).out)
 
 
@@ -152,13 +152,13 @@ def test_json_has_all_of_it(rota: Rota, failed_flow: str) -> None:
     assert (shown["state"], shown["input"]) == ("failed", {"day": "monday", "broken": True})
     extract, clean, report = (jobs[f"etl.{name}"] for name in ("extract", "clean", "report"))
     assert (extract["args"], extract["result"]) == ({"day": "monday"}, ["monday-1", "monday-2"])
-    assert clean["job"] in extract["children"]
-    assert clean["takes"] == [extract["job"]]
+    assert clean["job"] in extract["successors"]
+    assert clean["input_jobs"] == [extract["job"]]
     assert (clean["error"]["type"], clean["error"]["attempt"]) == ("ValueError", 2)
     assert [each["attempt"] for each in clean["attempts"]] == [1]
     assert clean["attempts"][0]["error"]["type"] == "ValueError"
     assert (report["state"], report["result"], report["rule"]) == ("skipped", None, "all_succeeded")
-    assert shown["called"] == []
+    assert shown["children"] == []
     assert datetime.fromisoformat(extract["finished"]).utcoffset() is not None
 
 
@@ -214,7 +214,7 @@ def on_terminal(dsn: str, width: int, *words: str) -> str:
 
 
 @some.composite
-def runs(draw: some.DrawFn) -> list[JobLine]:
+def runs(draw: some.DrawFn) -> list[JobRow]:
     """Jobs that wait for each other in any way, in any states."""
     many = draw(some.integers(1, 25))
     children: list[list[int]] = [[] for _ in range(many)]
@@ -226,10 +226,10 @@ def runs(draw: some.DrawFn) -> list[JobLine]:
     return [job(101 + n, states[n], children[n]) for n in range(many)]
 
 
-def job(id: int, state: str, children: list[int]) -> JobLine:
+def job(id: int, state: str, children: list[int]) -> JobRow:
     ended = state in ("succeeded", "failed", "cancelled", "expired", "skipped")
     error = b'{"type": "ValueError", "message": "no"}' if state == "failed" else None
-    return JobLine(
+    return JobRow(
         job=id,
         task="etl.part",
         queue="default",
@@ -238,10 +238,10 @@ def job(id: int, state: str, children: list[int]) -> JobLine:
         worker=None,
         since=NOW,
         rule="all_succeeded",
-        children=children,
-        takes=[],
+        successors=children,
+        input_jobs=[],
         finished=NOW if ended else None,
-        took=0.25 if ended else None,
+        seconds=0.25 if ended else None,
         error=error,
         wakes=None,
         awaits=None,
@@ -252,16 +252,16 @@ def job(id: int, state: str, children: list[int]) -> JobLine:
     )
 
 
-def printed(jobs: list[JobLine], kept: int | None = None, called: Sequence[CalledLine] = ()) -> str:
-    run = FlowDetail(1, "etl", "running", 1, NOW, NOW, None, None, None, b"{}", None, len(jobs))
+def printed(jobs: list[JobRow], kept: int | None = None, called: Sequence[ChildRunRow] = ()) -> str:
+    run = FlowDetailRow(1, "etl", "running", 1, NOW, NOW, None, None, None, b"{}", None, len(jobs))
     with redirect_stdout(io.StringIO()) as out:
-        Report(run, jobs, [], list(called), [], None, [], set(), NOW).print(kept)
+        FlowReport(run, jobs, [], list(called), [], None, [], set(), NOW).print(kept)
     return out.getvalue()
 
 
 @settings(deadline=None, max_examples=60)
 @given(runs())
-def test_every_job_has_one_line_with_its_state(jobs: list[JobLine]) -> None:
+def test_every_job_has_one_line_with_its_state(jobs: list[JobRow]) -> None:
     lines = [line for line in graph(printed(jobs, kept=None)) if line]
 
     found = [re.findall(r"^[^#]*#(\d+).*?(\w+)", line.split("←")[0])[0] for line in lines]
@@ -279,7 +279,7 @@ def test_a_job_is_ready_since_the_last_it_waited_for_has_ended() -> None:
 
 
 def test_a_job_that_waits_for_its_calls_names_their_run() -> None:
-    called = [CalledLine(7, 101, "", "succeeded", 3), CalledLine(8, 101, "etl", "running", 6)]
+    called = [ChildRunRow(7, 101, "", "succeeded", 3), ChildRunRow(8, 101, "etl", "running", 6)]
 
     shown = printed([job(101, "running", [])], called=called)
 

@@ -103,9 +103,9 @@ def test_json_has_everything_about_the_steps(durable: Rota, onboarding: str) -> 
 
     steps = {(each["kind"], each["name"], each["number"]): each for each in document["steps"]}
     card = steps["step", "card", 1]
-    assert (card["tries"], card["open"], card["own"]) == (1, False, True)
+    assert (card["tries"], card["open"], card["in_main_branch"]) == (1, False, True)
     assert card["error"]["type"] == "ValueError"
-    assert card["took"] > 0
+    assert card["seconds"] > 0
     assert steps["step", "charge", 2]["result"] == 1
     assert steps["version", "fees", 1]["result"] is True
     assert steps["sleep", "sleep", 1]["until"] == document["wakes"]
@@ -150,7 +150,7 @@ def test_a_job_without_steps_says_nothing_of_them(durable: Rota) -> None:
 def test_a_run_that_sleeps_says_until_when(durable: Rota, onboarding: str) -> None:
     printed = durable("show", onboarding).out
 
-    assert re.search(r"why +it sleeps until .+ \d\d:\d\d:\d\d \S+, in \d+ min", printed)
+    assert re.search(r"reason +it sleeps until .+ \d\d:\d\d:\d\d \S+, in \d+ min", printed)
 
 
 def test_a_run_that_waits_for_a_signal_names_it(durable: Rota) -> None:
@@ -178,7 +178,7 @@ def test_a_step_between_tries_says_when_the_next_is(durable: Rota) -> None:
 
     printed = durable("show", run).out
 
-    assert re.search(r"why +step 'knock' failed once, the next try waits: until .*, in", printed)
+    assert re.search(r"reason +step 'knock' failed once, the next try waits: until .*, in", printed)
     assert re.search(r"next try .*, after ValueError: card", timeline(printed)[0])
 
 

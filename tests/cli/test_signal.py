@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.cli.endings import MISTAKE, NOT_THERE
+from rota.cli.endings import NOT_FOUND, USAGE_ERROR
 
 from .conftest import Rota
 from .terminal import Program, Terminal, eventually
@@ -72,7 +72,7 @@ def test_the_first_signal_of_a_name_stands(durable: Rota) -> None:
 
     done = durable("signal", run, "answer", "2")
 
-    assert done.code == NOT_THERE
+    assert done.code == NOT_FOUND
     assert done.out == ""
     assert f"run {run} was sent signal 'answer' before, and the first one stands" in done.complaint
     [said] = durable("show", run, "--json").json()["signals"]
@@ -84,14 +84,14 @@ def test_a_run_that_is_over_hears_nothing(durable: Rota) -> None:
 
     done = durable("signal", run, "answer")
 
-    assert done.code == NOT_THERE
+    assert done.code == NOT_FOUND
     assert done.complaint == f"run {run} has ended already, so nobody hears it"
 
 
 def test_a_run_that_is_not_there_is_told_nothing(durable: Rota) -> None:
     done = durable("signal", "999999999", "answer")
 
-    assert done.code == NOT_THERE
+    assert done.code == NOT_FOUND
     assert "there is no run 999999999" in done.complaint
 
 
@@ -148,6 +148,6 @@ def test_a_mistake_is_one_line_and_nothing_is_sent(durable: Rota, mistake: str) 
 
     done = durable("signal", run, *words)
 
-    assert done.code == MISTAKE
+    assert done.code == USAGE_ERROR
     assert expected in done.complaint
     assert durable("show", run, "--json").json()["signals"] == []

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from rota.cli.endings import FAILED
-from rota.cli.start import Span, read_arguments
+from rota.cli.start import DurationParameter, read_arguments
 
 from .conftest import Rota
 from .terminal import Program
@@ -67,7 +67,7 @@ def test_the_document_can_come_from_stdin(monkeypatch: pytest.MonkeyPatch) -> No
     [("90", 90), ("1.5s", 1.5), ("250ms", 0.25), ("10m", 600), ("2h30m", 9000), ("7d", 604800)],
 )
 def test_a_duration_is_seconds_or_has_a_unit(text: str, seconds: float) -> None:
-    assert Span().convert(text, None, None).total_seconds() == seconds
+    assert DurationParameter().convert(text, None, None).total_seconds() == seconds
 
 
 def test_integers_stay_exact_all_the_way(rota: Rota, worker: Program) -> None:

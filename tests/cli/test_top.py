@@ -19,12 +19,12 @@ import pytest
 from rich.console import Console
 
 from rota.cli.top import command
-from rota.cli.top.glance import OVER, Paces, QueueSight, Sight
-from rota.cli.top.view import View
-from rota.store.live import PaceLine
-from rota.store.meters import Fleet
-from rota.store.standing import AlertLine
-from rota.store.views import RunLine, WorkerDetail
+from rota.cli.top.glance import RATE_WINDOW_SECONDS, QueueSnapshot, ThroughputWindow, TopSnapshot
+from rota.cli.top.view import TopView
+from rota.store.live import MinuteRateRow
+from rota.store.meters import FleetTotals
+from rota.store.standing import AlertRow
+from rota.store.views import RunRow, WorkerDetailRow
 
 from .conftest import Rota
 from .terminal import Program, Terminal, eventually
@@ -54,7 +54,7 @@ def test_programs_read_a_document(rota: Rota, worker: Program) -> None:
 
 
 def test_programs_read_a_document_a_line_until_they_have_enough(terminal: Terminal) -> None:
-    with terminal.program("top", "--json", "--every", "0.2") as top:
+    with terminal.program("top", "--json", "--interval", "0.2") as top:
         assert top._process.stdout
         first, second = (top._process.stdout.readline() for _ in range(2))
 
@@ -105,18 +105,18 @@ def test_it_is_left_by_a_key_or_a_signal_and_leaves_the_terminal_as_it_was(
     terminal: Terminal, tmp_path: Path, how: str | signal.Signals
 ) -> None:
     dsn = terminal.environment["ROTA_DATABASE_URL"]
-    with watching(dsn, tmp_path / "said", "--every", "0.2") as (process, ours):
+    with watching(dsn, tmp_path / "said", "--interval", "0.2") as (process, ours):
         printed, times = b"", 2
 
         def seen() -> bool:
             nonlocal printed
             printed += read(ours)
-            return printed.count(b"q leaves") >= times
+            return printed.count(b"q quits") >= times
 
         eventually(seen)
         # It goes on after an arrow, and after F2, which a terminal sends as ESC O Q.
         os.write(ours, b"\x1b[A\x1bOQ")
-        times = printed.count(b"q leaves") + 2
+        times = printed.count(b"q quits") + 2
         eventually(seen)
         if isinstance(how, str):
             os.write(ours, how.encode())
@@ -136,56 +136,56 @@ def test_it_is_left_by_a_key_or_a_signal_and_leaves_the_terminal_as_it_was(
 
 @pytest.mark.parametrize("pressed", [b"q", b"Q", b"\x1b", b"\x03", b"\x04", b"\x1b[Aq", b"", b"jq"])
 def test_keys_that_leave(pressed: bytes) -> None:
-    assert command.leaves(pressed)
+    assert command.is_quit_key(pressed)
 
 
 @pytest.mark.parametrize(
     "pressed", [b"\x1b[A", b"\x1bOQ", b"\x1b[1;5D", b"\x1b[15~", b"\x1bq", b"j", b"\x1b[A\x1b[B"]
 )
 def test_keys_that_do_not(pressed: bytes) -> None:
-    assert not command.leaves(pressed)
+    assert not command.is_quit_key(pressed)
 
 
 # What follows from several looks
 
 
-def line(queue: str, minute: int, ended: int, waits: int = 0, waited: float = 0.0) -> PaceLine:
-    return PaceLine(queue, minute, ended, 0, 0, waits, waited)
+def line(queue: str, minute: int, ended: int, waits: int = 0, waited: float = 0.0) -> MinuteRateRow:
+    return MinuteRateRow(queue, minute, ended, 0, 0, waits, waited)
 
 
 def test_a_speed_is_what_was_counted_between_two_looks() -> None:
-    paces = Paces()
+    paces = ThroughputWindow()
     paces.add(1000.0, [line("default", 960, 400)])
     paces.add(1010.0, [line("default", 960, 450, 50, 5.0)])
 
-    sums, seconds = paces.of("default")
+    sums, seconds = paces.recent("default")
 
     assert (sums.ended, seconds) == (50, 10.0)
-    assert sums.waited / sums.waits == 0.1
-    assert paces.of("other")[0].ended == 0
+    assert sums.wait_seconds / sums.wait_count == 0.1
+    assert paces.recent("other")[0].ended == 0
 
 
 def test_a_speed_is_that_of_the_last_quarter_of_a_minute() -> None:
-    paces = Paces()
+    paces = ThroughputWindow()
     for second in range(100):
         paces.add(1000.0 + second, [line("default", 960, 7 * second)])
 
-    sums, seconds = paces.of("default")
+    sums, seconds = paces.recent("default")
 
-    assert seconds == OVER
+    assert seconds == RATE_WINDOW_SECONDS
     assert sums.ended / seconds == 7
 
 
 def test_a_minute_that_is_no_longer_told_stays_counted() -> None:
-    paces = Paces()
+    paces = ThroughputWindow()
     paces.add(1070.0, [line("default", 960, 600), line("default", 1020, 100)])
     paces.add(1082.0, [line("default", 1020, 200), line("default", 1080, 20)])
 
-    assert paces.of("default")[0].ended == 120
+    assert paces.recent("default")[0].ended == 120
 
 
 def test_a_steady_speed_is_steady_however_long_somebody_looks() -> None:
-    paces, pace, began = Paces(), 100, 960
+    paces, pace, began = ThroughputWindow(), 100, 960
     speeds = []
     for now in range(began + 60, began + 14 * 60, 2):
         begun = range(began, now + 1, 60)[
@@ -193,31 +193,31 @@ def test_a_steady_speed_is_steady_however_long_somebody_looks() -> None:
         ]  # of this minute and two before it, as the database tells
         told = [line("default", minute, pace * min(now - minute, 60)) for minute in begun]
         paces.add(float(now), told)
-        sums, seconds = paces.of("default")
+        sums, seconds = paces.recent("default")
         speeds.append(sums.ended / seconds)
 
     assert set(speeds) == {pace}
 
 
 def test_the_first_look_has_the_speed_of_the_minutes_it_sees() -> None:
-    paces = Paces()
+    paces = ThroughputWindow()
     paces.add(1060.0, [line("default", 960, 150), line("default", 1020, 50)])
 
-    assert paces.of("default")[1] == 100
-    assert paces.of("default")[0].ended == 200
+    assert paces.recent("default")[1] == 100
+    assert paces.recent("default")[0].ended == 200
 
 
 # How it is drawn
 
 
-def sight(many: int) -> Sight:
-    worker = WorkerDetail(
+def sight(many: int) -> TopSnapshot:
+    worker = WorkerDetailRow(
         worker=1,
         state="active",
         host="a-host-with-a-long-name.example.org",
         pid=4194304,
         version="4f2c9e1",
-        engine="0.1",
+        rota_version="0.1",
         queues=["default"],
         tasks=["hello"],
         capacity=100,
@@ -225,12 +225,12 @@ def sight(many: int) -> Sight:
         lag=0.3,
         metadata=b"{}",
         started=NOW - timedelta(hours=1),
-        beat=NOW,
-        asked=None,
+        last_beat=NOW,
+        drain_requested=None,
         ended=None,
-        blamed=[],
+        charged_jobs=[],
     )
-    run = RunLine(
+    run = RunRow(
         run=2**63 - 1,
         name="a.rather.long.name.of.a.task",
         is_flow=False,
@@ -247,7 +247,7 @@ def sight(many: int) -> Sight:
         total=10.0,
         note="half-way through [bold]the books[/bold]",
     )
-    alert = AlertLine(
+    alert = AlertRow(
         id=1,
         kind="worker_dead",
         subject="7",
@@ -256,24 +256,26 @@ def sight(many: int) -> Sight:
         cleared=None,
         host="host",
         pid=1,
-        acknowledged=None,
-        who=None,
+        acknowledged_until=None,
+        acknowledged_by=None,
         closed_by=None,
     )
-    fleet = Fleet(
+    fleet = FleetTotals(
         5, 3, 1, {"active": many, "dead": 1}, 42, 100, {}, None, 0.0, {"worker_dead": many}, []
     )
     queues = [
-        QueueSight(f"queue-{number}", number, True, 61.0, 1, 1234.5, 0.2, 0.0, False, 0.012)
+        QueueSnapshot(f"queue-{number}", number, True, 61.0, 1, 1234.5, 0.2, 0.0, False, 0.012)
         for number in range(many)
     ]
-    return Sight(NOW, fleet, queues, [worker] * many, [run] * many, [alert] * min(many, 10), 20.0)
+    return TopSnapshot(
+        NOW, fleet, queues, [worker] * many, [run] * many, [alert] * min(many, 10), 20.0
+    )
 
 
-def drawn(sight: Sight, width: int, height: int, trouble: str = "") -> list[str]:
+def drawn(sight: TopSnapshot, width: int, height: int, trouble: str = "") -> list[str]:
     out = StringIO()
     console = Console(file=out, width=width, height=height, color_system=None, highlight=False)
-    console.print(View(sight, trouble))
+    console.print(TopView(sight, trouble))
     return out.getvalue().splitlines()
 
 
@@ -296,8 +298,8 @@ def test_what_does_not_fit_is_counted_and_the_fullest_come_first() -> None:
 
 
 def test_a_queue_that_nobody_serves_says_so() -> None:
-    queue = QueueSight("lonely", 5, False, 61.0, 0, 0.0, 0.0, 0.0, False, None)
-    lonely = Sight(NOW, sight(0).fleet, [queue], [], [], [], 20.0)
+    queue = QueueSnapshot("lonely", 5, False, 61.0, 0, 0.0, 0.0, 0.0, False, None)
+    lonely = TopSnapshot(NOW, sight(0).totals, [queue], [], [], [], 20.0)
 
     [row] = [each for each in drawn(lonely, 80, 24) if "lonely" in each]
 
@@ -305,8 +307,8 @@ def test_a_queue_that_nobody_serves_says_so() -> None:
 
 
 def test_a_queue_that_somebody_has_paused_says_so() -> None:
-    queue = QueueSight("held", 5, True, 1.0, 3, 0.0, 0.0, 0.0, True, None)
-    held = Sight(NOW, sight(0).fleet, [queue], [], [], [], 20.0)
+    queue = QueueSnapshot("held", 5, True, 1.0, 3, 0.0, 0.0, 0.0, True, None)
+    held = TopSnapshot(NOW, sight(0).totals, [queue], [], [], [], 20.0)
 
     assert next(each for each in drawn(held, 80, 24) if "held" in each).endswith("paused")
 

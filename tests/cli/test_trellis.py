@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from rota.cli.trellis import MARKS, PLAIN_MARKS, trellis
-from rota.drawing.label import STATES, Label
+from rota.cli.trellis import ASCII_STATE_MARKS, STATE_MARKS, draw_graph
+from rota.drawing.label import STATES, NodeLabel
 from rota.model.graph import Graph
 
 DIAMOND = Graph({"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c"]})
@@ -33,13 +33,13 @@ def graphs(draw: some.DrawFn) -> Graph:
 
 def test_a_line_says_name_state_time_and_error() -> None:
     labels = {
-        "a": Label("succeeded", "1.2 s"),
-        "b": Label("failed", "attempt 3", "ValueError: no"),
-        "c": Label("running", "12 s"),
-        "d": Label("waiting"),
+        "a": NodeLabel("succeeded", "1.2 s"),
+        "b": NodeLabel("failed", "attempt 3", "ValueError: no"),
+        "c": NodeLabel("running", "12 s"),
+        "d": NodeLabel("waiting"),
     }
 
-    lines = trellis(DIAMOND, labels)
+    lines = draw_graph(DIAMOND, labels)
 
     assert [line.plain for line in lines] == [
         "✓ a      succeeded  1.2 s",
@@ -51,20 +51,20 @@ def test_a_line_says_name_state_time_and_error() -> None:
 
 
 def test_without_states_there_are_only_names() -> None:
-    assert [line.plain for line in trellis(DIAMOND)] == ["● a", "├─● b", "╰─│─● c", "●─┴─╯ d"]
+    assert [line.plain for line in draw_graph(DIAMOND)] == ["● a", "├─● b", "╰─│─● c", "●─┴─╯ d"]
 
 
 def test_separate_parts_have_an_empty_line_between_them() -> None:
     graph = Graph({"a": [], "x": [], "b": ["a"]})
 
-    assert [line.plain for line in trellis(graph)] == ["● a", "● b", "", "● x"]
+    assert [line.plain for line in draw_graph(graph)] == ["● a", "● b", "", "● x"]
 
 
 def test_those_alike_share_a_line_that_counts_them() -> None:
-    labels = {name: Label("succeeded") for name in FAN.order}
-    labels |= {f"part{n}": Label("failed") for n in range(0, 8_000, 1_000)}
+    labels = {name: NodeLabel("succeeded") for name in FAN.order}
+    labels |= {f"part{n}": NodeLabel("failed") for n in range(0, 8_000, 1_000)}
 
-    lines = [line.plain for line in trellis(FAN, labels, kept=4)]
+    lines = [line.plain for line in draw_graph(FAN, labels, max_similar=4)]
 
     assert len(lines) == 7
     assert lines[5] == "╰─│─│─│─│─… 9,994 more: 9,990 succeeded, 4 failed"
@@ -72,7 +72,7 @@ def test_those_alike_share_a_line_that_counts_them() -> None:
 
 
 def test_whoever_asks_for_all_gets_all() -> None:
-    lines = [line.plain for line in trellis(FAN, kept=None)]
+    lines = [line.plain for line in draw_graph(FAN, max_similar=None)]
 
     assert len(lines) == 10_000
     assert lines[2].strip() == "● part1  ← split"
@@ -81,10 +81,10 @@ def test_whoever_asks_for_all_gets_all() -> None:
 
 def test_where_rails_would_take_half_the_width_a_list_names_the_parents() -> None:
     wide = Graph({**{f"a{n}": [] for n in range(8)}, "b": ["a0", "a7"]})
-    wide = Graph({**wide.parents, "end": [*(f"a{n}" for n in range(7)), "b"]})
+    wide = Graph({**wide.predecessors, "end": [*(f"a{n}" for n in range(7)), "b"]})
 
-    assert "●─┴─┴─┴─┴─┴─┴─╯ end" in [line.plain for line in trellis(wide, width=60)]
-    lines = [line.plain for line in trellis(wide, width=28)]
+    assert "●─┴─┴─┴─┴─┴─┴─╯ end" in [line.plain for line in draw_graph(wide, width=60)]
+    lines = [line.plain for line in draw_graph(wide, width=28)]
 
     assert "● a0" in lines
     assert "  ● b  ← a0, a7" in lines
@@ -94,7 +94,7 @@ def test_where_rails_would_take_half_the_width_a_list_names_the_parents() -> Non
 def test_a_deep_list_is_not_indented_off_the_terminal() -> None:
     deep = {f"j{n}": [f"j{m}" for m in range(n)] for n in range(40)}
 
-    *_, last = [line.plain for line in trellis(Graph(deep), width=60)]
+    *_, last = [line.plain for line in draw_graph(Graph(deep), width=60)]
 
     assert last == " " * 15 + "● j39  ← j0, j1, j2, j3, 35 more"
 
@@ -105,9 +105,9 @@ def test_no_line_is_wider_than_the_terminal_and_all_can_be_printed(
     graph: Graph, width: int, encoding: str
 ) -> None:
     words = "日本語 é " * 9
-    labels = {name: Label("failed", words, words, name=words) for name in graph.order}
+    labels = {name: NodeLabel("failed", words, words, name=words) for name in graph.order}
 
-    for line in trellis(graph, labels, width=width, encoding=encoding):
+    for line in draw_graph(graph, labels, width=width, encoding=encoding):
         assert line.cell_len <= width
         line.plain.encode(encoding)
 
@@ -115,7 +115,7 @@ def test_no_line_is_wider_than_the_terminal_and_all_can_be_printed(
 @settings(deadline=None, max_examples=50)
 @given(graphs(), some.sampled_from([24, 40, 80, 160]))
 def test_every_job_has_one_line_below_those_it_waits_for(graph: Graph, width: int) -> None:
-    lines = [line.plain for line in trellis(graph, width=width, kept=None)]
+    lines = [line.plain for line in draw_graph(graph, width=width, max_similar=None)]
 
     at = {
         name: place
@@ -125,13 +125,13 @@ def test_every_job_has_one_line_below_those_it_waits_for(graph: Graph, width: in
     assert set(at) == set(graph.order)
     assert len([line for line in lines if line]) == len(graph.order)
     for name in graph.order:
-        assert all(at[parent] < at[name] for parent in graph.parents[name])
+        assert all(at[parent] < at[name] for parent in graph.predecessors[name])
 
 
 def test_ascii_tells_joined_rails_from_crossing_ones() -> None:
     graph = Graph({"a": [], "b": ["a"], "c": ["a"], "d": ["b", "c"], "…": ["d"], "é": ["d", "c"]})
 
-    assert [line.plain for line in trellis(graph, encoding="ascii")] == [
+    assert [line.plain for line in draw_graph(graph, encoding="ascii")] == [
         "* a",
         "+-* b",
         "'-|-* c",
@@ -142,16 +142,16 @@ def test_ascii_tells_joined_rails_from_crossing_ones() -> None:
 
 
 def test_every_state_has_a_mark_of_its_own_in_both_alphabets() -> None:
-    assert set(STATES) < MARKS.keys() == PLAIN_MARKS.keys()
-    assert len(set(MARKS.values())) == len(MARKS)
-    assert {PLAIN_MARKS[state] for state in STATES}.isdisjoint("+'|-:")
-    assert all(mark.isascii() for mark in PLAIN_MARKS.values())
-    assert len({PLAIN_MARKS[state] for state in STATES}) == len(STATES)
+    assert set(STATES) < STATE_MARKS.keys() == ASCII_STATE_MARKS.keys()
+    assert len(set(STATE_MARKS.values())) == len(STATE_MARKS)
+    assert {ASCII_STATE_MARKS[state] for state in STATES}.isdisjoint("+'|-:")
+    assert all(mark.isascii() for mark in ASCII_STATE_MARKS.values())
+    assert len({ASCII_STATE_MARKS[state] for state in STATES}) == len(STATES)
 
 
 @pytest.mark.parametrize("name", ["two\nlines", "\x1b[2J", "[red]markup[/red]"])
 def test_a_name_moves_no_cursor_and_is_no_markup(name: str) -> None:
-    [line] = trellis(Graph({name: []}), {name: Label("failed", name, name)})
+    [line] = draw_graph(Graph({name: []}), {name: NodeLabel("failed", name, name)})
 
     assert re.fullmatch(r"[^\x00-\x1f\x7f-\x9f]+", line.plain)
     assert name.replace("\n", " ").replace("\x1b", "\\x1b") in line.plain

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import psycopg
 
-from rota.cli.endings import MISTAKE
+from rota.cli.endings import USAGE_ERROR
 
 from .terminal import Program, Terminal, children_of, eventually, is_alive
 
 SHOP = ("-a", "shop:app")
-SLOWLY = {"ROTA_DRAIN_FOR": "60"}  # longer than any test waits: what ends early was hurried
+SLOWLY = {"ROTA_DRAIN_TIMEOUT": "60"}  # longer than any test waits: what ends early was hurried
 
 
 def ask(terminal: Terminal, question: str) -> object:
@@ -124,7 +124,7 @@ def test_ctrl_c_reaches_each_process_once(terminal: Terminal, tmp_path: Path) ->
 def test_processes_that_cannot_start_say_it_once(terminal: Terminal) -> None:
     done = terminal.run("worker", "shop:nothing", "--processes", "3")
 
-    assert done.code == MISTAKE
+    assert done.code == USAGE_ERROR
     assert "has no 'nothing'" in done.complaint
 
 
@@ -154,7 +154,9 @@ def test_no_process_of_a_process_outlives_a_parent_that_is_killed(
 ) -> None:
     """Not even one that never ends by itself."""
     noted = tmp_path / "pid"
-    with terminal.program("worker", "shop:app", "--processes", "2", "--grace", "1") as parent:
+    with terminal.program(
+        "worker", "shop:app", "--processes", "2", "--drain-timeout", "1"
+    ) as parent:
         pids = workers(parent, 2)
         run = terminal.run("start", *SHOP, "apart", f"file={noted}").out.strip()
         eventually(lambda: noted.exists() and noted.read_text())
@@ -172,7 +174,7 @@ def test_no_process_of_a_process_outlives_a_parent_that_is_killed(
 
 
 def test_the_grace_is_what_the_command_line_says(terminal: Terminal, tmp_path: Path) -> None:
-    with terminal.program("worker", "shop:app", "--grace", "1", **SLOWLY) as worker:
+    with terminal.program("worker", "shop:app", "--drain-timeout", "1", **SLOWLY) as worker:
         worker.said("up to")
         run = start_waiting(terminal, tmp_path / "never")
 
@@ -197,7 +199,7 @@ def test_a_description_that_is_no_pair_is_refused(terminal: Terminal) -> None:
     for words in ("zone", "=eu-1"):
         done = terminal.run("worker", "shop:app", "--processes", "2", "--meta", words)
 
-        assert done.code == MISTAKE
+        assert done.code == USAGE_ERROR
         assert f"--meta {words!r} is not KEY=VALUE" in done.complaint
 
 

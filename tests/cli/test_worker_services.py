@@ -65,7 +65,7 @@ def test_they_spread_over_the_processes_of_one_crew(terminal: Terminal) -> None:
 
 
 def test_beside_jobs_and_passed_on_when_it_is_drained(terminal: Terminal) -> None:
-    with terminal.program("worker", "watch:both", ROTA_BEAT="0.3") as worker:
+    with terminal.program("worker", "watch:both", ROTA_HEARTBEAT_INTERVAL="0.3") as worker:
         worker.said("runs service 'filings'")
         [(number,)] = ask(terminal, "select id from rota.workers")
         with terminal.program("worker", "watch:both") as other:
@@ -78,7 +78,7 @@ def test_beside_jobs_and_passed_on_when_it_is_drained(terminal: Terminal) -> Non
 def test_one_that_does_not_stop_keeps_its_process_no_longer_than_the_grace(
     terminal: Terminal,
 ) -> None:
-    with terminal.program("worker", "watch:stubborn", "--grace", "1") as worker:
+    with terminal.program("worker", "watch:stubborn", "--drain-timeout", "1") as worker:
         worker.said("runs service 'stubborn'")
         eventually(lambda: ask(terminal, ITERATIONS) == [(1,)])
         worker.tell(signal.SIGTERM)

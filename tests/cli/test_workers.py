@@ -15,14 +15,14 @@ import psycopg
 import pytest
 
 from rota import Rota as App
-from rota.cli.endings import FAILED, MISTAKE, NOT_THERE
+from rota.cli.endings import FAILED, NOT_FOUND, USAGE_ERROR
 from rota.errors import WorkerNotFound
 
 from .conftest import Rota
 from .terminal import Program, Terminal, eventually
 
 SHOP = ("-a", "shop:app")
-SLOWLY = {"ROTA_DRAIN_FOR": "60"}  # longer than any test waits
+SLOWLY = {"ROTA_DRAIN_TIMEOUT": "60"}  # longer than any test waits
 
 
 @pytest.fixture
@@ -88,8 +88,8 @@ def test_a_worker_at_work_is_listed_with_what_it_serves(rota: Rota, worker: Prog
     assert f"{document['running']}/100" in line
     assert document["queues"] == ["default", "images"]
     assert "echo" in document["tasks"]
-    assert document["engine"]
-    assert (document["silent"], document["ended"], document["blamed"]) == (False, None, [])
+    assert document["rota_version"]
+    assert (document["silent"], document["ended"], document["charged_jobs"]) == (False, None, [])
 
 
 def test_only_those_that_are_there_are_listed_unless_all_are_asked_for(
@@ -111,9 +111,9 @@ def test_only_those_that_are_there_are_listed_unless_all_are_asked_for(
         [str(left), "stopped 3 h ago"],
         [str(dead), "dead 5 min ago"],
     ]
-    assert "blamed" in whole.splitlines()[0]
+    assert "charged" in whole.splitlines()[0]
     assert whole.splitlines()[4].endswith("2 jobs")
-    assert [each["blamed"] for each in alone("workers", "--all", "--json").json()] == [
+    assert [each["charged_jobs"] for each in alone("workers", "--all", "--json").json()] == [
         [],
         [],
         [],
@@ -231,7 +231,7 @@ def test_a_worker_is_asked_and_waited_for_until_it_has_left(
     assert left == f"worker {number} has left"
     assert worker.ended().code == 0
     again = terminal.run("drain", number)
-    assert (again.code, again.complaint) == (NOT_THERE, f"worker {number} has left already")
+    assert (again.code, again.complaint) == (NOT_FOUND, f"worker {number} has left already")
 
 
 def test_a_worker_that_has_not_left_in_time_is_told_by_the_exit_code(
@@ -269,7 +269,7 @@ def test_a_worker_that_cannot_be_drained_does_not_spare_the_others(
 
     done = alone("drain", "999999", str(dead), str(silent))
 
-    assert done.code == NOT_THERE
+    assert done.code == NOT_FOUND
     assert "there is no worker 999999; `rota workers --all` lists" in done.err
     assert f"worker {dead} is dead" in done.err
     assert f"worker {silent} has not been heard of for" in done.err
@@ -282,7 +282,7 @@ def test_a_worker_that_cannot_be_drained_does_not_spare_the_others(
 
 def test_what_is_no_number_of_a_worker_is_a_mistake(alone: Rota) -> None:
     for words in (("drain",), ("drain", "web-1"), ("drain", "1", "--wait", "-1")):
-        assert alone(*words).code == MISTAKE
+        assert alone(*words).code == USAGE_ERROR
 
 
 async def test_a_program_asks_the_same(empty_dsn: str, registry: psycopg.Connection[Any]) -> None:

@@ -108,7 +108,7 @@ class Site:
                 await each.execute("update public.shift set by = %s", (by,))
 
     def log(self) -> str:
-        return self._server.place.log.read_text(errors="replace")
+        return self._server.paths.log.read_text(errors="replace")
 
 
 @asynccontextmanager

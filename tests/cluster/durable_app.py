@@ -25,12 +25,12 @@ import psycopg  # noqa: F401 - imported here, so that no worker has to
 from rota import Context, Rota, Task
 from rota.app import client  # noqa: F401
 from rota.engine import worker  # noqa: F401
-from rota.engine.hand import Hand
-from rota.engine.ledger import JobLedger
-from rota.engine.notes import Notes
-from rota.engine.port import JobPort
-from rota.engine.scribe import Scribe
-from rota.engine.stepping import Step
+from rota.engine.hand import ReconnectingConnection
+from rota.engine.ledger import WorkerJournal
+from rota.engine.notes import PendingEntries
+from rota.engine.port import JobServices
+from rota.engine.scribe import StepWriter
+from rota.engine.stepping import RunningStep
 from rota.model.events import JobFinished
 from rota.store import migrate  # noqa: F401
 
@@ -90,29 +90,29 @@ class Counted:
 
 def count_awaits() -> None:
     """Of the lines that work for the job; its own counts by itself."""
-    write, send, block = Scribe._send, Hand.send, JobPort.block
+    write, send, block = StepWriter._send, ReconnectingConnection.send, JobServices.run_sync
 
-    async def counted_write(self: Scribe, pages: Any) -> None:
-        await Counted("scribe", write(self, pages))
+    async def counted_write(self: StepWriter, writes: Any) -> None:
+        await Counted("scribe", write(self, writes))
 
-    async def counted_send(self: Hand, segments: Any) -> Any:
-        if any(query.statement in ENDS for segment in segments for query in segment):
-            return await Counted("exchange", send(self, segments))
-        return await send(self, segments)
+    async def counted_send(self: ReconnectingConnection, transactions: Any) -> Any:
+        if any(query.statement in ENDS for each in transactions for query in each):
+            return await Counted("exchange", send(self, transactions))
+        return await send(self, transactions)
 
-    def counted_block(self: JobPort, waiting: Any) -> Any:
+    def counted_block(self: JobServices, coroutine: Any) -> Any:
         async def counted() -> Any:
-            return await Counted("own", waiting)
+            return await Counted("own", coroutine)
 
         doom.count("own")
         answer = block(self, counted())
         doom.count("own")
         return answer
 
-    Scribe._send = counted_write  # type: ignore[method-assign]
-    Hand.send = counted_send  # type: ignore[method-assign]
-    JobPort.block = counted_block  # type: ignore[method-assign]
-    JobLedger.linger = 0.02  # what sleeps longer leaves its worker
+    StepWriter._send = counted_write  # type: ignore[method-assign]
+    ReconnectingConnection.send = counted_send  # type: ignore[method-assign]
+    JobServices.run_sync = counted_block  # type: ignore[method-assign]
+    WorkerJournal.inline_wait_seconds = 0.02  # what sleeps longer leaves its worker
 
 
 # The function
@@ -152,9 +152,9 @@ def define(app: Rota, notes: Path | None = None) -> tuple[Task[[int], list[str]]
             if step == SLEEP:
                 await ctx.sleep(0.1)
             if step == EARLY:
-                values.append(await ctx.wait("early", str))
+                values.append(await ctx.wait_signal("early", str))
             if step == LATE:
-                values.append(await ctx.wait("late", str))
+                values.append(await ctx.wait_signal("late", str))
         return [token, *values]
 
     def ten_in_a_thread(ctx: Context, steps: int) -> list[str]:
@@ -162,16 +162,16 @@ def define(app: Rota, notes: Path | None = None) -> tuple[Task[[int], list[str]]
         values = []
         for step in range(steps):
             if step in WRITES:
-                value = ctx.blocking.step(f"step {step}", write_in_a_thread, ctx, step, token)
+                value = ctx.sync.step(f"step {step}", write_in_a_thread, ctx, step, token)
             else:
-                value = ctx.blocking.step(f"step {step}", note, ctx.job_id, step, token)
+                value = ctx.sync.step(f"step {step}", note, ctx.job_id, step, token)
             values.append(value)
             if step == SLEEP:
-                ctx.blocking.sleep(0.1)
+                ctx.sync.sleep(0.1)
             if step == EARLY:
-                values.append(ctx.blocking.wait("early", str))
+                values.append(ctx.sync.wait_signal("early", str))
             if step == LATE:
-                values.append(ctx.blocking.wait("late", str))
+                values.append(ctx.sync.wait_signal("late", str))
         return [token, *values]
 
     async def counted(ctx: Context, steps: int) -> list[str]:
@@ -197,7 +197,7 @@ async def write(ctx: Context, step: int, token: str) -> str:
 
 def write_in_a_thread(ctx: Context, step: int, token: str) -> str:
     value = uuid4().hex
-    with ctx.blocking.transaction() as connection:
+    with ctx.sync.transaction() as connection:
         connection.execute(INSERT, (ctx.job_id, step, value, token))
         if step == 5:
             doom.count("own")
@@ -213,36 +213,36 @@ def record_after_the_transaction() -> None:
     """What a step wrote and that it is done are true one after the other."""
     from rota.store import steps
 
-    async def commit(self: Step, entry: Any) -> None:
-        fence = self._fence
+    async def commit(self: RunningStep, entry: Any) -> None:
+        fence = self._job_transaction
         assert fence is not None
-        assert self._open is not None
-        await self._open.aclose()
-        await fence._database.insist(steps.record(fence.worker, [(fence.job, entry)]))
+        assert self._exit_stack is not None
+        await self._exit_stack.aclose()
+        await fence._database.run_with_retry(steps.record(fence.worker, [(fence.job, entry)]))
 
-    Step.commit = commit  # type: ignore[method-assign]
+    RunningStep.commit = commit  # type: ignore[method-assign]
 
 
 def do_not_wait_for_the_record() -> None:
     """The code goes on while what it came to is being written."""
-    write = JobLedger.write
+    write = WorkerJournal.write
     writing = set()
 
-    async def do_not_wait(self: JobLedger, entries: Any) -> None:
+    async def do_not_wait(self: WorkerJournal, entries: Any) -> None:
         task = asyncio.get_running_loop().create_task(write(self, entries))
         writing.add(task)
         await asyncio.sleep(0)
 
-    JobLedger.write = do_not_wait  # type: ignore[method-assign]
+    WorkerJournal.write = do_not_wait  # type: ignore[method-assign]
 
 
 def keep_no_values() -> None:
     """What costs nothing to find out again is not the same then."""
 
-    async def flush(self: Notes) -> None:
+    async def flush(self: PendingEntries) -> None:
         self.take()
 
-    Notes.flush = flush  # type: ignore[method-assign]
+    PendingEntries.flush = flush  # type: ignore[method-assign]
 
 
 MUTANTS: dict[str, Callable[[], None]] = {
@@ -260,7 +260,14 @@ async def work(order: dict[str, Any]) -> None:
     finishes = order.get("place") is None
     # Who comes later has not seen the dead alive, and has only their silence to go by.
     patience = 2 if finishes else 20
-    app = Rota(order["dsn"], poll=0.1, beat=0.5, dead_after=patience, connections=4, drain_for=5)
+    app = Rota(
+        order["dsn"],
+        poll_interval=0.1,
+        heartbeat_interval=0.5,
+        dead_after=patience,
+        connections=4,
+        drain_timeout=5,
+    )
     define(app, Path(order["notes"]))
     queues: list[str] = order["queues"]
     if finishes:

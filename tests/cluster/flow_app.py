@@ -42,7 +42,7 @@ def define(app: Rota, note: Callable[[int, int], None]) -> Flow:
 
 
 async def main(dsn: str, notes: str, concurrency: int) -> None:
-    app = Rota(dsn, poll=0.1, drain_for=20)
+    app = Rota(dsn, poll_interval=0.1, drain_timeout=20)
     with open(notes, "a", buffering=1) as seen:  # noqa: ASYNC230 - what is noted is noted
         define(app, lambda number, attempt: print(number, attempt, file=seen))
         try:

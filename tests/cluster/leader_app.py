@@ -26,7 +26,7 @@ import psycopg
 from rota import Rota
 from rota.coord import candidate, trust
 from rota.coord.leader import Leader, Term
-from rota.errors import RotaError, TermLost
+from rota.errors import LeadershipLost, RotaError
 
 ACT_EVERY = 0.003
 ZOMBIE = 0.7
@@ -47,12 +47,12 @@ insert into public.effects (instance, term, began, ended) values (%s, %s, %s, cl
 
 def no_trust_window() -> None:
     """Whoever was elected leads until he is told otherwise."""
-    candidate.TRUST = 1e6
+    candidate.TRUSTED_SHARE = 1e6
 
 
 def trusted_for_too_long() -> None:
     """Longer than the server waits."""
-    candidate.TRUST = 1.6
+    candidate.TRUSTED_SHARE = 1.6
 
 
 MUTANTS: dict[str, Callable[[], None]] = {
@@ -98,7 +98,7 @@ async def write(app: Rota, leader: Leader, instance: str) -> None:
                 if random.random() < 0.2:
                     await asyncio.sleep(0.02)
                 await connection.execute(INSERT, (instance, last.number, began))
-        except TermLost:
+        except LeadershipLost:
             last = None
         except (psycopg.Error, RotaError, OSError):
             await asyncio.sleep(0.02)
@@ -112,7 +112,7 @@ async def main(order: dict[str, Any], notes: TextIO) -> None:
         notes.write(f"won {term.number} {trust.now():.6f}\n")
 
     def lost(term: Term) -> None:
-        notes.write(f"lost {term.number} {trust.now():.6f} {term.why}\n")
+        notes.write(f"lost {term.number} {trust.now():.6f} {term.lost_reason}\n")
 
     async with Rota(order["dsn"], statement_timeout=2.0, connections=3) as app:
         leader = app.leader(

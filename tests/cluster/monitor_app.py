@@ -20,7 +20,7 @@ from rota.coord import roster
 from rota.coord.candidacy import Term
 from rota.coord.candidate import Candidate
 from rota.coord.leader import Leader
-from rota.errors import TermLost
+from rota.errors import LeadershipLost
 from rota.model.events import Event, ServiceRan, ServicesStarted
 from rota.model.service import ServiceContext
 from rota.store import leaders
@@ -46,7 +46,7 @@ def monitor(note: Notes, takes: float) -> Callable[[ServiceContext], Any]:
                 await connection.execute(
                     "insert into effects values (%s, %s, %s, %s)", (*what, os.getpid())
                 )
-        except TermLost:
+        except LeadershipLost:
             note("refused", *what)
             raise
 
@@ -75,9 +75,9 @@ def everybody_is_elected() -> None:
     async def elected(self: Leader) -> Term:
         candidacy = self._candidacy
         assert candidacy is not None
-        database = candidacy.company.database
+        database = candidacy.coordinator.database
         await asyncio.sleep(0.5)
-        instance = candidacy.company.identity.instance
+        instance = candidacy.coordinator.identity.instance
         async with database.connection() as connection:
             found = await connection.execute(
                 "insert into rota.leaders (name, term, instance) values (%s, 1, %s) on conflict (name)"
@@ -88,14 +88,14 @@ def everybody_is_elected() -> None:
         return Term(candidacy.candidate, number, database.schema)
 
     Leader.elected = elected  # type: ignore[method-assign]
-    Candidate.leads = lambda self, term=None: True  # type: ignore[method-assign]
+    Candidate.is_leader = lambda self, term=None: True  # type: ignore[method-assign]
 
 
 def a_term_is_for_life() -> None:
     """Neither the clock nor the database is asked whether it stands."""
-    Candidate.leads = lambda self, term=None: True  # type: ignore[method-assign]
-    leaders.assertion = lambda name, term: leaders.limit(60)
-    Candidate.lose = lambda self, *args: False  # type: ignore[method-assign]
+    Candidate.is_leader = lambda self, term=None: True  # type: ignore[method-assign]
+    leaders.assert_term = lambda name, term: leaders.set_idle_timeout(60)
+    Candidate.end_term = lambda self, *args: False  # type: ignore[method-assign]
 
 
 MUTANTS: dict[str, Callable[[], None]] = {
@@ -117,7 +117,7 @@ async def main(order: dict[str, Any]) -> None:
 
     for name, seconds in order.get("balancing", {}).items():
         setattr(roster, name, seconds)
-    app = Rota(order["dsn"], drain_for=5)
+    app = Rota(order["dsn"], drain_timeout=5)
     for name in order["services"]:
         app.service(name, every=order["every"], lease=order["lease"])(monitor(note, order["takes"]))
     app.subscribe(hear)

@@ -195,7 +195,7 @@ class Realm:
 
     def _cut(self, subject: Subject) -> Change:
         async def change() -> None:
-            await asyncio.to_thread(self._ways[subject.slot].reset, only=subject.instance)
+            await asyncio.to_thread(self._ways[subject.slot].reset, application=subject.instance)
 
         return change, _nothing
 
@@ -204,7 +204,7 @@ class Realm:
 
         async def change() -> None:
             way = self._ways[subject.slot]
-            await asyncio.to_thread(way.half_open, "server", only=subject.instance)
+            await asyncio.to_thread(way.half_open, "server", application=subject.instance)
 
         return change, _nothing
 
@@ -212,7 +212,7 @@ class Realm:
         way = self._ways[subject.slot]
 
         async def change() -> None:
-            await asyncio.to_thread(way.drop, only=subject.instance)
+            await asyncio.to_thread(way.drop, application=subject.instance)
 
         async def mend() -> None:
             await asyncio.to_thread(way.heal)
@@ -224,7 +224,7 @@ class Realm:
         way = self._ways[subject.slot]
 
         async def change() -> None:
-            await asyncio.to_thread(way.drop, only=subject.instance)
+            await asyncio.to_thread(way.drop, application=subject.instance)
             await _send(subject, signal.SIGSTOP)
 
         async def mend() -> None:

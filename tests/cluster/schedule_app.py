@@ -64,14 +64,21 @@ def count_looks(notes: Path) -> None:
 
     async def counted(*given: Any) -> Any:
         fired = await fire(*given)
-        os.write(file, b"%d\n" % fired.seen)
+        os.write(file, b"%d\n" % fired.handled)
         return fired
 
     firing.fire = counted  # type: ignore[assignment]
 
 
 async def work(order: dict[str, Any]) -> None:
-    app = Rota(order["dsn"], poll=0.25, beat=0.25, dead_after=2, connections=4, drain_for=5)
+    app = Rota(
+        order["dsn"],
+        poll_interval=0.25,
+        heartbeat_interval=0.25,
+        dead_after=2,
+        connections=4,
+        drain_timeout=5,
+    )
     define(app)
     async with app:
         while True:

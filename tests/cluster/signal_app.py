@@ -43,14 +43,14 @@ def define(app: Rota, note: Callable[[int, int], None]) -> None:
     async def listen(ctx: Context, n: int) -> list[int]:
         heard = []
         for name in NAMES:
-            heard.append(await ctx.wait(name, int))
+            heard.append(await ctx.wait_signal(name, int))
             note(heard[-1], ctx.attempt)
         note(100 * n + END, ctx.attempt)
         return heard
 
     @app.task
     async def listen_for(ctx: Context, n: int, seconds: float) -> int:
-        heard = await ctx.wait("go", int, timeout=seconds, default=-1)
+        heard = await ctx.wait_signal("go", int, timeout=seconds, default=-1)
         note(100 * n + END, ctx.attempt)
         return heard
 
@@ -70,7 +70,7 @@ def mutate(name: str) -> None:
 
 
 async def main(dsn: str, notes: str, concurrency: int) -> None:
-    app = Rota(dsn, poll=0.1, drain_for=20, connections=4)
+    app = Rota(dsn, poll_interval=0.1, drain_timeout=20, connections=4)
     with open(notes, "a", buffering=1) as seen:  # noqa: ASYNC230 - what is noted is noted
         define(app, lambda number, attempt: print(number, attempt, file=seen))
         try:

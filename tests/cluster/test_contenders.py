@@ -13,7 +13,7 @@ import pytest
 
 from coord.contest import contest
 from coord.mutants import MUTANTS
-from rota.testing.server import Server
+from rota.testing.server import DatabaseServer
 
 pytestmark = pytest.mark.slow
 
@@ -45,7 +45,9 @@ async def test_six_contenders_act_one_at_a_time_and_are_told(
 @pytest.mark.parametrize(
     "name", [each for each in MUTANTS if each not in ELSEWHERE] if LONG else SOME
 )
-async def test_a_known_mistake_is_found(name: str, rota_server: Server, tmp_path: Path) -> None:
+async def test_a_known_mistake_is_found(
+    name: str, rota_server: DatabaseServer, tmp_path: Path
+) -> None:
     """A mistake shows only where a fault meets it: in a few seconds that may not happen; several times it
     does."""
     mutant, said = MUTANTS[name], []

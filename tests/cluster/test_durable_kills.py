@@ -139,7 +139,7 @@ class Trial:
             nonlocal over
             while not over and (place := next(ahead, None)) is not None:
                 queue = f"{line}-{place}"
-                run = await task.using(queue=queue).start(self.steps)
+                run = await task.options(queue=queue).start(self.steps)
                 await run.signal("early", "so early")
                 code = await forks.run(line=line, place=place, **self._order([queue], queue))
                 if code == 0:

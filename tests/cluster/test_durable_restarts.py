@@ -23,14 +23,14 @@ from cluster.fleet import ask, until
 from outage.pair import in_memory
 from rota import Context, Rota, Run
 from rota.localpg import LocalPostgres
-from rota.testing.clock import MARK, Clock
+from rota.testing.clock import THROWAWAY_SCHEMA, SettableClock
 
 pytestmark = pytest.mark.slow
 
 BEFORE = """
 from rota import Context, Rota
 
-app = Rota(poll=0.1, beat=0.25, dead_after=10, drain_for=10)
+app = Rota(poll_interval=0.1, heartbeat_interval=0.25, dead_after=10, drain_timeout=10)
 
 @app.task
 async def other(n: int) -> int:
@@ -46,7 +46,7 @@ async def onboard(ctx: Context, user: str) -> list[str]:
     told = [await ctx.step("welcome", note, ctx, f"welcome {user}")]
     await ctx.sleep(days=7)
     told.append(await ctx.step("remind", note, ctx, f"remind {user}"))
-    told.append(await ctx.wait("reply", str))
+    told.append(await ctx.wait_signal("reply", str))
     told.append(await ctx.step("thank", note, ctx, f"thank {user}"))
     return told
 """
@@ -59,7 +59,7 @@ from dataclasses import dataclass
 
 from rota import Context, Rota
 
-app = Rota(poll=0.1, beat=0.25, dead_after=10, drain_for=10)
+app = Rota(poll_interval=0.1, heartbeat_interval=0.25, dead_after=10, drain_timeout=10)
 log = logging.getLogger("shop")
 
 @dataclass
@@ -92,7 +92,7 @@ async def onboard(ctx: Context, user: str, greeting: str = "welcome") -> list[st
     ctx.log("and now to bed")
     await ctx.sleep(days=7)
     second = await tell("remind")
-    reply = await ctx.wait("reply", str)
+    reply = await ctx.wait_signal("reply", str)
     return [first, second, reply, await tell("thank")]
 """
 
@@ -159,7 +159,7 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
             async with Rota(dsn) as app:
                 await app.migrate()
             with psycopg.connect(dsn, autocommit=True) as connection:
-                connection.execute(f"create schema {MARK}".encode())
+                connection.execute(f"create schema {THROWAWAY_SCHEMA}".encode())
                 connection.execute(TABLE)
             site = Site(tmp_path, server, dsn)
             try:
@@ -215,7 +215,7 @@ async def test_a_sleeping_run_outlives_its_workers_its_server_and_a_deploy(site:
         site.start_workers()
         await still_asleep(site)
 
-        clock = Clock(app)
+        clock = SettableClock(app)
         await clock.advance(timedelta(days=6))
         await still_asleep(site)
         await clock.advance(timedelta(days=1))
@@ -240,7 +240,7 @@ async def test_a_sleeping_run_outlives_its_workers_its_server_and_a_deploy(site:
 async def test_one_that_was_due_while_nobody_was_there_goes_on_when_somebody_is(site: Site) -> None:
     async with begun(site) as (app, run):
         assert await asyncio.to_thread(site.stop_workers) == [0, 0]
-        await Clock(app).advance(timedelta(days=30))
+        await SettableClock(app).advance(timedelta(days=30))
         await asyncio.to_thread(site.server.kill)
         await asyncio.to_thread(site.server.restart)
         assert await ask(site.dsn, ASLEEP) == (1,)
@@ -259,7 +259,7 @@ async def test_one_whose_own_code_has_changed_is_set_aside_and_goes_on_with_the_
         assert await asyncio.to_thread(site.stop_workers) == [0, 0]
         site.deploy(AFTER.replace("first = await tell(greeting)", 'first = await tell("hello")'))
         site.start_workers()
-        await Clock(app).advance(timedelta(days=8))
+        await SettableClock(app).advance(timedelta(days=8))
         await until(site.dsn, "select count(*) from rota.quarantine", (1,), within=60)
         assert await ask(site.dsn, EFFECTS) == (["welcome ada 1"],)
 

@@ -37,7 +37,7 @@ def flow_fleet(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> Fleet:
 async def start_runs(dsn: str, many: int) -> None:
     async with Rota(dsn) as app:
         flow = define(app, lambda *_: None)
-        await app.start_many([flow.call(n=n) for n in range(many)])
+        await app.start_many([flow.bind(n=n) for n in range(many)])
 
 
 async def prepare(dsn: str, *, mutant: bool = False) -> None:

@@ -20,7 +20,7 @@ from coord.leading import elected, seats, until
 from pooler.bouncer import Bouncer, bouncer
 from rota import Rota
 from rota.coord import trust
-from rota.testing.server import Server
+from rota.testing.server import DatabaseServer
 
 NAME = "housekeeping"
 LEASE = 1.5
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def pooler(rota_server: Server) -> Iterator[Bouncer]:
+def pooler(rota_server: DatabaseServer) -> Iterator[Bouncer]:
     with bouncer(rota_server.dsn) as started:
         yield started
 

@@ -18,7 +18,7 @@ import pytest
 from cluster.leader_app import MUTANTS
 from cluster.realm import Realm, realm
 from cluster.reigns import EARLY, faults, percentile, widest_overlap
-from rota.coord.candidate import TRUST
+from rota.coord.candidate import TRUSTED_SHARE
 
 LONG = os.environ.get("ROTA_TEST_LONG") == "1"
 LEASE = 2.0
@@ -59,7 +59,7 @@ async def wrong_in(there: Realm) -> list[str]:
     there.close()
     # What hangs on no session does not end with one.
     early = set() if there.pooled else EARLY
-    return faults(there.notes, effects, there.disruptions, LEASE, TRUST, early)
+    return faults(there.notes, effects, there.disruptions, LEASE, TRUSTED_SHARE, early)
 
 
 def report(there: Realm, ways: str) -> None:

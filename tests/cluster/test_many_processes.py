@@ -28,7 +28,7 @@ def producer(dsn: str) -> Rota:
 async def start_jobs(dsn: str, count: int) -> None:
     async with producer(dsn) as app:
         task: Task[[int], int] = Task(app, app.registry.tasks["note"])
-        await app.start_many([task.call(n) for n in range(count)])
+        await app.start_many([task.bind(n) for n in range(count)])
 
 
 JOBS = 50_000 if os.environ.get("ROTA_TEST_LONG") == "1" else 20_000

@@ -181,7 +181,7 @@ async def test_ten_thousand_due_at_one_instant_are_taken_up_in_batches(
 
         task = app.task(doze)
         began = time.monotonic()
-        await app.start_many([task.call(n) for n in range(DUE)])
+        await app.start_many([task.bind(n) for n in range(DUE)])
         await until(rota_dsn, "select count(*) from rota.asleep", (DUE,), within=60)
         laid = time.monotonic() - began
 

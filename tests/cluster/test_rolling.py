@@ -28,7 +28,7 @@ PLAIN = ["uvicorn", "orders:api", "--port", "{port}"]
 
 # As the guide says: two probes, 100 ms apart, and a second on top.
 LB_DELAY = 1.2
-SETTINGS = {"ROTA_LB_DELAY": str(LB_DELAY), "ROTA_DRAIN_FOR": "10"}
+SETTINGS = {"ROTA_DRAIN_DELAY": str(LB_DELAY), "ROTA_DRAIN_TIMEOUT": "10"}
 
 
 @dataclass

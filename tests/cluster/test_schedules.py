@@ -45,7 +45,7 @@ select args ->> 'schedule', (options ->> 'tick')::timestamptz, jobs.id, ticks.at
   left join rota.outcomes on outcomes.job = jobs.id
 """
 STANDING = """
-select name, every, cron, anchor, created, next, runs, missed, catch_up, at_most from rota.schedules
+select name, every, cron, anchor, next, runs, missed, catch_up, at_most from rota.schedules
 """
 LEFT = "select count(*) from rota.jobs where not exists (select from rota.outcomes where job = jobs.id)"
 OVERDUE = """
@@ -66,7 +66,6 @@ class Standing:
     every: float | None
     cron: str | None
     anchor: datetime
-    created: datetime
     next: datetime
     runs: int
     missed: int
@@ -84,8 +83,9 @@ class Standing:
         """All its ticks up to now: from its beginning until before the one that comes next."""
         tick = self.anchor + self.period
         if self.cron is not None:
-            tick = self.created.replace(microsecond=0)
-            while tick <= self.created or tick.second % self.period.total_seconds():
+            # The column `created` would not do: it is read later, perhaps in the next second.
+            tick = self.anchor.replace(microsecond=0)
+            while tick <= self.anchor or tick.second % self.period.total_seconds():
                 tick += timedelta(seconds=1)
         found = []
         while tick < self.next:

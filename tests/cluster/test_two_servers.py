@@ -27,7 +27,7 @@ import logging
 
 from rota import Context, Rota
 
-app = Rota(poll=0.25)
+app = Rota(poll_interval=0.25)
 log = logging.getLogger("beat")
 
 @app.schedule(every={EVERY}, overlap="allow", catch_up="all", max_runs={TICKS})

@@ -13,7 +13,7 @@ from rota import Context, Rota
 
 dsn, notes = sys.argv[1], sys.argv[2]
 concurrency = int(sys.argv[3]) if len(sys.argv) > 3 else 50
-app = Rota(dsn, poll=0.1, drain_for=20)
+app = Rota(dsn, poll_interval=0.1, drain_timeout=20)
 seen = open(notes, "a", buffering=1 << 16)  # noqa: SIM115 - open for the life of the process
 
 

@@ -21,7 +21,7 @@ def say(**what: Any) -> None:
 
 def main(dsn: str, ttl: float) -> None:
     app = Rota(dsn)
-    lock = app.lock("invoices", ttl=ttl).blocking.acquire()
+    lock = app.lock("invoices", ttl=ttl).sync.acquire()
     pid = os.fork()
     if pid == 0:
         held, told = lock.held, None
@@ -29,8 +29,8 @@ def main(dsn: str, ttl: float) -> None:
             lock.release()
         except LockLost as lost:
             told = str(lost)
-        free = app.lock("invoices", ttl=ttl).blocking.try_acquire()
-        with app.lock("other", ttl=ttl).blocking as other:
+        free = app.lock("invoices", ttl=ttl).sync.try_acquire()
+        with app.lock("other", ttl=ttl).sync as other:
             say(held=held, told=told, free=free, other=other.held)
         os._exit(0)
     _, status = os.waitpid(pid, 0)
@@ -38,7 +38,7 @@ def main(dsn: str, ttl: float) -> None:
     say(child=os.waitstatus_to_exitcode(status), held=lock.held, token=lock.token)
     lock.release()
     say(released=True)
-    app.close_blocking()
+    app.close_sync()
 
 
 if __name__ == "__main__":

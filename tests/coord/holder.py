@@ -28,7 +28,7 @@ def say(**what: Any) -> None:
 
 def main(dsn: str, ttl: float) -> None:
     app = Rota(dsn)
-    lock = app.lock("invoices", ttl=ttl, label="holder").blocking.acquire()
+    lock = app.lock("invoices", ttl=ttl, label="holder").sync.acquire()
     # Before it says so: who hears it may stop it at once.
     began = before = time.clock_gettime(time.CLOCK_MONOTONIC)
     say(token=lock.token, pid=os.getpid(), held=lock.held)
@@ -45,7 +45,7 @@ def main(dsn: str, ttl: float) -> None:
         say(told=None)
     except LockLost as lost:
         say(told=str(lost))
-    app.close_blocking()
+    app.close_sync()
 
 
 if __name__ == "__main__":

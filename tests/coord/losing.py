@@ -8,7 +8,7 @@ from rota import Rota
 
 if TYPE_CHECKING:
     from rota.app.locks import Lock
-    from rota.coord.company import Company
+    from rota.coord.company import Coordinator
 
 
 async def take_away(app: Rota, name: str = "invoices") -> None:
@@ -18,6 +18,6 @@ async def take_away(app: Rota, name: str = "invoices") -> None:
         await connection.execute("select rota.release_lock(%s, 0, 'me')", (name,))
 
 
-def freeze(company: Company, lock: Lock) -> None:
+def freeze(company: Coordinator, lock: Lock) -> None:
     """Have nobody renew it, as if this process were frozen."""
-    company.renewals.drop(lock._known())
+    company.lock_renewals.remove(lock._require_lease())

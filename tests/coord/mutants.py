@@ -59,7 +59,7 @@ def _believe() -> None:
     """Believe in a lock until somebody says that it is lost."""
     from rota.coord.lease import Lease
 
-    Lease.held = lambda self: not self.ended and self._why is None  # type: ignore[method-assign]
+    Lease.is_held = lambda self: not self.is_ended and self._lost_reason is None  # type: ignore[method-assign]
 
 
 def _own_clock() -> None:

@@ -19,7 +19,7 @@ from rota.errors import LockLost
 from rota.model.events import AlertCleared, AlertRaised, Event, LockForfeited
 from rota.model.rules import FLAPPING, HELD_TOO_LONG, RENEWALS_FAIL, TOKEN_TWICE
 from rota.store import alerts
-from rota.store.database import exchange
+from rota.store.database import pipeline
 from rota.testing import Harness, Proxy
 
 SHORT = 0.6
@@ -56,11 +56,13 @@ async def test_a_lock_is_held_too_long_the_moment_it_is_so_and_not_after_it_was_
     caplog.set_level(logging.INFO, "rota")
     began = time.monotonic()
     async with rota_harness.app.lock("invoices", ttl=30, max_held=0.3) as lock:
-        raised = await rota_harness.saw(AlertRaised)
+        raised = await rota_harness.wait_for_event(AlertRaised)
         took = time.monotonic() - began
         await until(sql, [(HELD_TOO_LONG, "invoices", True)])
 
-    await rota_harness.saw(AlertCleared, kind=HELD_TOO_LONG, subject="invoices", timeout=60)
+    await rota_harness.wait_for_event(
+        AlertCleared, kind=HELD_TOO_LONG, subject="invoices", timeout=60
+    )
 
     assert 0.3 <= took < 5, "a renewal is due in ten seconds"
     assert (raised.kind, raised.subject) == (HELD_TOO_LONG, "invoices")
@@ -80,7 +82,7 @@ async def test_it_is_noticed_while_the_database_hangs(rota_dsn: str, sql: Sql) -
         async with Harness(Rota(proxy.dsn)) as harness:
             lock = await harness.app.lock("invoices", ttl=4, max_held=0.5).acquire()
             proxy.drop()
-            await harness.saw(AlertRaised, kind=HELD_TOO_LONG, timeout=60)
+            await harness.wait_for_event(AlertRaised, kind=HELD_TOO_LONG, timeout=60)
             assert await rows(sql) == []
             proxy.heal()
             proxy.reset()
@@ -92,21 +94,21 @@ async def test_it_is_noticed_while_the_database_hangs(rota_dsn: str, sql: Sql) -
 async def test_a_lock_of_which_there_is_nothing_to_say_costs_nothing(
     rota_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    company = (await rota_app.open()).company
+    company = (await rota_app.open()).coordinator
     asked: list[str] = []
-    monkeypatch.setattr(company.alarms, "_nudge", lambda: asked.append("nudge"))
-    turn = company.alarms.turn
+    monkeypatch.setattr(company.alerts, "_wake_thread", lambda: asked.append("nudge"))
+    turn = company.alerts.renew
 
     async def turned(connection: Any) -> None:
         asked.append("turn")
         await turn(connection)
 
-    monkeypatch.setattr(company.alarms, "turn", turned)
+    monkeypatch.setattr(company.alerts, "renew", turned)
     async with rota_app.lock("invoices", ttl=SHORT):
         await asyncio.sleep(0.75 * SHORT)  # it is renewed twice
 
     assert asked == []
-    assert company.alarms.ends() == company.alarms.due() == float("inf")
+    assert company.alerts.next_expiry() == company.alerts.due_at() == float("inf")
 
 
 # Renewals that fail
@@ -126,7 +128,7 @@ async def test_renewals_that_fail_are_told_before_it_is_lost_and_over_once_it_is
                     proxy.heal()
                     await saw(harness, AlertCleared, time_of_it)
                     assert lock.held
-            raised = await harness.saw(AlertRaised, kind=RENEWALS_FAIL)
+            raised = await harness.wait_for_event(AlertRaised, kind=RENEWALS_FAIL)
 
     assert re.fullmatch(
         rf"lock 'invoices' \(token {lock.token}\) was not renewed for [12]\.\d s and runs out in 0\.\d s",
@@ -159,7 +161,7 @@ async def test_a_lock_that_ran_out_stays_an_alert_until_somebody_has_it_again(
             assert await rows(sql) == [(RENEWALS_FAIL, "invoices", True)]
 
             async with harness.app.lock("invoices"):
-                await harness.saw(AlertCleared, kind=RENEWALS_FAIL, timeout=60)
+                await harness.wait_for_event(AlertCleared, kind=RENEWALS_FAIL, timeout=60)
 
     assert f"(token {token}) has run out: it could not be renewed for 0." in message
     assert kinds.index(AlertRaised) < kinds.index(LockForfeited)
@@ -170,15 +172,15 @@ async def test_one_that_has_been_given_back_late_had_run_out_all_the_same(
     rota_harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever was frozen may come to its end before the thread that keeps it comes to anything."""
-    company = (await rota_harness.app.open()).company
-    monkeypatch.setattr(company.keeper, "nudge", lambda: None)
+    company = (await rota_harness.app.open()).coordinator
+    monkeypatch.setattr(company.renewal_thread, "wake_threadsafe", lambda: None)
     lock = await rota_harness.app.lock("invoices", ttl=0.2).acquire()
     await asyncio.sleep(0.2)
 
     with pytest.raises(LockLost):
         await lock.release()
 
-    await rota_harness.saw(AlertRaised, kind=RENEWALS_FAIL, timeout=60)
+    await rota_harness.wait_for_event(AlertRaised, kind=RENEWALS_FAIL, timeout=60)
 
 
 # What cannot be
@@ -187,12 +189,12 @@ async def test_one_that_has_been_given_back_late_had_run_out_all_the_same(
 async def test_a_token_that_two_hold_is_told(rota_harness: Harness, sql: Sql) -> None:
     lock = await rota_harness.app.lock("invoices", ttl=SHORT).acquire()
     await sql.execute("update rota.locks set instance = gen_random_uuid()")
-    raised = await rota_harness.saw(AlertRaised)
+    raised = await rota_harness.wait_for_event(AlertRaised)
     await asyncio.wait_for(lock.lost.wait(), 60)
     await until(sql, [(TOKEN_TWICE, "invoices", True)])
 
     async with rota_harness.app.lock("invoices", ttl=30):
-        await rota_harness.saw(AlertCleared, kind=TOKEN_TWICE, timeout=60)
+        await rota_harness.wait_for_event(AlertCleared, kind=TOKEN_TWICE, timeout=60)
 
     assert raised.kind == TOKEN_TWICE
     assert f"(token {lock.token}) is held by somebody else as well" in raised.message
@@ -218,24 +220,24 @@ async def test_a_leader_that_flaps_is_told_once_however_many_notice(
         "insert into rota.leaders (name, term, elections) values ('mayor', 6, array[now()])"
     )
     async with Harness(Rota(rota_dsn)) as one, Harness(Rota(rota_dsn)) as other:
-        both = [(await each.app.open()).company.alarms for each in (one, other)]
-        both[0].flapping("mayor", 4)
+        both = [(await each.app.open()).coordinator.alerts for each in (one, other)]
+        both[0].on_elections("mayor", 4)
         await asyncio.sleep(0.1)
         assert await rows(sql) == []
         for number, alarms in enumerate(both):
-            alarms.flapping("mayor", 5 + number)
+            alarms.on_elections("mayor", 5 + number)
             await until_it_says(
                 sql, f"leader 'mayor' was elected {5 + number} times within a minute"
             )
-        both[1].flapping("mayor", 0)
+        both[1].on_elections("mayor", 0)
         await asyncio.sleep(0.2)
         assert await rows(sql) == [(FLAPPING, "mayor", True)], "the last election was just now"
         told = [each for each in (*one.events, *other.events) if isinstance(each, AlertRaised)]
 
         await sql.execute("update rota.leaders set elections = array[now() - interval '61 s']")
-        both[1].flapping("mayor", 1)
-        both[1].flapping("mayor", 0)
-        await other.saw(AlertCleared, kind=FLAPPING, subject="mayor", timeout=60)
+        both[1].on_elections("mayor", 1)
+        both[1].on_elections("mayor", 0)
+        await other.wait_for_event(AlertCleared, kind=FLAPPING, subject="mayor", timeout=60)
 
     assert [(each.kind, each.subject) for each in told] == [(FLAPPING, "mayor")]
     assert await rows(sql) == [(FLAPPING, "mayor", False)]
@@ -289,7 +291,7 @@ async def test_an_alert_is_over_when_the_lock_is_no_longer_so(
             (kind, subject),
         )
 
-    closed = await (await rota_app.open()).database.run(alerts.settle())
+    closed = await (await rota_app.open()).database.run(alerts.clear_resolved())
 
     assert await rows(sql) == [(kind, subject, is_open) for subject in subjects]
     assert [(each.kind, each.subject) for each in closed] == (
@@ -306,7 +308,7 @@ async def test_who_holds_a_lock_for_long_closes_what_the_dead_left_open(
         (RENEWALS_FAIL,),
     )
     async with rota_harness.app.lock("invoices", ttl=SHORT):
-        await rota_harness.saw(AlertCleared, subject="orders", timeout=60)
+        await rota_harness.wait_for_event(AlertCleared, subject="orders", timeout=60)
 
     assert await rows(sql) == [(RENEWALS_FAIL, "orders", False)]
 
@@ -314,11 +316,11 @@ async def test_who_holds_a_lock_for_long_closes_what_the_dead_left_open(
 async def test_who_told_of_it_also_tells_that_somebody_else_has_closed_it(
     rota_harness: Harness, sql: Sql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.coord.alarms.SETTLE_EVERY", 0.2)
+    monkeypatch.setattr("rota.coord.alarms.RECHECK_SECONDS", 0.2)
     async with rota_harness.app.lock("invoices", ttl=30, max_held=0.1):
         await until(sql, [(HELD_TOO_LONG, "invoices", True)])
         await sql.execute("update rota.alerts set cleared = now()")
-        await rota_harness.saw(AlertCleared, subject="invoices", timeout=60)
+        await rota_harness.wait_for_event(AlertCleared, subject="invoices", timeout=60)
         await asyncio.sleep(0.3)
 
     assert await rows(sql) == [(HELD_TOO_LONG, "invoices", False)], "once is enough"
@@ -331,8 +333,8 @@ async def test_who_does_not_know_yet_that_it_was_taken_away_does_not_tell_again_
     await until(sql, [(HELD_TOO_LONG, "invoices", True)])
     await sql.execute("select rota.release_lock('invoices', 0, 'me')")
 
-    (await rota_harness.app.open()).company.alarms.released(lock._known())
-    await rota_harness.saw(AlertCleared, timeout=60)
+    (await rota_harness.app.open()).coordinator.alerts.on_released(lock._require_lease())
+    await rota_harness.wait_for_event(AlertCleared, timeout=60)
     await asyncio.sleep(0.3)
 
     assert await rows(sql) == [(HELD_TOO_LONG, "invoices", False)]
@@ -342,7 +344,7 @@ async def test_who_does_not_know_yet_that_it_was_taken_away_does_not_tell_again_
 async def test_who_has_an_alerts_row_locked_keeps_nobody_from_his_lock(
     rota_harness: Harness, sql: Sql
 ) -> None:
-    alarms = (await rota_harness.app.open()).company.alarms
+    alarms = (await rota_harness.app.open()).coordinator.alerts
     async with rota_harness.app.lock("invoices", ttl=SHORT, max_held=0.1) as lock:
         await until(sql, [(HELD_TOO_LONG, "invoices", True)])
         async with sql.transaction():
@@ -362,10 +364,10 @@ async def test_to_close_alerts_is_to_wait_for_nobody(rota_app: Rota, sql: Sql) -
     async with sql.transaction():
         await sql.execute("select from rota.alerts for update")
         async with asyncio.timeout(60):
-            assert await database.run(alerts.settle()) == []
-            assert await database.run(alerts.close([(RENEWALS_FAIL, "orders", 7)])) == []
-    assert len(await database.run(alerts.close([(RENEWALS_FAIL, "orders", 8)]))) == 0
-    assert len(await database.run(alerts.close([(RENEWALS_FAIL, "orders", 7)]))) == 1
+            assert await database.run(alerts.clear_resolved()) == []
+            assert await database.run(alerts.clear_alerts([(RENEWALS_FAIL, "orders", 7)])) == []
+    assert len(await database.run(alerts.clear_alerts([(RENEWALS_FAIL, "orders", 8)]))) == 0
+    assert len(await database.run(alerts.clear_alerts([(RENEWALS_FAIL, "orders", 7)]))) == 1
 
 
 async def test_what_happens_while_it_is_written_down_is_looked_at_at_once(
@@ -374,15 +376,15 @@ async def test_what_happens_while_it_is_written_down_is_looked_at_at_once(
     written, go_on = threading.Event(), threading.Event()
 
     async def slowly(*asked: Any) -> Any:
-        answers = await exchange(*asked)
+        answers = await pipeline(*asked)
         written.set()
         while not go_on.is_set():
             await asyncio.sleep(0.01)
         return answers
 
-    monkeypatch.setattr("rota.coord.alarms.exchange", slowly)
+    monkeypatch.setattr("rota.coord.alarms.pipeline", slowly)
     async with rota_harness.app.lock("invoices", ttl=30, max_held=0.1):
         assert await asyncio.to_thread(written.wait, 5)
     go_on.set()
 
-    await rota_harness.saw(AlertCleared, kind=HELD_TOO_LONG, timeout=60)
+    await rota_harness.wait_for_event(AlertCleared, kind=HELD_TOO_LONG, timeout=60)

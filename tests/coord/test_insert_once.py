@@ -71,9 +71,7 @@ async def with_psycopg_rows_as_dicts(app: Rota, dsn: str) -> list[Inserted]:
 
 async def with_psycopg(app: Rota, dsn: str) -> list[Inserted]:
     with psycopg.connect(dsn) as connection:
-        return [
-            app.blocking.insert_once(connection, "filings", ROWS, conflict=BY) for _ in range(2)
-        ]
+        return [app.sync.insert_once(connection, "filings", ROWS, conflict=BY) for _ in range(2)]
 
 
 async def with_psycopg_in_async_code(app: Rota, dsn: str) -> list[Inserted]:
@@ -89,7 +87,7 @@ async def with_asyncpg(app: Rota, dsn: str) -> list[Inserted]:
 async def with_a_sqlalchemy_session(app: Rota, dsn: str) -> list[Inserted]:
     engine = sa.create_engine(sqlalchemy_url(dsn, "psycopg"))
     with Session(engine) as session:
-        done = [app.blocking.insert_once(session, "filings", ROWS, conflict=BY) for _ in range(2)]
+        done = [app.sync.insert_once(session, "filings", ROWS, conflict=BY) for _ in range(2)]
         session.commit()
     engine.dispose()
     return done
@@ -98,7 +96,7 @@ async def with_a_sqlalchemy_session(app: Rota, dsn: str) -> list[Inserted]:
 async def with_a_sqlalchemy_connection(app: Rota, dsn: str) -> list[Inserted]:
     engine = sa.create_engine(sqlalchemy_url(dsn, "psycopg"))
     with engine.begin() as own:
-        done = [app.blocking.insert_once(own, "filings", ROWS, conflict=BY) for _ in range(2)]
+        done = [app.sync.insert_once(own, "filings", ROWS, conflict=BY) for _ in range(2)]
     engine.dispose()
     return done
 
@@ -125,7 +123,7 @@ async def with_django(app: Rota, dsn: str) -> list[Inserted]:
         connection = django_connection(dsn)
         try:
             return [
-                app.blocking.insert_once(connection, "filings", ROWS, conflict=BY) for _ in range(2)
+                app.sync.insert_once(connection, "filings", ROWS, conflict=BY) for _ in range(2)
             ]
         finally:
             connection.close()
@@ -174,7 +172,7 @@ async def test_of_two_who_come_with_the_same_rows_each_is_new_to_one(
     rota_app: Rota, direct_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A row at a time, from either end, in transactions that overlap: and yet they do not deadlock."""
-    monkeypatch.setattr(insert, "MOST_ROWS", 1)
+    monkeypatch.setattr(insert, "MAX_ROWS", 1)
 
     async def bring(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
         async with await AsyncConnection.connect(direct_dsn) as connection:
@@ -279,7 +277,7 @@ async def test_many_rows_go_in_several_statements(rota_app: Rota, db: Db) -> Non
 def test_a_statement_is_bounded_however_wide_its_rows() -> None:
     sizes = []
     wide = [{f"c{at}": row for at in range(700)} for row in range(100)]
-    going = insert._inserting("t", wide, ["c0"])
+    going = insert._statements("t", wide, ["c0"])
     statement = next(going)
     try:
         while True:
@@ -289,7 +287,7 @@ def test_a_statement_is_bounded_however_wide_its_rows() -> None:
         pass
 
     assert sum(sizes) == 70_000
-    assert max(sizes) <= insert.MOST_VALUES
+    assert max(sizes) <= insert.MAX_VALUES
 
 
 # What is refused
@@ -307,7 +305,7 @@ async def test_without_a_unique_index_it_says_which_one_is_wanted(
             await rota_app.insert_once(connection, "filings", ROWS, conflict=by)
     engine = sa.create_engine(sqlalchemy_url(direct_dsn, "psycopg"))
     with Session(engine) as session, pytest.raises(ArgumentError, match=want):
-        rota_app.blocking.insert_once(session, "filings", ROWS, conflict=by)
+        rota_app.sync.insert_once(session, "filings", ROWS, conflict=by)
     engine.dispose()
 
     await db.execute('create unique index on "filings" ("source", "title")')
@@ -351,4 +349,4 @@ async def test_the_blocking_one_refuses_a_connection_that_is_awaited(
     rota_app: Rota, db: Db
 ) -> None:
     with pytest.raises(ArgumentError, match=r"await app\.insert_once"):
-        rota_app.blocking.insert_once(db, "filings", ROWS, conflict=BY)
+        rota_app.sync.insert_once(db, "filings", ROWS, conflict=BY)

@@ -19,7 +19,7 @@ from rota.coord import keeper, renewals
 from rota.errors import LockLost
 from rota.model.events import Event, LockForfeited
 from rota.store import locks
-from rota.store.database import exchange
+from rota.store.database import pipeline
 from rota.store.query import Query
 
 SHORT = 0.6
@@ -80,7 +80,7 @@ async def test_five_hundred_are_renewed_in_a_few_statements(
     statements: list[int] = []
     right = locks.renew
 
-    def renew(instance: UUID, held: Sequence[tuple[str, int, float]]) -> Query[locks.Kept]:
+    def renew(instance: UUID, held: Sequence[tuple[str, int, float]]) -> Query[locks.RenewedLock]:
         statements.append(len(held))
         return right(instance, held)
 
@@ -132,14 +132,14 @@ async def test_a_renewal_that_meets_the_giving_back_tells_of_no_loss(
             if may_go.is_set():
                 break
             await asyncio.sleep(0.01)
-        found = await exchange(connection, segments, schema)
-        answers[str(found[0][0][0].kept)] += 1
+        found = await pipeline(connection, segments, schema)
+        answers[str(found[0][0][0].renewed)] += 1
         loop.call_soon_threadsafe(gone.set)
         return found
 
-    monkeypatch.setattr(renewals, "exchange", slow)
-    company = await rota_app.company()
-    right = company.give_back
+    monkeypatch.setattr(renewals, "pipeline", slow)
+    company = await rota_app.coordinator()
+    right = company.release
 
     async def give_back(*args: Any) -> Any:
         found = await right(*args)
@@ -148,9 +148,9 @@ async def test_a_renewal_that_meets_the_giving_back_tells_of_no_loss(
         await asyncio.sleep(0.05)
         return found
 
-    monkeypatch.setattr(company, "give_back", give_back)
+    monkeypatch.setattr(company, "release", give_back)
     async with rota_app.lock("invoices", ttl=4):
-        company.keeper.nudge()
+        company.renewal_thread.wake_threadsafe()
         await asyncio.wait_for(under_way.wait(), 60)
     assert answers == {"False": 1}
     await asyncio.sleep(0)
@@ -160,13 +160,13 @@ async def test_a_renewal_that_meets_the_giving_back_tells_of_no_loss(
 async def test_its_connection_is_closed_when_there_has_been_nothing_for_a_while(
     rota_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper, "LINGER", 0.3)
-    company = await rota_app.company()
+    monkeypatch.setattr(keeper, "IDLE_CONNECTION_SECONDS", 0.3)
+    company = await rota_app.coordinator()
     async with rota_app.lock("invoices", ttl=SHORT):
         await asyncio.sleep(SHORT)
-        assert company.keeper._connection is not None
+        assert company.renewal_thread._connection is not None
     async with asyncio.timeout(60):
-        while company.keeper._connection is not None:
+        while company.renewal_thread._connection is not None:
             await asyncio.sleep(0.02)
     async with rota_app.lock("invoices", ttl=SHORT) as lock:
         await asyncio.sleep(1.5 * SHORT)

@@ -148,7 +148,7 @@ async def cut_off(direct_dsn: str, how: str, ttl: float) -> Ending:
         assert not lock.held
         assert second.held
         await second.release()
-        until = lock._known().until
+        until = lock._require_lease().trusted_until
         [(at, by_database)] = told
         # When our clock said `before`, the database's had not come to `then` yet.
         latest = then + timedelta(seconds=until - before)

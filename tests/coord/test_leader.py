@@ -16,10 +16,10 @@ from psycopg.errors import LockNotAvailable
 from coord.leading import ask, elected, seats, until
 from rota import Rota
 from rota.coord import campaigns
-from rota.coord.campaigns import Campaigns
+from rota.coord.campaigns import Elector
 from rota.coord.leader import Leader, Term
-from rota.errors import ArgumentError, TermLost
-from rota.model.events import AlertRaised, LeaderDeposed, LeaderElected
+from rota.errors import ArgumentError, LeadershipLost
+from rota.model.events import AlertRaised, LeaderElected, LeadershipEnded
 
 
 async def test_one_leads_and_the_other_takes_over_when_it_resigns(
@@ -45,7 +45,7 @@ async def test_one_leads_and_the_other_takes_over_when_it_resigns(
 async def test_who_has_resigned_leaves_it_to_others_and_leads_again_if_there_is_none(
     rota_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(campaigns, "ABSTAIN", 1.0)
+    monkeypatch.setattr(campaigns, "ABSTAIN_SECONDS", 1.0)
     async with rota_app.leader("housekeeping") as leader:
         term = await elected(leader)
         began = time.monotonic()
@@ -77,7 +77,7 @@ async def test_callbacks_are_called_one_after_the_other(rota_app: Rota) -> None:
         assert term.lost.is_set()
         assert said == ["elected 1"]
     assert said == ["elected 1", "and done", "lost 1"]
-    assert [type(each) for each in heard] == [LeaderElected, LeaderDeposed]
+    assert [type(each) for each in heard] == [LeaderElected, LeadershipEnded]
 
 
 async def test_a_callback_that_fails_keeps_no_other_from_being_called(
@@ -126,16 +126,16 @@ async def test_an_election_that_fails_half_way_leaves_no_seat_taken(
     rota_app: Rota, direct_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A session that sat down, and then was refused for another reason, would sit there for ever."""
-    right, failed = Campaigns._elect, 0
+    right, failed = Elector._elect, 0
 
-    async def fails(self: Campaigns, *given: object, **named: object) -> None:
+    async def fails(self: Elector, *given: object, **named: object) -> None:
         nonlocal failed
         failed += 1
         if failed <= 2:
             raise LockNotAvailable("somebody alters the table")
         await right(self, *given, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Campaigns, "_elect", fails)
+    monkeypatch.setattr(Elector, "_elect", fails)
     async with rota_app.leader("housekeeping") as leader:
         await elected(leader)
         assert len(await seats(direct_dsn)) <= 1
@@ -176,7 +176,7 @@ async def test_an_assertion_refuses_a_term_that_is_over(rota_app: Rota, direct_d
             await term.assert_held(connection)
     assert repr(term) == "<Term 1 of 'housekeeping', over>"
     async with client.database.transaction() as connection:
-        with pytest.raises(TermLost, match="term 1 of leader 'housekeeping' is over"):
+        with pytest.raises(LeadershipLost, match="term 1 of leader 'housekeeping' is over"):
             await term.assert_held(connection)
     assert await ask(direct_dsn, "select term, instance from rota.leaders") == [(1, None)]
 
@@ -193,7 +193,7 @@ async def test_when_the_app_is_closed_what_it_led_is_taken_over_at_once(
     async with rota_app.leader("a", lease=60) as first, rota_app.leader("b", lease=60) as second:
         await other.close()
         assert not a.held
-        assert a.why == "the app was closed while it was held"
+        assert a.lost_reason == "the app was closed while it was held"
         began = time.monotonic()
         await asyncio.gather(elected(first), elected(second))
         assert time.monotonic() - began < 3

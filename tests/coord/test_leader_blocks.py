@@ -11,7 +11,7 @@ import pytest
 from coord.leading import ask, elected, until, vacated
 from rota import Rota
 from rota.coord import campaigns
-from rota.errors import TermLost
+from rota.errors import LeadershipLost
 
 NAME = "housekeeping"
 
@@ -30,14 +30,14 @@ async def test_a_block_is_cancelled_when_its_term_is_lost(rota_app: Rota, direct
             try:
                 await asyncio.sleep(60)
             except asyncio.CancelledError:
-                reached.append(f"cancelled, held: {term.held}, {term.why}")
+                reached.append(f"cancelled, held: {term.held}, {term.lost_reason}")
                 raise
 
     leading = asyncio.create_task(lead())
     await until(lambda: reached)
     await take_away(direct_dsn)
     with pytest.raises(
-        TermLost, match="term 1 of leader 'housekeeping' was lost: the database says"
+        LeadershipLost, match="term 1 of leader 'housekeeping' was lost: the database says"
     ):
         await asyncio.wait_for(leading, 60)
     assert reached == ["inside", "cancelled, held: False, the database says that it is over"]
@@ -54,7 +54,7 @@ async def test_a_block_that_does_not_wait_is_told_at_its_end(
                 time.sleep(0.01)  # noqa: ASYNC251 - blocks on purpose
             assert not term.lost.is_set()  # the loop has not heard of it yet
 
-    with pytest.raises(TermLost, match="was lost"):
+    with pytest.raises(LeadershipLost, match="was lost"):
         await lead()
 
 
@@ -70,7 +70,7 @@ async def test_a_block_that_swallows_its_cancellation_is_told_at_its_end(
 
     task = asyncio.current_task()
     assert task is not None
-    with pytest.raises(TermLost, match="was lost"):
+    with pytest.raises(LeadershipLost, match="was lost"):
         await lead()
     assert task.cancelling() == 0
     await asyncio.sleep(0)
@@ -173,7 +173,7 @@ async def test_who_waits_to_be_elected_can_stop_waiting(rota_app: Rota, direct_d
 async def test_a_block_within_one_that_stands_resigns_at_its_end(
     rota_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(campaigns, "ABSTAIN", 0.3)
+    monkeypatch.setattr(campaigns, "ABSTAIN_SECONDS", 0.3)
     async with rota_app.leader(NAME) as leader:
         async with leader.term() as first:
             pass
@@ -236,7 +236,7 @@ async def test_resigning_within_the_block_ends_it(rota_app: Rota) -> None:
             await leader.resign()
             await asyncio.sleep(60)
 
-    with pytest.raises(TermLost, match="it was resigned"):
+    with pytest.raises(LeadershipLost, match="it was resigned"):
         await lead()
 
 
@@ -252,7 +252,7 @@ async def test_a_block_open_when_the_app_is_closed_is_lost(rota_dsn: str) -> Non
     leading = asyncio.create_task(lead())
     await asyncio.wait_for(inside.wait(), 60)
     await app.close()
-    with pytest.raises(TermLost, match="the app was closed while it was held"):
+    with pytest.raises(LeadershipLost, match="the app was closed while it was held"):
         await asyncio.wait_for(leading, 60)
 
 

@@ -12,16 +12,16 @@ from coord.leading import ask, elected, seats, unseat, until
 from pooler.bouncer import Bouncer, bouncer
 from rota import Rota
 from rota.coord import campaigns, trust
-from rota.errors import TermLost
+from rota.errors import LeadershipLost
 from rota.testing.proxy import Proxy
-from rota.testing.server import Server
+from rota.testing.server import DatabaseServer
 
 NAME = "housekeeping"
 LEASE = 1.5
 
 
 @pytest.fixture(scope="module")
-def pooler(rota_server: Server) -> Iterator[Bouncer]:
+def pooler(rota_server: DatabaseServer) -> Iterator[Bouncer]:
     with bouncer(rota_server.dsn) as started:
         yield started
 
@@ -32,7 +32,7 @@ async def test_a_term_whose_session_was_ended_is_lost_at_once(direct_dsn: str) -
         began = time.monotonic()
         await unseat(direct_dsn)
         await asyncio.wait_for(term.lost.wait(), 60)
-        assert term.why == "the connection that held it was lost"
+        assert term.lost_reason == "the connection that held it was lost"
         # And won again: there is nobody else.
         assert (await elected(leader)).number == 2
         assert time.monotonic() - began < 1
@@ -83,7 +83,7 @@ async def test_a_term_that_cannot_be_confirmed_is_lost_by_the_clock(
                 assert over.is_set()
                 assert ended < began
                 # How long it may take to say goodbye, to nobody, is bounded.
-                with pytest.raises(TermLost, match="was lost"):
+                with pytest.raises(LeadershipLost, match="was lost"):
                     await asyncio.wait_for(leading, 60)
                 await asyncio.to_thread(proxy.heal)
 
@@ -91,13 +91,13 @@ async def test_a_term_that_cannot_be_confirmed_is_lost_by_the_clock(
 async def test_whoever_waits_is_told_that_somebody_has_resigned(
     direct_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(campaigns, "CAMPAIGN", 60.0)  # nobody looks by himself
+    monkeypatch.setattr(campaigns, "ELECTION_POLL_SECONDS", 60.0)  # nobody looks by himself
     async with Rota(direct_dsn) as app, app.leader(NAME) as first:
         await elected(first)
         async with Rota(direct_dsn) as other, other.leader(NAME) as second:
-            await until(lambda: second._candidacy and second._candidacy.candidate.due > 0)
-            ears, channel = (await other.open()).wakeups, "rota.leaders"
-            await until(lambda: ears.hears(channel))
+            await until(lambda: second._candidacy and second._candidacy.candidate.due_at > 0)
+            ears, channel = (await other.open()).listener, "rota.leaders"
+            await until(lambda: ears.is_listening(channel))
             await asyncio.sleep(0.2)
             began = time.monotonic()
             await first.resign()

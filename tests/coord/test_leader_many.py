@@ -16,7 +16,7 @@ import pytest
 from coord.leading import elected, seats, until
 from rota import Rota
 from rota.coord import campaigns
-from rota.coord.campaigns import Campaigns
+from rota.coord.campaigns import Elector
 from rota.store import leaders
 
 
@@ -24,7 +24,7 @@ async def test_several_of_one_name_in_one_program_lead_one_at_a_time(
     rota_app: Rota, direct_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They share a session, in which a lock can be had twice."""
-    monkeypatch.setattr(campaigns, "ABSTAIN", 0.3)
+    monkeypatch.setattr(campaigns, "ABSTAIN_SECONDS", 0.3)
     three = [rota_app.leader("housekeeping") for _ in range(3)]
     async with AsyncExitStack() as opened:
         for leader in three:
@@ -127,19 +127,19 @@ async def test_standing_by_for_thirty_names_is_one_turn_a_second(
     rota_app: Rota, rota_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turns: list[float] = []
-    campaign = Campaigns._without_the_reluctant
+    campaign = Elector._without_yielding
     async with Rota(rota_dsn) as other, AsyncExitStack() as opened:
         names = [f"name {number}" for number in range(30)]
         led = [await opened.enter_async_context(other.leader(name)) for name in names]
         await asyncio.gather(*(elected(leader) for leader in led))
-        mine = (await rota_app.company()).campaigns
+        mine = (await rota_app.coordinator()).elector
 
-        async def counted(self: Campaigns, *given: object) -> object:
+        async def counted(self: Elector, *given: object) -> object:
             if self is mine:
                 turns.append(time.monotonic())
             return await campaign(self, *given)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(Campaigns, "_without_the_reluctant", counted)
+        monkeypatch.setattr(Elector, "_without_yielding", counted)
         for name in names:
             await opened.enter_async_context(rota_app.leader(name))
         await asyncio.sleep(0.5)
@@ -156,7 +156,7 @@ async def test_names_that_share_a_seat_are_led_all_the_same(
     rota_app: Rota, direct_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One in four billion pairs of names does. Nobody else can lead under either meanwhile; that is all."""
-    monkeypatch.setattr(leaders, "seat_of", lambda name, schema: -7)
+    monkeypatch.setattr(leaders, "session_lock_key", lambda name, schema: -7)
     async with rota_app.leader("a") as a, Rota(direct_dsn) as other:
         await elected(a)
         async with rota_app.leader("b") as b:
@@ -176,16 +176,16 @@ async def test_what_two_leases_of_one_program_come_to_is_the_shorter_one(
     """The server ends their session after the shorter one: nothing there may be trusted for longer."""
     async with rota_app.leader("long", lease=10) as long:
         await elected(long)
-        [candidate] = (await rota_app.company()).campaigns._candidates
-        assert candidate.until - candidate.since >= 6.0
+        [candidate] = (await rota_app.coordinator()).elector._candidates
+        assert candidate.trusted_until - candidate.elected_at >= 6.0
         async with rota_app.leader("short", lease=1) as short:
             await elected(short)
             limited = bool(await seats(direct_dsn))
             await asyncio.sleep(0.5)
-            left = candidate.until - time.clock_gettime(time.CLOCK_BOOTTIME)
+            left = candidate.trusted_until - time.clock_gettime(time.CLOCK_BOOTTIME)
             assert (left < 0.7) is limited
         term = long.current
         await asyncio.sleep(1.2)
         assert term is not None
         assert term.held
-        await until(lambda: candidate.until - time.clock_gettime(time.CLOCK_BOOTTIME) > 4)
+        await until(lambda: candidate.trusted_until - time.clock_gettime(time.CLOCK_BOOTTIME) > 4)

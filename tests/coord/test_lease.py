@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from rota.coord import trust
-from rota.coord.lease import RAN_OUT, TAKEN, Lease
+from rota.coord.lease import EXPIRED, TAKEN_BY_OTHER, Lease
 
 TTL = 10.0
 
@@ -36,14 +36,14 @@ def lease(clock: Callable[[], float], told: list[str] | None = None) -> Lease:
 
 
 def test_it_is_relied_on_for_less_than_it_is_held(clock: Clock) -> None:
-    assert trust.relied_on(1.0) == pytest.approx(0.9)
-    assert trust.relied_on(30.0) == pytest.approx(28.97)
-    assert trust.relied_on(36_000.0) == pytest.approx(35_963), "clocks drift"
+    assert trust.trusted_seconds(1.0) == pytest.approx(0.9)
+    assert trust.trusted_seconds(30.0) == pytest.approx(28.97)
+    assert trust.trusted_seconds(36_000.0) == pytest.approx(35_963), "clocks drift"
     held = lease(clock)
-    clock.at += trust.relied_on(TTL) - 0.001
-    assert held.held()
+    clock.at += trust.trusted_seconds(TTL) - 0.001
+    assert held.is_held()
     clock.at += 0.002
-    assert not held.held()
+    assert not held.is_held()
 
 
 def test_a_renewal_counts_from_when_it_was_sent(clock: Clock) -> None:
@@ -51,8 +51,8 @@ def test_a_renewal_counts_from_when_it_was_sent(clock: Clock) -> None:
     clock.at += 3
     sent = clock.at
     clock.at += 2  # the answer took its time
-    held.renewed(sent)
-    assert held.until == pytest.approx(sent + trust.relied_on(TTL))
+    held.extend(sent)
+    assert held.trusted_until == pytest.approx(sent + trust.trusted_seconds(TTL))
 
 
 def test_an_answer_that_comes_too_late_revives_nothing(clock: Clock) -> None:
@@ -60,38 +60,38 @@ def test_an_answer_that_comes_too_late_revives_nothing(clock: Clock) -> None:
     held = lease(clock, told)
     clock.at += 3
     sent = clock.at
-    clock.at = held.until  # nobody has asked, nobody was told yet
-    held.renewed(sent)
+    clock.at = held.trusted_until  # nobody has asked, nobody was told yet
+    held.extend(sent)
 
-    assert not held.held()
-    assert held.why == RAN_OUT
-    held.renewed(clock.at)
-    assert not held.held()
-    assert told == [RAN_OUT]
+    assert not held.is_held()
+    assert held.lost_reason == EXPIRED
+    held.extend(clock.at)
+    assert not held.is_held()
+    assert told == [EXPIRED]
 
 
 def test_its_loss_is_told_once_and_for_one_reason(clock: Clock) -> None:
     told: list[str] = []
     held = lease(clock, told)
-    assert held.lose(TAKEN)
-    assert not held.lose(RAN_OUT)
+    assert held.mark_lost(TAKEN_BY_OTHER)
+    assert not held.mark_lost(EXPIRED)
     clock.at += 2 * TTL
-    assert held.why == TAKEN
-    assert told == [TAKEN]
-    held.renewed(clock.at)
-    assert not held.held()
+    assert held.lost_reason == TAKEN_BY_OTHER
+    assert told == [TAKEN_BY_OTHER]
+    held.extend(clock.at)
+    assert not held.is_held()
 
 
 def test_what_was_given_back_is_not_lost(clock: Clock) -> None:
     told: list[str] = []
     held = lease(clock, told)
     held.end()
-    assert not held.held()
-    assert not held.lose(TAKEN)
+    assert not held.is_held()
+    assert not held.mark_lost(TAKEN_BY_OTHER)
     clock.at += 2 * TTL
-    assert held.why is None
-    held.renewed(clock.at)
-    assert not held.held()
+    assert held.lost_reason is None
+    held.extend(clock.at)
+    assert not held.is_held()
     assert told == []
 
 
@@ -100,7 +100,7 @@ def test_whoever_was_told_no_is_never_told_yes_again(
 ) -> None:
     """It is renewed at the very last moment: who does that has looked at the clock, and not yet acted."""
     held = lease(clock)
-    clock.at = held.until - 0.001
+    clock.at = held.trusted_until - 0.001
     looked, act = threading.Event(), threading.Event()
 
     def slow() -> float:
@@ -111,18 +111,18 @@ def test_whoever_was_told_no_is_never_told_yes_again(
         return now
 
     monkeypatch.setattr(trust, "now", slow)
-    renewing = threading.Thread(target=held.renewed, args=(clock.at,))
+    renewing = threading.Thread(target=held.extend, args=(clock.at,))
     renewing.start()
     looked.wait()
-    clock.at = held.until + 0.001
+    clock.at = held.trusted_until + 0.001
     answers: list[bool] = []
-    asking = threading.Thread(target=lambda: answers.append(held.held()))
+    asking = threading.Thread(target=lambda: answers.append(held.is_held()))
     asking.start()
     asking.join(0.1)
     act.set()
     renewing.join()
     asking.join()
-    answers.append(held.held())
+    answers.append(held.is_held())
 
     assert answers in ([True, True], [False, False])
 

@@ -125,14 +125,14 @@ async def test_what_was_lost_can_be_taken_again_with_the_same_object(rota_app: R
 async def test_a_late_word_of_a_loss_is_not_about_the_next_hold(rota_app: Rota) -> None:
     """The keeper has noticed, and its thread has not come to say so before the lock is taken anew."""
     lock = await rota_app.lock("invoices", on_lost="cancel").acquire()
-    company = await rota_app.company()
-    old = lock._known()
+    company = await rota_app.coordinator()
+    old = lock._require_lease()
     await take_away(rota_app)
     with pytest.raises(LockLost):
         await lock.release()
 
     async with lock:
-        lock._lose(company, old, "late")
+        lock._report_lost(company, old, "late")
         await asyncio.sleep(0.05)
         assert not lock.lost.is_set()
         assert lock.held
@@ -220,7 +220,7 @@ async def test_a_timeout_is_a_timeout_and_a_loss_is_a_loss(rota_app: Rota, where
 async def test_an_assertion_keeps_the_lock_and_refuses_a_zombie(rota_app: Rota) -> None:
     client = await rota_app.open()
     lock = await rota_app.lock("invoices", ttl=SHORT).acquire()
-    freeze(client.company, lock)
+    freeze(client.coordinator, lock)
     async with client.database.transaction() as connection:
         await lock.assert_held(connection)
         await asyncio.sleep(2 * SHORT)
@@ -292,8 +292,8 @@ async def test_what_makes_no_sense_is_refused(rota_app: Rota, wrong: dict[str, o
 def test_code_that_does_not_await_has_it_too(rota_dsn: str) -> None:
     app = Rota(rota_dsn)
     try:
-        with app.lock("invoices", ttl=SHORT).blocking as lock:
+        with app.lock("invoices", ttl=SHORT).sync as lock:
             time.sleep(2 * SHORT)
             assert lock.held
     finally:
-        app.close_blocking()
+        app.close_sync()

@@ -148,7 +148,7 @@ async def test_a_process_that_ends_without_a_word_is_told_nothing_and_harms_nobo
     """It had no time to give it back: it runs out."""
     code = (
         "import sys; from rota import Rota;"
-        "app = Rota(sys.argv[1]); print(app.lock('invoices', ttl=1).blocking.acquire().token, flush=True);"
+        "app = Rota(sys.argv[1]); print(app.lock('invoices', ttl=1).sync.acquire().token, flush=True);"
         "import os; os._exit(0)"
     )
     process = Process("-c", code, rota_dsn)

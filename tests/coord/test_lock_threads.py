@@ -21,7 +21,7 @@ SHORT = 0.6
 def app(rota_dsn: str) -> Iterator[Rota]:
     app = Rota(rota_dsn)
     yield app
-    app.close_blocking()
+    app.close_sync()
 
 
 def test_threads_have_it_one_at_a_time(app: Rota) -> None:
@@ -29,7 +29,7 @@ def test_threads_have_it_one_at_a_time(app: Rota) -> None:
 
     def once(_: int) -> None:
         nonlocal inside, most
-        with app.lock("invoices", wait=20).blocking as lock:
+        with app.lock("invoices", wait=20).sync as lock:
             inside += 1
             most = max(most, inside)
             tokens.append(lock.token)
@@ -45,17 +45,17 @@ def test_threads_have_it_one_at_a_time(app: Rota) -> None:
 
 async def test_it_is_had_inside_a_running_loop_too(app: Rota) -> None:
     """Blocking it is; it goes on in a loop of its own."""
-    with app.lock("invoices", ttl=SHORT).blocking as lock:
+    with app.lock("invoices", ttl=SHORT).sync as lock:
         await asyncio.sleep(SHORT)
         assert lock.held
-        assert app.lock("invoices").blocking.try_acquire() is False
+        assert app.lock("invoices").sync.try_acquire() is False
         with pytest.raises(Busy):
-            app.lock("invoices", wait=0.1).blocking.acquire()
+            app.lock("invoices", wait=0.1).sync.acquire()
     await app.close()
 
 
 def test_what_was_free_is_entered_as_it_is_and_by_one_alone(app: Rota) -> None:
-    lock = app.lock("invoices").blocking
+    lock = app.lock("invoices").sync
     assert lock.try_acquire()
     with lock:
         with pytest.raises(RuntimeError, match="has been entered already"):
@@ -104,7 +104,7 @@ def test_one_loop_after_the_other(app: Rota) -> None:
 
 
 def test_a_loss_is_told_without_awaiting_too(app: Rota, direct_dsn: str) -> None:
-    lock = app.lock("invoices", ttl=SHORT).blocking.acquire()
+    lock = app.lock("invoices", ttl=SHORT).sync.acquire()
     with psycopg.connect(direct_dsn, autocommit=True) as connection:
         with connection.transaction():
             lock.assert_held(connection)
@@ -117,7 +117,7 @@ def test_a_loss_is_told_without_awaiting_too(app: Rota, direct_dsn: str) -> None
             lock.assert_held(connection)
 
     def leave(error: Exception | None) -> None:
-        with app.lock("invoices", ttl=SHORT).blocking:
+        with app.lock("invoices", ttl=SHORT).sync:
             with psycopg.connect(direct_dsn, autocommit=True) as connection:
                 connection.execute("select rota.release_lock('invoices', 0, 'me')")
             if error is not None:
@@ -135,7 +135,7 @@ def test_a_loss_is_told_without_awaiting_too(app: Rota, direct_dsn: str) -> None
 async def test_a_connection_that_is_awaited_is_refused_where_nobody_awaits(
     app: Rota, direct_dsn: str
 ) -> None:
-    with app.lock("invoices").blocking as lock:
+    with app.lock("invoices").sync as lock:
         async with await psycopg.AsyncConnection.connect(direct_dsn) as connection:
             with pytest.raises(ArgumentError, match=r"await lock\.assert_held"):
                 lock.assert_held(connection)

@@ -17,7 +17,7 @@ from rota.coord import looking
 from rota.errors import Busy, DatabaseUnavailable
 from rota.store.database import run
 from rota.testing import Proxy
-from rota.testing.link import Where
+from rota.testing.link import CutPoint
 
 POOLED = os.environ.get("ROTA_TEST_POOLER") == "1"
 Db = AsyncConnection[tuple[Any, ...]]
@@ -40,7 +40,7 @@ async def app(proxy: Proxy) -> AsyncIterator[Rota]:
 def notified_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """A waiting call polls so seldom that only a notification ends the wait; through a pooler it polls."""
     if not POOLED:
-        for name in ("FIRST_LOOK", "LAST_LOOK", "HEARD_LOOK"):
+        for name in ("FIRST_POLL_SECONDS", "MAX_POLL_SECONDS", "NOTIFIED_POLL_SECONDS"):
             monkeypatch.setattr(looking, name, 600.0)
 
 
@@ -63,7 +63,7 @@ async def is_free(db: Db, name: str = "invoices") -> bool:
 
 async def subscribers(app: Rota) -> int:
     client = await app.open()
-    return sum(map(len, client.wakeups._subscribers.values()))
+    return sum(map(len, client.listener._subscribers.values()))
 
 
 @pytest.mark.parametrize("wait", [0, 0.3])
@@ -107,11 +107,11 @@ async def test_who_waits_gets_what_is_free_in_other_ways(
         case "closed":
             await other.close()
         case "run out":
-            freeze(client.company, lock)
+            freeze(client.coordinator, lock)
         case "transaction over":
             async with client.database.transaction() as connection:
                 await lock.assert_held(connection)
-                freeze(client.company, lock)
+                freeze(client.coordinator, lock)
                 await asyncio.sleep(2 * ttl)
                 assert not waiting.done()
     taken = await waiting
@@ -241,7 +241,7 @@ async def test_who_is_never_answered_asks_again_and_has_it_once(
     app: Rota, proxy: Proxy, db: Db
 ) -> None:
     await app.lock("warm").acquire()
-    wheres: list[Where] = ["sent", "answered", "before", "answered"]
+    wheres: list[CutPoint] = ["sent", "answered", "before", "answered"]
     for where in wheres:
         proxy.cut(where, matching="insert into rota.locks")
         async with asyncio.timeout(60):
@@ -268,7 +268,7 @@ async def test_who_cannot_wait_for_an_answer_lets_go_of_what_it_may_have_taken(
         proxy.cut("answered", matching="insert into rota.locks")
     with pytest.raises(DatabaseUnavailable):
         await app.lock("invoices", wait=wait).acquire()
-    assert proxy.until_cut(1)
+    assert proxy.wait_for_cuts(1)
     assert await is_free(db)
 
 
@@ -324,4 +324,4 @@ async def test_an_answer_that_came_too_late_to_be_relied_on_is_asked_for_again(
     else:
         with pytest.raises(DatabaseUnavailable, match="takes longer to answer than a ttl"):
             await lock.acquire()
-        assert asked == looking.LATE
+        assert asked == looking.MAX_LATE_ANSWERS

@@ -78,7 +78,7 @@ def desk() -> Desk:
 def notified_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """A waiting call polls so seldom that only a notification ends the wait; through a pooler it polls."""
     if not POOLED:
-        for name in ("FIRST_LOOK", "LAST_LOOK", "HEARD_LOOK"):
+        for name in ("FIRST_POLL_SECONDS", "MAX_POLL_SECONDS", "NOTIFIED_POLL_SECONDS"):
             monkeypatch.setattr(f"rota.coord.looking.{name}", 600.0)
 
 
@@ -233,7 +233,7 @@ async def test_it_goes_on_while_the_loop_is_blocked(apps: list[Rota]) -> None:
 
     def other() -> None:
         with pytest.raises(Busy):
-            apps[1].blocking.once("k", len, "", wait=0)
+            apps[1].sync.once("k", len, "", wait=0)
         seen.append(1)
 
     try:
@@ -241,7 +241,7 @@ async def test_it_goes_on_while_the_loop_is_blocked(apps: list[Rota]) -> None:
         assert seen == [1, 1]
         assert await apps[2].once("k", str) == "mine"
     finally:
-        apps[1].close_blocking()
+        apps[1].close_sync()
 
 
 # When it is lost
@@ -266,9 +266,9 @@ async def test_who_is_frozen_is_replaced_and_what_he_returns_counts_for_nothing(
 
 async def nobody_goes_on_with_it(app: Rota) -> None:
     """As if this process were frozen."""
-    company = await app.company()
-    [lease] = company.calls._under_way()
-    company.calls.drop(lease)
+    company = await app.coordinator()
+    [lease] = company.once_renewals._held_leases()
+    company.once_renewals.remove(lease)
 
 
 async def test_a_result_that_comes_late_counts_if_nobody_has_begun_anew(
@@ -304,7 +304,7 @@ async def test_an_answer_that_was_lost_is_asked_for_again(
     """It was begun, and kept, and we were not told: nobody waits until its time is up."""
     lost: list[str] = []
     database = (await rota_app.open()).database
-    exchange = database.exchange
+    exchange = database.pipeline
 
     def cut(statement: str) -> None:
         if statement.startswith("once/") and statement not in lost:
@@ -322,7 +322,7 @@ async def test_an_answer_that_was_lost_is_asked_for_again(
         return answer
 
     monkeypatch.setattr("rota.coord.looking.run", ran)
-    monkeypatch.setattr(database, "exchange", exchanged)
+    monkeypatch.setattr(database, "pipeline", exchanged)
 
     assert await asyncio.wait_for(rota_app.once("k", len, "abc"), 60) == 3
     assert lost == ["once/begin", "once/finish"]
@@ -386,4 +386,4 @@ async def test_what_makes_no_sense_is_refused(rota_app: Rota) -> None:
     with pytest.raises(ArgumentError, match="too short to be renewed"):
         await rota_app.once("k", str, ttl=0.1)
     with pytest.raises(ArgumentError, match="above 0, or None for ever"):
-        await rota_app.once("k", str, keep=0)
+        await rota_app.once("k", str, retention=0)

@@ -165,7 +165,7 @@ async def test_who_is_cancelled_while_it_is_kept_does_not_lose_it(
     rota_app: Rota, db: Db, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database = (await rota_app.open()).database
-    insist, keeping = database.insist, asyncio.Event()
+    insist, keeping = database.run_with_retry, asyncio.Event()
 
     async def slowly(*args: Any, **kwargs: Any) -> Any:
         keeping.set()
@@ -175,7 +175,7 @@ async def test_who_is_cancelled_while_it_is_kept_does_not_lose_it(
     async def quick() -> str:
         return "mine"
 
-    monkeypatch.setattr(database, "insist", slowly)
+    monkeypatch.setattr(database, "run_with_retry", slowly)
     making = asyncio.create_task(rota_app.once("k", quick))
     await keeping.wait()
     making.cancel()
@@ -208,7 +208,7 @@ async def test_who_waits_and_is_cancelled_leaves_the_call_alone(rota_app: Rota, 
 def blocking(rota_dsn: str) -> Iterator[Rota]:
     app = Rota(rota_dsn)
     yield app
-    app.close_blocking()
+    app.close_sync()
 
 
 def test_a_plain_function_is_called_in_the_thread_that_asks(blocking: Rota) -> None:
@@ -216,18 +216,18 @@ def test_a_plain_function_is_called_in_the_thread_that_asks(blocking: Rota) -> N
         return prefix + threading.current_thread().name
 
     me = "in " + threading.current_thread().name
-    assert blocking.blocking.once("k", where, prefix="in ") == me
-    assert blocking.blocking.once("k", where, prefix="") == me
+    assert blocking.sync.once("k", where, prefix="in ") == me
+    assert blocking.sync.once("k", where, prefix="") == me
 
 
 def test_it_goes_on_while_the_thread_is_busy(blocking: Rota) -> None:
     def slow() -> str:
         time.sleep(2 * TTL)
         with pytest.raises(Busy, match="slow"):
-            blocking.blocking.once("k", slow, wait=0)
+            blocking.sync.once("k", slow, wait=0)
         return "done"
 
-    assert blocking.blocking.once("k", slow, ttl=TTL) == "done"
+    assert blocking.sync.once("k", slow, ttl=TTL) == "done"
 
 
 def test_an_error_lets_go_of_it(blocking: Rota) -> None:
@@ -235,19 +235,19 @@ def test_an_error_lets_go_of_it(blocking: Rota) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        blocking.blocking.once("k", fail)
+        blocking.sync.once("k", fail)
     with pytest.raises(ArgumentError, match="cannot be stored"):
-        blocking.blocking.once("k", lambda: object(), wait=0)
-    assert blocking.blocking.once("k", str, "next", wait=0) == "next"
+        blocking.sync.once("k", lambda: object(), wait=0)
+    assert blocking.sync.once("k", str, "next", wait=0) == "next"
 
 
 def test_what_is_to_be_awaited_is_awaited(blocking: Rota) -> None:
     async def number(n: int) -> int:
         return n + 1
 
-    assert blocking.blocking.once("a", number, 6) == 7
-    assert blocking.blocking.once("b", lambda: number(7)) == 8
-    assert blocking.blocking.once("b", number, 1) == 8
+    assert blocking.sync.once("a", number, 6) == 7
+    assert blocking.sync.once("b", lambda: number(7)) == 8
+    assert blocking.sync.once("b", number, 1) == 8
 
 
 # How long it is kept
@@ -257,7 +257,7 @@ async def test_a_result_is_kept_for_so_long_and_not_longer(rota_harness: Harness
     app, clock = rota_harness.app, rota_harness.clock
     await clock.set(datetime(2026, 1, 1, tzinfo=UTC))
     for key, keep in (("day", timedelta(days=1)), ("ever", None)):
-        await app.once(key, str, "old", keep=keep)
+        await app.once(key, str, "old", retention=keep)
     await app.once("week", str, "old")
 
     await clock.advance(timedelta(days=1))
@@ -276,7 +276,7 @@ async def test_what_need_not_be_kept_goes_by_itself(rota_harness: Harness, db: D
     app, clock = rota_harness.app, rota_harness.clock
     await clock.set(datetime(2026, 1, 1, tzinfo=UTC))
     for number in range(25):
-        await app.once(f"{number:02}", str, keep=60)
+        await app.once(f"{number:02}", str, retention=60)
     await clock.advance(timedelta(minutes=2))
 
     left = []

@@ -60,10 +60,10 @@ class Storm:
 
     async def _freeze(self, app: Rota, key: str) -> None:
         """Nobody goes on with it: others make the call."""
-        calls = (await app.company()).calls
-        for lease in calls._under_way():
+        calls = (await app.coordinator()).once_renewals
+        for lease in calls._held_leases():
             if lease.name == key:
-                calls.drop(lease)
+                calls.remove(lease)
         self.inside[key] -= 1
         self.frozen[key] += 1
         try:

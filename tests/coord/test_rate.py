@@ -15,7 +15,7 @@ import pytest
 from psycopg import AsyncConnection
 
 from rota import Rota
-from rota.errors import ArgumentError, RateExceeded
+from rota.errors import ArgumentError, RateLimitExceeded
 from rota.store import rates
 from rota.testing import Harness
 
@@ -32,7 +32,7 @@ async def apps(rota_dsn: str) -> AsyncIterator[list[Rota]]:
 
 async def allowed(app: Rota, many: int, **how: Any) -> int:
     """How many of so many may go now."""
-    answers = [await app.rate("feed", **how).try_take() for _ in range(many)]
+    answers = [await app.rate_limit("feed", **how).try_take() for _ in range(many)]
     assert answers == sorted(answers, reverse=True)
     return sum(answers)
 
@@ -52,7 +52,7 @@ async def test_instances_share_it_and_never_go_faster(apps: list[Rota], db: Db) 
     began = await moment(db)
 
     async def go(app: Rota) -> None:
-        rate = app.rate("feed", 50, per=1, burst=burst)
+        rate = app.rate_limit("feed", 50, per=1, burst=burst)
         for _ in range(5):
             await rate.take()
             async with writing:
@@ -70,7 +70,7 @@ async def test_who_comes_first_goes_first(apps: list[Rota], db: Db) -> None:
     went: list[int] = []
 
     async def go(number: int) -> None:
-        await apps[number % 3].rate("feed", 20, per=1).take()
+        await apps[number % 3].rate_limit("feed", 20, per=1).take()
         went.append(number)
 
     async with asyncio.TaskGroup() as waiting:
@@ -115,7 +115,7 @@ async def test_in_no_stretch_of_time_more_go_than_may(rota_harness: Harness) -> 
         wait = dice.choice([0.0, 0.5, 5.0, math.inf])
         n = dice.randint(1, burst)
         [turn] = await database.run(rates.take("feed", n, apart, burst, wait))
-        if turn.reserved:
+        if turn.is_reserved:
             assert turn.delay <= wait
             went.append((now + turn.delay, n))
         else:
@@ -136,24 +136,26 @@ async def test_in_no_stretch_of_time_more_go_than_may(rota_harness: Harness) -> 
 
 
 async def test_many_who_come_to_a_new_rate_at_once_count_each(apps: list[Rota]) -> None:
-    asked = [app.rate("new", per=HOUR, burst=7).try_take() for _ in range(10) for app in apps]
+    asked = [app.rate_limit("new", per=HOUR, burst=7).try_take() for _ in range(10) for app in apps]
 
     assert sum(await asyncio.gather(*asked)) == 7
 
 
 async def test_who_would_wait_too_long_is_told_and_nothing_is_reserved(rota_app: Rota) -> None:
-    rate = rota_app.rate("feed", per=HOUR)
+    rate = rota_app.rate_limit("feed", per=HOUR)
     await rate.take()
 
     for _ in range(3):
-        with pytest.raises(RateExceeded, match=r"'feed' \(1 per 3600 s\) allows no more") as raised:
+        with pytest.raises(
+            RateLimitExceeded, match=r"'feed' \(1 per 3600 s\) allows no more"
+        ) as raised:
             await rate.take(wait=timedelta(minutes=59))
         assert HOUR - 30 < raised.value.retry_after <= HOUR
     assert not await rate.try_take()
 
 
 async def test_who_waits_long_enough_goes_when_it_is_time(rota_app: Rota) -> None:
-    rate = rota_app.rate("feed", 4, per=1)
+    rate = rota_app.rate_limit("feed", 4, per=1)
     await rate.take()
     began = time.monotonic()
 
@@ -165,7 +167,7 @@ async def test_who_waits_long_enough_goes_when_it_is_time(rota_app: Rota) -> Non
 async def test_several_at_once_count_as_many(rota_harness: Harness) -> None:
     app, clock = rota_harness.app, rota_harness.clock
     await clock.set(NOON)
-    rate = app.rate("feed", per=10, burst=5)
+    rate = app.rate_limit("feed", per=10, burst=5)
 
     assert await rate.try_take(3)
     assert not await rate.try_take(3)
@@ -179,7 +181,7 @@ async def test_several_at_once_count_as_many(rota_harness: Harness) -> None:
 async def test_a_moment_nobody_used_is_not_used_by_two_later_on(rota_harness: Harness) -> None:
     app, clock = rota_harness.app, rota_harness.clock
     await clock.set(NOON)
-    rate = app.rate("feed", per=10)
+    rate = app.rate_limit("feed", per=10)
     await rate.take()
     waiting = asyncio.create_task(rate.take())
     while not await reserved(app, 2):
@@ -281,7 +283,7 @@ async def test_a_rate_that_is_made_slower_is_slower_at_once(rota_harness: Harnes
 async def test_old_and_new_side_by_side_take_from_the_same(rota_harness: Harness) -> None:
     app, clock = rota_harness.app, rota_harness.clock
     await clock.set(NOON)
-    old, new = app.rate("feed", per=10, burst=4), app.rate("feed", per=40, burst=4)
+    old, new = app.rate_limit("feed", per=10, burst=4), app.rate_limit("feed", per=40, burst=4)
 
     assert [await rate.try_take() for rate in (old, new, old, new, old, new)] == [True] * 4 + [
         False,
@@ -304,18 +306,18 @@ def test_what_makes_no_sense_is_refused(rota_dsn: str) -> None:
         (math.nan, 1),
     ):
         with pytest.raises(ArgumentError, match="both have to be above 0"):
-            app.rate("feed", limit, per=per)
+            app.rate_limit("feed", limit, per=per)
     for burst in (0, -1, 1.5, True):
         with pytest.raises(ArgumentError, match="a whole number from 1 on"):
-            app.rate("feed", per=1, burst=burst)  # type: ignore[arg-type]
+            app.rate_limit("feed", per=1, burst=burst)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="20000 a second, more than one row can count"):
-        app.rate("feed", 20_000, per=1)
+        app.rate_limit("feed", 20_000, per=1)
     with pytest.raises(ArgumentError, match="name of a rate"):
-        app.rate("", per=1)
+        app.rate_limit("", per=1)
 
 
 async def test_more_than_may_ever_go_at_once_are_refused(rota_app: Rota) -> None:
-    rate = rota_app.rate("feed", per=1, burst=3)
+    rate = rota_app.rate_limit("feed", per=1, burst=3)
     for n in (4, 0, -1, 1.0):
         with pytest.raises(ArgumentError, match=r"lets 1 to 3 go at once, not .*; raise burst"):
             await rate.take(n)  # type: ignore[arg-type]
@@ -325,11 +327,11 @@ async def test_more_than_may_ever_go_at_once_are_refused(rota_app: Rota) -> None
 def test_code_that_does_not_await_has_it_too(rota_dsn: str) -> None:
     app = Rota(rota_dsn)
     try:
-        rate = app.rate("feed", per=HOUR, burst=2).blocking
+        rate = app.rate_limit("feed", per=HOUR, burst=2).sync
         rate.take()
         assert rate.try_take()
         assert not rate.try_take()
-        with pytest.raises(RateExceeded):
+        with pytest.raises(RateLimitExceeded):
             rate.take(wait=1)
     finally:
-        app.close_blocking()
+        app.close_sync()

@@ -9,15 +9,15 @@ import time
 import pytest
 
 from rota import Rota
-from rota.coord.rate import Rate
-from rota.errors import RateExceeded
-from rota.store.rates import Turn
+from rota.coord.rate import RateLimiter
+from rota.errors import RateLimitExceeded
+from rota.store.rates import RateLimitSlot
 
 
 async def test_a_program_that_was_frozen_does_not_let_all_go_at_once_that_waited_in_it(
     rota_app: Rota,
 ) -> None:
-    rate = rota_app.rate("feed", 20, per=1)
+    rate = rota_app.rate_limit("feed", 20, per=1)
     went: list[float] = []
 
     async def go() -> None:
@@ -44,9 +44,9 @@ async def test_who_has_slept_through_his_moment_waits_no_longer_than_he_said(
     rota_app: Rota, monkeypatch: pytest.MonkeyPatch, wait: float
 ) -> None:
     asked: list[float] = []
-    usual = Rate._reserve
+    usual = RateLimiter._reserve
 
-    async def reserve(rate: Rate, n: int, wait: float) -> Turn:
+    async def reserve(rate: RateLimiter, n: int, wait: float) -> RateLimitSlot:
         turn = await usual(rate, n, wait)
         asked.append(wait)
         if turn.delay > 0 and len(asked) == 2:
@@ -54,8 +54,8 @@ async def test_who_has_slept_through_his_moment_waits_no_longer_than_he_said(
             asyncio.get_running_loop().call_soon(time.sleep, 0.6)
         return turn
 
-    monkeypatch.setattr(Rate, "_reserve", reserve)
-    rate = rota_app.rate("feed", 10, per=1)
+    monkeypatch.setattr(RateLimiter, "_reserve", reserve)
+    rate = rota_app.rate_limit("feed", 10, per=1)
     await rate.take()
     await rate.take(wait=wait)
 
@@ -67,14 +67,14 @@ async def test_who_has_slept_through_his_moment_waits_no_longer_than_he_said(
 async def test_who_has_slept_through_his_moment_and_would_wait_longer_is_told(
     rota_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    turns = iter([Turn(0.01, True), Turn(0.2, False)])
+    turns = iter([RateLimitSlot(0.01, True), RateLimitSlot(0.2, False)])
 
-    async def reserve(rate: Rate, n: int, wait: float) -> Turn:
+    async def reserve(rate: RateLimiter, n: int, wait: float) -> RateLimitSlot:
         asyncio.get_running_loop().call_soon(time.sleep, 0.4)
         return next(turns)
 
-    monkeypatch.setattr(Rate, "_reserve", reserve)
+    monkeypatch.setattr(RateLimiter, "_reserve", reserve)
 
-    with pytest.raises(RateExceeded, match=r"no more for 0\.2 s") as raised:
-        await rota_app.rate("feed", 10, per=1).take(wait=0.3)
+    with pytest.raises(RateLimitExceeded, match=r"no more for 0\.2 s") as raised:
+        await rota_app.rate_limit("feed", 10, per=1).take(wait=0.3)
     assert raised.value.retry_after == 0.2

@@ -79,7 +79,7 @@ async def test_never_more_than_so_many_at_once(apps: list[Rota], db: Db) -> None
                 inside += 1
                 most = max(most, inside)
                 tokens.add(permit.token)
-                assert permit.slot in (1, 2, 3)
+                assert permit.permit in (1, 2, 3)
                 await asyncio.sleep(dice.uniform(0, 0.02))
                 inside -= 1
 
@@ -111,7 +111,7 @@ async def test_those_who_come_first_of_all_get_all_of_them(apps: list[Rota], db:
 
     assert sum(got) == 5
     assert await held(db) == 5
-    slots = sorted(permit.slot for permit, mine in zip(permits, got, strict=True) if mine)
+    slots = sorted(permit.permit for permit, mine in zip(permits, got, strict=True) if mine)
     assert slots == [1, 2, 3, 4, 5]
 
 
@@ -152,14 +152,16 @@ async def test_a_permit_is_good_for_a_transaction_and_a_zombies_is_not(
     apps: list[Rota], db: Db
 ) -> None:
     first, second = [await app.semaphore("gpu", 2, ttl=TTL).acquire() for app in apps[:2]]
-    company = await apps[0].company()
-    company.renewals.drop(first._known())  # nobody renews it: as if this process were frozen
+    company = await apps[0].coordinator()
+    company.lock_renewals.remove(
+        first._require_lease()
+    )  # nobody renews it: as if this process were frozen
     async with db.transaction():
         await first.assert_held(db)
         await asyncio.sleep(1.5 * TTL)
         assert not await apps[2].semaphore("gpu", 2).try_acquire(), "the transaction relies on it"
     third = await apps[2].semaphore("gpu", 2).acquire()
-    assert third.slot == first.slot
+    assert third.permit == first.permit
     assert third.token > second.token > first.token
 
     with pytest.raises(LockLost, match="no longer held under token"):
@@ -197,13 +199,13 @@ async def test_the_permit_of_one_who_is_killed_or_frozen_comes_back(
             began = time.monotonic()
             async with rota_app.semaphore("gpu", 2, ttl=TTL, wait=5) as other:
                 assert TTL / 3 < time.monotonic() - began < TTL + 1
-                assert other.slot != mine.slot
+                assert other.permit != mine.permit
                 assert mine.held
                 assert await held(db) == 2
                 if how == signal.SIGSTOP:
                     process.send_signal(signal.SIGCONT)
                     said, _ = await asyncio.to_thread(process.communicate, "\n")
-                    assert said == f"held False\nlost {other.slot}\n"
+                    assert said == f"held False\nlost {other.permit}\n"
                     assert other.held
     finally:
         process.kill()
@@ -265,7 +267,7 @@ async def test_when_there_are_more_the_new_ones_are_had_at_once(apps: list[Rota]
     old = [await apps[0].semaphore("gpu", 2).acquire() for _ in range(2)]
     new = [await apps[1].semaphore("gpu", 4, wait=0).acquire() for _ in range(2)]
 
-    assert {permit.slot for permit in (*old, *new)} == {1, 2, 3, 4}
+    assert {permit.permit for permit in (*old, *new)} == {1, 2, 3, 4}
     for n in (2, 4):
         assert not await apps[2].semaphore("gpu", n).try_acquire()
     await old[0].release()
@@ -274,7 +276,7 @@ async def test_when_there_are_more_the_new_ones_are_had_at_once(apps: list[Rota]
 
 async def test_when_there_are_fewer_the_old_ones_run_off(apps: list[Rota]) -> None:
     old = [await apps[0].semaphore("gpu", 4).acquire() for _ in range(4)]
-    by_slot = {permit.slot: permit for permit in old}
+    by_slot = {permit.permit: permit for permit in old}
     for slot in (3, 4):
         await by_slot[slot].release()
         assert not await apps[1].semaphore("gpu", 2).try_acquire(), (
@@ -282,7 +284,7 @@ async def test_when_there_are_fewer_the_old_ones_run_off(apps: list[Rota]) -> No
         )
     await by_slot[2].release()
     new = await apps[1].semaphore("gpu", 2, wait=0).acquire()
-    assert new.slot == 2
+    assert new.permit == 2
     assert not await apps[1].semaphore("gpu", 2).try_acquire()
 
 
@@ -314,10 +316,10 @@ async def test_one_object_is_one_permit(rota_app: Rota) -> None:
 def test_code_that_does_not_await_has_it_too(rota_dsn: str) -> None:
     app = Rota(rota_dsn)
     try:
-        with app.semaphore("gpu", 1, ttl=TTL).blocking as permit:
+        with app.semaphore("gpu", 1, ttl=TTL).sync as permit:
             time.sleep(1.5 * TTL)
             assert permit.held
-            assert not app.semaphore("gpu", 1).blocking.try_acquire()
-        assert app.semaphore("gpu", 1).blocking.try_acquire()
+            assert not app.semaphore("gpu", 1).sync.try_acquire()
+        assert app.semaphore("gpu", 1).sync.try_acquire()
     finally:
-        app.close_blocking()
+        app.close_sync()

@@ -46,13 +46,23 @@ def test_how_long_it_rests() -> None:
     often = ServiceDefinition("often", lambda: None, 0.5, 10.0)
     rarely = ServiceDefinition("rarely", lambda: None, 600.0, 10.0)
     ever = ServiceDefinition("ever", lambda: None, None, 10.0)
-    assert [often.rest(0, 0.2), rarely.rest(0, 10), ever.rest(0, 3600)] == [0.3, 590, 1]
-    assert [often.rest(failures, 0.2) for failures in (1, 2, 3, 7, 50)] == [1, 2, 4, 60, 60]
-    assert rarely.rest(7, 1) == 599
-    assert [often.count(2, "succeeded", 1), often.count(2, "failed", 1)] == [0, 3]
+    assert [
+        often.pause_seconds(0, 0.2),
+        rarely.pause_seconds(0, 10),
+        ever.pause_seconds(0, 3600),
+    ] == [0.3, 590, 1]
+    assert [often.pause_seconds(failures, 0.2) for failures in (1, 2, 3, 7, 50)] == [
+        1,
+        2,
+        4,
+        60,
+        60,
+    ]
+    assert rarely.pause_seconds(7, 1) == 599
+    assert [often.count_failures(2, "succeeded", 1), often.count_failures(2, "failed", 1)] == [0, 3]
     # What went well for long enough has nothing to do with what was before.
-    assert [often.count(2, "failed", 61), ever.count(2, "stopped", 61)] == [1, 0]
-    assert [ever.count(2, "stopped", 1), ever.count(2, "lost", 1)] == [2, 2]
+    assert [often.count_failures(2, "failed", 61), ever.count_failures(2, "stopped", 61)] == [1, 0]
+    assert [ever.count_failures(2, "stopped", 1), ever.count_failures(2, "lost", 1)] == [2, 2]
 
 
 class Unspeakable(Exception):
@@ -88,7 +98,7 @@ STRANGE = {
 async def test_whatever_it_fails_with_it_goes_on(
     rota_app: Rota, what: str, how: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ServiceDefinition, "back_off", lambda self, failures: 0.0)
+    monkeypatch.setattr(ServiceDefinition, "backoff_seconds", lambda self, failures: 0.0)
     heard = ran(rota_app)
     rota_app.service("strange", every=0.05)(how(STRANGE[what]))
     async with rota_app.services():
@@ -122,7 +132,7 @@ async def test_one_that_should_go_on_for_ever_and_does_not_is_not_begun_all_the_
 async def test_what_goes_wrong_in_between_costs_a_term_and_a_rest(
     rota_app: Rota, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(post, "AFTER_TROUBLE", 0.5)
+    monkeypatch.setattr(post, "ERROR_DELAY_SECONDS", 0.5)
     heard = ran(rota_app)
     rota_app.service("filings", every=0.1)(lambda: None)
     async with rota_app.services():
@@ -142,7 +152,7 @@ async def test_what_goes_wrong_in_between_costs_a_term_and_a_rest(
 
 async def test_one_that_its_instances_die_of_has_to_wait_longer_each_time(rota_app: Rota) -> None:
     client = await rota_app.open()
-    instance = (await rota_app.company()).identity.instance
+    instance = (await rota_app.coordinator()).identity.instance
 
     async def take_over_after_a_death() -> tuple[float, int]:
         await ask(
@@ -152,12 +162,12 @@ async def test_one_that_its_instances_die_of_has_to_wait_longer_each_time(rota_a
             " on conflict (name) do update set term = leaders.term + 1",
         )
         [(term,)] = await ask(rota_app, "select term from rota.leaders")
-        [due] = await client.database.run(services.enter("poison", 3600, 60, term, instance))
-        [again] = await client.database.run(services.enter("poison", 3600, 60, term, instance))
+        [due] = await client.database.run(services.begin_term("poison", 3600, 60, term, instance))
+        [again] = await client.database.run(services.begin_term("poison", 3600, 60, term, instance))
         assert again.failures == due.failures  # asked again, it is not counted again
         who = {"instance": instance, "host": "", "pid": 1}
-        assert await client.database.run(services.begin("poison", term, who))
-        return due.rest, due.failures
+        assert await client.database.run(services.begin_iteration("poison", term, who))
+        return due.delay, due.failures
 
     found = [await take_over_after_a_death() for _ in range(10)]
     assert [failures for _, failures in found] == list(range(10))

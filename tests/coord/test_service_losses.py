@@ -12,7 +12,7 @@ import pytest
 
 from coord.serving import ask, end_sessions, outcomes, ran, take_over, until
 from rota import Rota
-from rota.errors import TermLost
+from rota.errors import LeadershipLost
 from rota.model.service import ServiceContext
 
 
@@ -43,8 +43,8 @@ async def test_lost_while_it_rests_it_keeps_its_time(rota_app: Rota) -> None:
     async with rota_app.services() as services:
         await until(lambda: heard)
         await end_sessions(rota_app)
-        await until(lambda: not services.running(), within=60)
-        await until(services.running, within=60)
+        await until(lambda: not services.list_running(), within=60)
+        await until(services.list_running, within=60)
         await asyncio.sleep(0.2)
     assert len(heard) == 1
 
@@ -81,7 +81,7 @@ async def test_lost_while_it_begins_it_does_not_begin(rota_app: Rota) -> None:
             await asyncio.sleep(0.5)  # the next one has begun to begin
             count = len(begun)
             await end_sessions(rota_app)
-            await until(lambda: not services.running(), within=60)
+            await until(lambda: not services.list_running(), within=60)
         await until(lambda: len(begun) > count, within=60)
     assert begun[count][1] > begun[count - 1][1]
     numbers = [number for number, _ in begun]
@@ -102,7 +102,7 @@ async def test_told_to_stop_while_it_begins_it_does_not_begin(rota_app: Rota) ->
             await in_the_way.execute("select from rota.services for update")
             await asyncio.sleep(0.3)
             count = len(begun)
-            stopping = services.begin_to_stop(5)
+            stopping = services.request_stop(5)
             await asyncio.sleep(0.05)
         await stopping
     assert len(begun) == count
@@ -137,9 +137,9 @@ async def test_what_does_not_stop_is_left_behind_and_the_service_left_to_others(
                 assert inside == 1
                 await standing_by.stop(1)
             await asyncio.sleep(1.5)
-            assert not services.running()  # it does not hold what it could not run
+            assert not services.list_running()  # it does not hold what it could not run
             enough.set()
-            await until(lambda: services.running(), within=60)
+            await until(lambda: services.list_running(), within=60)
     assert most == 1
     assert (await outcomes(rota_app))[0] == "lost"
 
@@ -151,17 +151,17 @@ async def test_a_plain_function_is_told_and_can_write_no_more(
     over, seen = threading.Event(), []
 
     def write(ctx: ServiceContext) -> None:
-        with ctx.blocking.transaction() as connection:
+        with ctx.sync.transaction() as connection:
             connection.execute("insert into written values (%s)", (ctx.term,))
 
     def filings(ctx: ServiceContext) -> None:
         assert ctx.held
         write(ctx)
         seen.append("begun")
-        assert not ctx.blocking.sleep(30)  # cut short
+        assert not ctx.sync.sleep(30)  # cut short
         over.wait(60)  # somebody else runs it by now
         seen.append(f"held {ctx.held}, stopping {ctx.stopping}")
-        with pytest.raises(TermLost, match="is over"):
+        with pytest.raises(LeadershipLost, match="is over"):
             write(ctx)
         seen.append("refused")
 

@@ -14,7 +14,7 @@ from coord.serving import ask, outcomes, ran, until
 from rota import Rota
 from rota.coord import post
 from rota.model.service import ServiceContext
-from rota.testing.link import Where
+from rota.testing.link import CutPoint
 from rota.testing.proxy import Proxy
 
 
@@ -104,7 +104,7 @@ async def test_one_that_has_ended_is_written_down_though_the_answer_is_lost(prox
         app.service("filings", every=0.3)(lambda: None)
         async with app.services():
             await until(lambda: heard)
-            places: tuple[Where, ...] = ("answered", "before")
+            places: tuple[CutPoint, ...] = ("answered", "before")
             for where in places:
                 proxy.cut(where, matching="set failures")
             await until(lambda: len(heard) == 4, within=60)
@@ -115,7 +115,7 @@ async def test_one_that_has_ended_is_written_down_though_the_answer_is_lost(prox
 async def test_what_has_ended_is_written_down_however_long_that_takes(
     rota_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(post, "FINISH_WITHIN", 0.2)
+    monkeypatch.setattr(post, "RECORD_TIMEOUT_SECONDS", 0.2)
     heard, running, enough = ran(rota_app), asyncio.Event(), asyncio.Event()
 
     @rota_app.service("filings", every=60)
@@ -143,7 +143,7 @@ async def test_what_was_asked_on_a_dead_line_is_not_waited_for(proxy: Proxy) -> 
         async with app.services() as services:
             await until(lambda: len(heard) == 2)  # what is asked next is whether it may begin
             proxy.drop()
-            await until(lambda: not services.running(), within=60)
+            await until(lambda: not services.list_running(), within=60)
             proxy.heal()
             count = len(begun)
             await until(lambda: len(begun) > count, within=60)

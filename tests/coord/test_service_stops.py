@@ -11,7 +11,7 @@ import pytest
 from coord.serving import ask, outcomes, ran, until
 from rota import Rota
 from rota.coord import campaigns, post
-from rota.coord.services import Services
+from rota.coord.services import ServiceGroup
 from rota.model.service import ServiceContext
 
 
@@ -34,7 +34,7 @@ async def test_one_that_goes_on_for_ever_is_told_to_stop(rota_app: Rota) -> None
 async def test_one_that_goes_on_for_ever_and_does_not_listen_is_cancelled(
     rota_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(post, "ENOUGH", 0.3)
+    monkeypatch.setattr(post, "FOREVER_STOP_SECONDS", 0.3)
     running = asyncio.Event()
 
     @rota_app.service("tail", forever=True)
@@ -84,7 +84,7 @@ async def test_one_that_is_cut_short_is_made_up_for_elsewhere(
                 began = time.monotonic()
                 if how == "hurried before":
                     services.hurry()
-                stopping = services.begin_to_stop(1 if how == "the grace is over" else 60)
+                stopping = services.request_stop(1 if how == "the grace is over" else 60)
                 if how == "hurried":
                     await asyncio.sleep(0.2)
                     services.hurry()
@@ -136,7 +136,7 @@ async def test_stopped_twice_and_before_it_has_begun(rota_app: Rota) -> None:
     async with rota_app.services() as services:
         await asyncio.gather(services.stop(5), services.stop(5))
         await services.stop(5)
-    assert not services.running()
+    assert not services.list_running()
     assert len(heard) <= 1
     assert await ask(rota_app, "select from rota.leaders where instance is not null") == []
 
@@ -146,13 +146,13 @@ async def test_stopped_while_another_runs_it(rota_app: Rota, rota_dsn: str) -> N
         for app in (rota_app, other):
             app.service("filings", every=60)(lambda: None)
         async with other.services() as services:
-            await until(services.running)
+            await until(services.list_running)
             began = time.monotonic()
             async with rota_app.services() as standing_by:
                 await asyncio.sleep(0.1)
             assert time.monotonic() - began < 1
-            assert not standing_by.running()
-            assert services.running()
+            assert not standing_by.list_running()
+            assert services.list_running()
 
 
 async def test_nobody_is_left_when_they_have_stopped(rota_app: Rota) -> None:
@@ -175,8 +175,8 @@ async def test_nobody_is_left_when_they_have_stopped(rota_app: Rota) -> None:
 # Passing on
 
 
-def pass_on(services: Services, name: str) -> None:
-    services._posts[name].pass_on()
+def pass_on(services: ServiceGroup, name: str) -> None:
+    services._runners[name].hand_over()
 
 
 async def test_passed_on_when_the_iteration_under_way_has_ended(
@@ -201,9 +201,9 @@ async def test_passed_on_when_the_iteration_under_way_has_ended(
             await asyncio.wait_for(running.wait(), 60)
             async with other.services() as standing_by:
                 pass_on(services, "filings")
-                assert services.running() == ["filings"]
+                assert services.list_running() == ["filings"]
                 await until(lambda: elsewhere, within=60)
-                assert standing_by.running() == ["filings"]
+                assert standing_by.list_running() == ["filings"]
     assert stopping[:2] == [True, False]
     assert [each.outcome for each in here] == ["succeeded"]
     assert most == 1
@@ -212,8 +212,8 @@ async def test_passed_on_when_the_iteration_under_way_has_ended(
 async def test_passed_on_and_won_again_it_is_not_stopped_for_what_was_said_before(
     rota_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(post, "ENOUGH", 1.0)
-    monkeypatch.setattr(campaigns, "ABSTAIN", 0.3)
+    monkeypatch.setattr(post, "FOREVER_STOP_SECONDS", 1.0)
+    monkeypatch.setattr(campaigns, "ABSTAIN_SECONDS", 0.3)
     begun, cancelled = [], []
 
     @rota_app.service("tail", forever=True)
@@ -232,5 +232,5 @@ async def test_passed_on_and_won_again_it_is_not_stopped_for_what_was_said_befor
         await until(lambda: len(begun) == 2, within=60)
         await asyncio.sleep(1.2)
         assert len(begun) == 2
-        assert services.running() == ["tail"]
+        assert services.list_running() == ["tail"]
     assert cancelled == []

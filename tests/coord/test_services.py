@@ -37,11 +37,11 @@ async def test_it_runs_on_one_instance_and_another_takes_over(
         for app in (rota_app, other):
             app.service("filings", every=0.05)(filings)
         async with rota_app.services() as services:
-            await until(lambda: services.running() == ["filings"])
+            await until(lambda: services.list_running() == ["filings"])
             async with other.services() as standing_by:
                 await until(lambda: len(mine) > 5)
                 assert not others
-                assert standing_by.running() == []
+                assert standing_by.list_running() == []
                 began = time.monotonic()
                 await services.stop(5)
                 await until(lambda: others)
@@ -91,7 +91,7 @@ async def test_what_is_due_is_counted_from_the_last_start_whoever_ran_it(
         again = ran(other)
         other.service("hourly", every=3600)(lambda: None)
         async with other.services() as services:
-            await until(lambda: services.running() == ["hourly"])
+            await until(lambda: services.list_running() == ["hourly"])
             await asyncio.sleep(0.3)
             assert again == []
 
@@ -120,8 +120,8 @@ async def test_its_code_knows_what_it_is_and_writes_while_it_is(rota_app: Rota, 
     def plain(ctx: ServiceContext) -> None:
         assert threading.current_thread() is not threading.main_thread()
         known.append((ctx.name, ctx.iteration, ctx.term, ctx.held, ctx.stopping))
-        with ctx.blocking.transaction() as connection:
-            ctx.blocking.assert_held(connection)
+        with ctx.sync.transaction() as connection:
+            ctx.sync.assert_held(connection)
             connection.execute("insert into seen values (%s, %s)", (ctx.iteration, ctx.term))
 
     @functools.wraps(filings)
@@ -142,7 +142,7 @@ async def test_iterations_are_written_down_with_who_ran_them(rota_app: Rota) -> 
     rota_app.service("filings", every=60)(lambda: None)
     async with rota_app.services():
         await until(lambda: heard)
-        identity = (await rota_app.company()).identity
+        identity = (await rota_app.coordinator()).identity
         rows = await ask(
             rota_app,
             "select number, term, instance, host, pid, outcome, error, ended >= started"
@@ -176,7 +176,7 @@ async def test_who_stands_by_says_so_and_is_gone_when_it_does_no_more(rota_app: 
     rota_app.subscribe(heard.append)
     rota_app.service("filings", every=60)(lambda: None)
     async with rota_app.services() as services:
-        await until(lambda: services.running())
+        await until(lambda: services.list_running())
         async with asyncio.timeout(60):
             while await ask(rota_app, "select services, running from rota.instances") != [
                 (["filings"], ["filings"])

@@ -30,7 +30,7 @@ async def test_one_that_drains_passes_them_on_before_its_jobs_have_ended(
     rota_dsn: str, drain: Callable[[Rota, Worker], Awaitable[None]]
 ) -> None:
     started, enough = asyncio.Event(), asyncio.Event()
-    app = Rota(rota_dsn, beat=0.3)
+    app = Rota(rota_dsn, heartbeat_interval=0.3)
     async with app, Rota(rota_dsn) as other:
         here, elsewhere = ran(app), ran(other)
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from coord.serving import ran, until
 from rota import Rota
 from rota.coord import post
-from rota.coord.identity import Identity
-from rota.coord.roster import LOOK_FIRST, PRESENT, RELUCTANCE, Roster
-from rota.coord.services import Services
+from rota.coord.identity import InstanceIdentity
+from rota.coord.roster import FIRST_YIELD_SECONDS, PRESENT_SECONDS, YIELD_SECONDS, ServiceBalancer
+from rota.coord.services import ServiceGroup
 from rota.model.service import ServiceContext
-from rota.store.services import Present, leader_of
+from rota.store.services import InstanceRow, leader_of
 
 
 class Instance:
@@ -29,8 +29,8 @@ class Instance:
         self.running: list[str] = []
         self.passed_on: list[str] = []
         self.id = uuid4()
-        self.roster = Roster(
-            Identity(self.id, "host", 1),
+        self.roster = ServiceBalancer(
+            InstanceIdentity(self.id, "host", 1),
             "rota",
             "",
             known,
@@ -40,21 +40,21 @@ class Instance:
         )
 
     @property
-    def present(self) -> Present:
-        return Present(self.id, self.known, list(self.running))
+    def present(self) -> InstanceRow:
+        return InstanceRow(self.id, self.known, list(self.running))
 
     def see(self, others: list[Instance], silent: float = 0.0) -> None:
-        self.roster._others = {
-            each.id: msgspec.structs.replace(each.present, silent=silent)
+        self.roster._other_instances = {
+            each.id: msgspec.structs.replace(each.present, silent_seconds=silent)
             for each in others
             if each is not self
         }
-        self.roster._seen = True
+        self.roster._has_observed = True
 
     def hands_over(self) -> list[str]:
         """Consider it, long after the last change; return what is handed over."""
-        self.roster._changed_at = self.roster._passes_on_from = 0
-        self.roster._consider()
+        self.roster._changed_at = self.roster._hand_over_after = 0
+        self.roster._rebalance()
         return self.passed_on
 
     def wants(self, vacant: list[str]) -> list[str]:
@@ -63,7 +63,7 @@ class Instance:
         return [
             name
             for name in vacant
-            if name in self.known and self.roster.reluctance(name, names) == 0
+            if name in self.known and self.roster.yield_delay(name, names) == 0
         ]
 
 
@@ -90,7 +90,7 @@ def test_whoever_knows_what_it_comes_to_rest(known: list[list[str]], chance: ran
     for _ in range(40):
         moved = False
         for each in chance.sample(fleet, len(fleet)):
-            surplus = Roster.surplus(
+            surplus = ServiceBalancer.surplus(
                 each.running, [], [one.present for one in fleet if one is not each]
             )
             for name in surplus:
@@ -132,14 +132,14 @@ def test_whoever_runs_more_waits_for_whoever_runs_less_and_only_for_a_moment() -
     busy, idle, ignorant = Instance(["a", "b", "c"]), Instance(["a", "b"]), Instance(["z"])
     busy.running = ["c"]
     busy.see([busy, idle, ignorant])
-    assert busy.roster.reluctance("a", [leader_of("a")]) == RELUCTANCE
+    assert busy.roster.yield_delay("a", [leader_of("a")]) == YIELD_SECONDS
     busy.see([busy, ignorant])
-    assert busy.roster.reluctance("a", [leader_of("a")]) == 0
+    assert busy.roster.yield_delay("a", [leader_of("a")]) == 0
 
 
 def test_whoever_has_just_come_looks_around_first() -> None:
     one = Instance(["a"])
-    assert one.roster.reluctance("a", [leader_of("a")]) == LOOK_FIRST
+    assert one.roster.yield_delay("a", [leader_of("a")]) == FIRST_YIELD_SECONDS
 
 
 def test_what_is_being_passed_on_is_not_counted_twice() -> None:
@@ -156,9 +156,9 @@ def test_roster_with_a_silent_instance_hands_nothing_over() -> None:
     services = ["a", "b", "c", "d"]
     one, silent = Instance(services), Instance(services)
     one.running = list(services)
-    one.see([one, silent], silent=PRESENT)
+    one.see([one, silent], silent=PRESENT_SECONDS)
     assert one.hands_over() == []
-    one.see([one, silent], silent=PRESENT / 2)
+    one.see([one, silent], silent=PRESENT_SECONDS / 2)
     assert len(one.hands_over()) == 2
 
 
@@ -166,10 +166,10 @@ def test_roster_with_an_instance_silent_since_the_last_change_hands_nothing_over
     services = ["a", "b", "c", "d"]
     one, killed = Instance(services), Instance(services)
     one.running = list(services)
-    one.see([one, killed], silent=PRESENT / 2)
-    one.roster.changed()
-    one.roster._passes_on_from = 0
-    one.roster._consider()
+    one.see([one, killed], silent=PRESENT_SECONDS / 2)
+    one.roster.on_change()
+    one.roster._hand_over_after = 0
+    one.roster._rebalance()
     assert one.passed_on == []
 
 
@@ -188,9 +188,9 @@ def test_roster_with_an_instance_that_claims_what_runs_here_hands_nothing_over()
 async def test_two_instances_share_and_a_long_iteration_is_not_disturbed(
     rota_app: Rota, rota_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.coord.roster.SETTLED", 1.0)
-    monkeypatch.setattr("rota.coord.roster.BEAT", 0.3)
-    monkeypatch.setattr(post, "ENOUGH", 0.2)
+    monkeypatch.setattr("rota.coord.roster.HAND_OVER_PAUSE_SECONDS", 1.0)
+    monkeypatch.setattr("rota.coord.roster.BEAT_SECONDS", 0.3)
+    monkeypatch.setattr(post, "FOREVER_STOP_SECONDS", 0.2)
     inside: dict[str, int] = dict.fromkeys("abcd", 0)
 
     async def serve(ctx: ServiceContext) -> None:
@@ -201,8 +201,8 @@ async def test_two_instances_share_and_a_long_iteration_is_not_disturbed(
             assert not ctx.stopping or ctx.held
         inside[ctx.name] -= 1
 
-    def counts(*running: Services) -> list[int]:
-        return [len(each.running()) for each in running]
+    def counts(*running: ServiceGroup) -> list[int]:
+        return [len(each.list_running()) for each in running]
 
     async with Rota(rota_dsn) as other:
         heard = [ran(rota_app), ran(other)]
@@ -215,10 +215,16 @@ async def test_two_instances_share_and_a_long_iteration_is_not_disturbed(
 
                 async def rests() -> bool:
                     await until(lambda: counts(first, second) == [2, 2], within=60)
-                    terms = [each._posts[name].runs for each in (first, second) for name in inside]
+                    terms = [
+                        each._runners[name].is_running
+                        for each in (first, second)
+                        for name in inside
+                    ]
                     await asyncio.sleep(2)
                     return terms == [
-                        each._posts[name].runs for each in (first, second) for name in inside
+                        each._runners[name].is_running
+                        for each in (first, second)
+                        for name in inside
                     ]
 
                 # With beats this short, one that is late on a busy machine moves something once more.
@@ -229,14 +235,14 @@ async def test_two_instances_share_and_a_long_iteration_is_not_disturbed(
 async def test_what_only_one_knows_stays_with_it(
     rota_app: Rota, rota_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.coord.roster.SETTLED", 0.3)
-    monkeypatch.setattr("rota.coord.roster.BEAT", 0.2)
+    monkeypatch.setattr("rota.coord.roster.HAND_OVER_PAUSE_SECONDS", 0.3)
+    monkeypatch.setattr("rota.coord.roster.BEAT_SECONDS", 0.2)
     async with Rota(rota_dsn) as other:
         for name in "abc":
             rota_app.service(name, every=0.1)(lambda: None)
         other.service("z", every=0.1)(lambda: None)
         async with other.services() as second, rota_app.services() as first:
-            await until(lambda: len(first.running()) == 3 and second.running() == ["z"])
+            await until(lambda: len(first.list_running()) == 3 and second.list_running() == ["z"])
             await asyncio.sleep(1.5)
-            assert first.running() == ["a", "b", "c"]
-            assert second.running() == ["z"]
+            assert first.list_running() == ["a", "b", "c"]
+            assert second.list_running() == ["z"]

@@ -19,9 +19,9 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from rota import Rota
-from rota.app.access import create_token
+from rota.app.access import create_access_token
 from rota.model.access import Role
-from rota.testing.server import Server
+from rota.testing.server import DatabaseServer
 from web.instance import Instance
 
 from .stage import Floor, Tab, chromium, launch, tab
@@ -30,7 +30,7 @@ APPS = Path(__file__).with_name("apps")
 
 
 @pytest.fixture(scope="session")
-def floor_dsn(rota_server: Server) -> Iterator[str]:
+def floor_dsn(rota_server: DatabaseServer) -> Iterator[str]:
     with rota_server.database() as dsn:
         yield dsn
 
@@ -43,7 +43,7 @@ def floor(floor_dsn: str) -> Iterator[Floor]:
         passes = thread.submit(asyncio.run, _passes(floor_dsn)).result()
     with tempfile.TemporaryDirectory() as directory, ExitStack() as stack:
         log = Path(directory, "log")
-        words = {"PYTHONPATH": str(APPS), "ROTA_BEAT": "1"}
+        words = {"PYTHONPATH": str(APPS), "ROTA_HEARTBEAT_INTERVAL": "1"}
         worker = Instance(
             ["rota", "worker", "floor:app", "-q", "default", "--health-port", "{port}"],
             floor_dsn,
@@ -63,7 +63,9 @@ def floor(floor_dsn: str) -> Iterator[Floor]:
 async def _passes(dsn: str) -> dict[str, str]:
     async with Rota(dsn) as app:
         return {
-            role.word: (await create_token(app, role.word, role, timedelta(days=1), "test"))[0].text
+            role.text: (await create_access_token(app, role.text, role, timedelta(days=1), "test"))[
+                0
+            ].text
             for role in Role
         }
 

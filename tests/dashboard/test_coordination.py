@@ -50,7 +50,7 @@ def test_a_lock_is_taken_from_its_holder_who_hears_of_it(
         for each in floor.ask("GET", "/audit?action=release%20lock")["entries"]
         if each["subject"] == name
     ]
-    assert deed["who"].startswith("admin (token ")
+    assert deed["operator"].startswith("admin (token ")
 
 
 def test_one_permit_of_a_semaphore_is_released_and_the_other_is_not(
@@ -68,7 +68,7 @@ def test_one_permit_of_a_semaphore_is_released_and_the_other_is_not(
     page.get_by_role("dialog").get_by_role("button", name="release").click()
     expect(lines).to_have_count(1)
     expect(lines.first).to_contain_text("1 held")
-    lost = next(each for each in permits if each.slot == 2)
+    lost = next(each for each in permits if each.permit == 2)
     neighbour.do(asyncio.wait_for(lost.lost.wait(), 60))
     [kept] = [each for each in permits if each is not lost]
     assert kept.held
@@ -120,7 +120,7 @@ def test_who_leads_and_who_runs_what(
 def test_rates_and_calls_made_once(look_as: Callable[..., Tab], neighbour: Neighbour) -> None:
     name = f"feed-{uuid4()}"
     for _ in range(3):
-        neighbour.do(neighbour.app.rate(name, 1, per=60, burst=5).take())
+        neighbour.do(neighbour.app.rate_limit(name, 1, per=60, burst=5).take())
     key = f"invoice:{uuid4()}"
     neighbour.do(neighbour.app.once(key, lambda: {"charged": "s3cret 42"}))
     page = look_as("operator").goto(f"/coordination?once={key[:20]}")

@@ -32,7 +32,7 @@ def test_a_worker_that_is_drained_finishes_and_leaves(
     desk: Tab, floor: Floor, tmp_path: Path
 ) -> None:
     words = ["rota", "worker", "floor:app", "-q", "elsewhere", "--health-port", "{port}"]
-    names = {"PYTHONPATH": str(APPS), "ROTA_VERSION": "2026.2-next", "ROTA_BEAT": "1"}
+    names = {"PYTHONPATH": str(APPS), "ROTA_VERSION": "2026.2-next", "ROTA_HEARTBEAT_INTERVAL": "1"}
     worker = Instance(words, floor.dsn, tmp_path / "log", **names)
     try:
         worker.up()
@@ -54,7 +54,7 @@ def test_a_worker_that_is_drained_finishes_and_leaves(
     finally:
         worker.close()
     [deed] = floor.ask("GET", "/audit?action=drain%20worker&limit=1")["entries"]
-    assert deed["who"].startswith("admin (token ")
+    assert deed["operator"].startswith("admin (token ")
 
 
 def test_what_a_worker_runs_leads_and_stands_by_for(look_as: Callable[..., Tab]) -> None:
@@ -125,7 +125,7 @@ def test_deeds_are_narrowed_by_who_what_and_whom(desk: Tab, neighbour: Neighbour
     page = desk.goto("/audit")
     lines = page.get_by_role("region", name="What people did").locator("tbody tr")
     lines.get_by_role("link", name=f"ada {mark}").first.click()
-    expect(page).to_have_url(re.compile("who=ada"))
+    expect(page).to_have_url(re.compile("operator=ada"))
     expect(lines.first).to_contain_text("task <script>alert(1)</script>")
     expect(lines).to_have_count(50)
     page.get_by_role("link", name="older").click()

@@ -20,7 +20,7 @@ def row(page: Page, table: str, name: str) -> Locator:
 def test_flows_and_tasks_are_listed_with_how_they_have_done(desk: Tab, floor: Floor) -> None:
     tally(floor.dsn, "default", "far-away", 3, succeeded=9, failed=1, retried=4, took=20, longest=6)
     tally(floor.dsn, "default", "far-away", 100, failed=10)
-    page = desk.goto("/flows?within=1h&find=FAR")
+    page = desk.goto("/flows?range=1h&find=FAR")
 
     mine = row(page, "Tasks", "far-away")
     for words in ("not in this app", "10", "90%", "4", "2 s", "6 s"):
@@ -28,7 +28,7 @@ def test_flows_and_tasks_are_listed_with_how_they_have_done(desk: Tab, floor: Fl
     expect(page.get_by_role("region", name="Tasks").locator("tbody tr")).to_have_count(1)
     expect(page.get_by_role("region", name="Flows")).to_contain_text("No flow is called so")
     page.get_by_role("link", name="6 h").click()
-    expect(page).to_have_url(f"{floor.url}/flows?within=6h&find=FAR")
+    expect(page).to_have_url(f"{floor.url}/flows?range=6h&find=FAR")
     expect(mine).to_contain_text("45%")
 
     page.get_by_label("Name").fill("")
@@ -99,7 +99,7 @@ def test_whoever_only_looks_starts_nothing(look_as: Callable[..., Tab]) -> None:
 def test_a_task_shows_its_past_and_how_it_is_written(desk: Tab, floor: Floor) -> None:
     tally(floor.dsn, "default", "flaky", 2, succeeded=4, took=6, longest=3)
     run = floor.start("flaky")
-    page = desk.goto("/flows/flaky?within=1h")
+    page = desk.goto("/flows/flaky?range=1h")
 
     expect(page.get_by_role("img", name="Time an attempt took, the last hour")).to_be_visible()
     expect(page.get_by_role("region", name="As it is written")).to_contain_text("attempts")

@@ -27,7 +27,7 @@ from psycopg import sql
 
 from rota.store.database import Database
 from rota.store.query import Query, positional
-from rota.testing.server import Server
+from rota.testing.server import DatabaseServer
 from rota.web.dashboard import PAGES
 from store.stage import MISCOUNTED, MISSHAPEN, PLACES
 from store.test_plans import Scan, scans
@@ -97,7 +97,7 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def place(rota_server: Server) -> Iterator[Place]:
+def place(rota_server: DatabaseServer) -> Iterator[Place]:
     with ExitStack() as stack:
         dsn = THERE
         if dsn is None:
@@ -130,14 +130,14 @@ def _paths(connection: psycopg.Connection[Any]) -> list[str]:
     }
     schedule = one("select min(name) from rota.schedules")
     return [
-        *("/", "/?within=6h", "/?within=24h"),
+        *("/", "/?range=6h", "/?range=24h"),
         *("/queues", "/queues/default", "/queues/crawl"),
         *("/flows", "/flows/etl", "/flows/wide", "/flows/orders.collect"),
         *RUNS,
         *(f"/runs/{run}" for run in runs.values()),
         *("/workers", "/schedules", f"/schedules/{schedule}"),
         *("/coordination", "/alerts"),
-        *("/audit", "/audit?who=ada", "/audit?subject=10", "/audit?action=retry+run"),
+        *("/audit", "/audit?operator=ada", "/audit?subject=10", "/audit?action=retry+run"),
     ]
 
 
@@ -253,12 +253,12 @@ async def _asked(
 
     from rota import Rota
     from rota.web.doorman import LocalAccess
-    from rota.web.site import EVERYTHING, site
+    from rota.web.site import ALL_PARTS, site
 
     asked: dict[tuple[str, str, str], Query[Any]] = {}
     at = ""
     known: set[tuple[str, str]] = set()
-    really = Database.exchange
+    really = Database.pipeline
 
     async def noting(self: Database, segments: Any, patience: float = 0.0) -> Any:
         for query in (each for segment in segments for each in segment):
@@ -268,10 +268,10 @@ async def _asked(
                 asked[at, *key] = query
         return await really(self, segments, patience)
 
-    monkeypatch.setattr(Database, "exchange", noting)
+    monkeypatch.setattr(Database, "pipeline", noting)
     async with Rota(place.dsn) as app:
         transport = httpx2.ASGITransport(
-            app=site(app, auth=LocalAccess(key=KEY), bind="127.0.0.1", parts=EVERYTHING)
+            app=site(app, auth=LocalAccess(key=KEY), bind="127.0.0.1", parts=ALL_PARTS)
         )
         async with httpx2.AsyncClient(
             transport=transport, base_url="http://127.0.0.1:8000", headers=SIGNED_IN

@@ -40,11 +40,11 @@ def test_a_failure_is_listed_at_once_and_leads_to_its_run(desk: Tab, floor: Floo
 
 def test_how_far_back_one_looks_is_in_the_address(desk: Tab, floor: Floor) -> None:
     tally(floor.dsn, "overview", "overview", 200, succeeded=77)
-    page = desk.goto("/?within=1h")
+    page = desk.goto("/?range=1h")
     expect(page.get_by_role("img", name="Jobs ended a minute, the last hour")).to_be_visible()
 
     page.get_by_role("navigation", name="How far back").get_by_role("link", name="6 h").click()
-    expect(page).to_have_url(f"{floor.url}/?within=6h")
+    expect(page).to_have_url(f"{floor.url}/?range=6h")
     picture = page.get_by_role("img", name="Jobs ended a minute, the last 6 hours")
     expect(picture).to_have_attribute("aria-label", re.compile("succeeded .* now, at most "))
     chosen = page.get_by_role("navigation", name="How far back").locator("[aria-current]")
@@ -58,7 +58,7 @@ def test_how_far_back_one_looks_is_in_the_address(desk: Tab, floor: Floor) -> No
 
 def test_what_cannot_be_asked_is_told(desk: Tab) -> None:
     desk.expected = ["422"]
-    page = desk.goto("/?within=3y")
+    page = desk.goto("/?range=3y")
     expect(page.get_by_role("heading", name="This cannot be asked")).to_be_visible()
 
 

@@ -59,7 +59,7 @@ def test_one_queue_shows_its_own_past_and_nothing_else(desk: Tab, floor: Floor) 
     tally(floor.dsn, queue, "b", 4, succeeded=1)
     sample(floor.dsn, queue, 6, 12)
     sample(floor.dsn, queue, 5, 0)
-    page = desk.goto("/queues/q%20past%2F%C3%BC?within=1h")
+    page = desk.goto("/queues/q%20past%2F%C3%BC?range=1h")
 
     ended = page.get_by_role("img", name="Jobs ended a minute, the last hour")
     said = "succeeded 0 now, at most 8; failed 0 now, at most 2; other 0 now, at most 0"
@@ -78,7 +78,7 @@ def test_one_queue_shows_its_own_past_and_nothing_else(desk: Tab, floor: Floor) 
     assert faults(page) == []
     # It has an address, whatever is in its name.
     page.get_by_role("link", name="24 h").click()
-    expect(page).to_have_url(f"{floor.url}/queues/q%20past%2F%C3%BC?within=24h")
+    expect(page).to_have_url(f"{floor.url}/queues/q%20past%2F%C3%BC?range=24h")
 
 
 def test_a_queue_is_paused_and_resumed(

@@ -157,7 +157,9 @@ def test_everything_that_matches_is_counted_named_and_done(
     assert {floor.state(run) for run in runs} == {"cancelled"}
     assert [floor.state(other), floor.state(late)] == ["ready", "ready"]
     noted = floor.ask("GET", f"/audit?subject={runs[0]}")["entries"]
-    assert [(each["action"], each["who"].split()[0]) for each in noted] == [("cancel run", "admin")]
+    assert [(each["action"], each["operator"].split()[0]) for each in noted] == [
+        ("cancel run", "admin")
+    ]
 
 
 def test_it_can_be_stopped_in_between(desk: Tab, floor: Floor, mark: str) -> None:
@@ -167,7 +169,7 @@ def test_it_can_be_stopped_in_between(desk: Tab, floor: Floor, mark: str) -> Non
 
     def portion(route: Any) -> None:
         asked.append(route.request.post_data)
-        route.fulfill(json={"done": 1, "spared": 0, "next": "MQ"})
+        route.fulfill(json={"done": 1, "skipped": 0, "next": "MQ"})
         if len(asked) == 3:
             page.keyboard.press("Escape")
 

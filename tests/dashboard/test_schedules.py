@@ -47,7 +47,7 @@ def test_one_is_found_by_how_its_name_begins_and_by_its_state(desk: Tab, floor: 
     page.get_by_role("link", name="paused").click()
     expect(page.locator("tbody tr")).to_have_count(1)
     expect(row(page, second)).to_be_visible()
-    expect(page).to_have_url(re.compile(f"begins={mark}"))
+    expect(page).to_have_url(re.compile(f"prefix={mark}"))
 
 
 def test_it_says_when_it_comes_in_its_zone_and_in_utc(desk: Tab, floor: Floor) -> None:
@@ -81,7 +81,7 @@ def test_it_is_paused_with_a_reason_and_resumed(desk: Tab, floor: Floor) -> None
     assert [each["action"] for each in entries] == [
         *("resume schedule", "pause schedule", "create schedule")
     ]
-    assert all(each["who"].startswith("admin (token ") for each in entries)
+    assert all(each["operator"].startswith("admin (token ") for each in entries)
 
 
 def test_it_is_started_now_and_what_came_of_it_is_seen_without_asking_again(
@@ -152,7 +152,7 @@ def test_a_name_may_hold_anything_and_its_page_stays_live(desk: Tab, floor: Floo
     name = make(floor, f"tenants/ünï 100% <b>#1?</b> {'long' * 25} {uuid4()}"[:200])
     page = desk.goto(at(name))
     expect(page.get_by_role("heading", level=1)).to_have_text(name)
-    floor.ask("POST", f"{at(name)}/pause", {"why": "behind its back"})
+    floor.ask("POST", f"{at(name)}/pause", {"reason": "behind its back"})
     expect(page.get_by_text("behind its back")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
@@ -161,7 +161,7 @@ def test_a_viewer_sees_neither_reasons_nor_input_and_is_offered_nothing(
     look_as: Callable[..., Tab], floor: Floor
 ) -> None:
     name = make(floor, input={"name": "s3cret"})
-    floor.ask("POST", f"{at(name)}/pause", {"why": "s3cret reason"})
+    floor.ask("POST", f"{at(name)}/pause", {"reason": "s3cret reason"})
     page = look_as("viewer").goto(at(name))
     expect(page.get_by_text("paused", exact=True)).to_be_visible()
     assert "s3cret" not in page.content()

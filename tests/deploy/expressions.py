@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from rota.web.metrics import FAMILIES
+from rota.web.metrics import METRIC_FAMILIES
 
 OF_PROMETHEUS = {"job", "instance", "le", "alertname", "alertstate"}
 """Labels that every series has from whoever asked for it, and those that histograms and alerts have."""
@@ -20,7 +20,11 @@ def family(metric: str) -> str:
     """The metric as it is registered: a histogram's parts are its."""
     for part in _PARTS:
         whole = metric.removesuffix(part)
-        if whole != metric and whole in FAMILIES and FAMILIES[whole].kind == "histogram":
+        if (
+            whole != metric
+            and whole in METRIC_FAMILIES
+            and METRIC_FAMILIES[whole].kind == "histogram"
+        ):
             return whole
     return metric
 
@@ -40,13 +44,13 @@ def _names(selection: str) -> list[str]:
 def faults(expression: str) -> list[str]:
     """What is named in it and is not there."""
     named = metrics(expression)
-    unknown = sorted(name for name in named if family(name) not in FAMILIES)
+    unknown = sorted(name for name in named if family(name) not in METRIC_FAMILIES)
     if unknown:
         return [f"there is no metric {name}" for name in unknown]
-    there = OF_PROMETHEUS.union(*(FAMILIES[family(name)].labels for name in named))
+    there = OF_PROMETHEUS.union(*(METRIC_FAMILIES[family(name)].labels for name in named))
     said = [f"no label {label}" for label in sorted(asked(expression) - there)]
     for name in sorted(named):
-        kind = FAMILIES[family(name)].kind
+        kind = METRIC_FAMILIES[family(name)].kind
         rated = bool(re.search(rf"\b(?:rate|increase)\(\s*{name}\b", expression))
         if rated and kind == "gauge":
             said.append(f"{name} is a gauge: there is no rate of it")

@@ -133,7 +133,7 @@ def parsed(words: Sequence[str]) -> tuple[str, dict[str, Any]]:
 def needed(environment: Mapping[str, str], *, balanced: bool) -> float:
     """How long an instance may take to leave, by its own settings."""
     settings = Settings.read(environment)
-    return (settings.lb_delay if balanced else 0.0) + settings.drain_for + AFTER
+    return (settings.drain_delay if balanced else 0.0) + settings.drain_timeout + AFTER
 
 
 def duration(text: str) -> float:

@@ -24,7 +24,7 @@ from .manifests import DEPLOY, base, container, environment, one, read
 from .test_image import last
 
 EXAMPLE = DEPLOY / "example"
-SOON = {"ROTA_LB_DELAY": "2"}  # nobody balances anything here
+SOON = {"ROTA_DRAIN_DELAY": "2"}  # nobody balances anything here
 
 
 @dataclass(frozen=True)

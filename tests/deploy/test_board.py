@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rota.web.metrics import FAMILIES
+from rota.web.metrics import METRIC_FAMILIES
 
 from .expressions import family, faults, metrics
 from .manifests import DEPLOY
@@ -22,8 +22,8 @@ EXPRESSIONS = [target["expr"] for panel in PANELS for target in panel["targets"]
 # What is told better elsewhere: which code it is, by the mark of a deploy; what one instance is about.
 NOT_ON_THE_BOARD = {
     "rota_draining",
-    "rota_fleet_age_seconds",
-    "rota_jobs_asleep",
+    "rota_fleet_metrics_age_seconds",
+    "rota_jobs_sleeping",
     "rota_jobs_claimed_total",
     "rota_jobs_held",
     "rota_jobs_started_total",
@@ -83,7 +83,7 @@ def test_what_is_measured_is_shown() -> None:
     text = " ".join(EXPRESSIONS)
     text += " ".join(each["expr"] for each in BOARD["annotations"]["list"])
 
-    assert {family(name) for name in metrics(text)} | NOT_ON_THE_BOARD == set(FAMILIES)
+    assert {family(name) for name in metrics(text)} | NOT_ON_THE_BOARD == set(METRIC_FAMILIES)
     assert not {family(name) for name in metrics(text)} & NOT_ON_THE_BOARD
 
 
@@ -96,7 +96,7 @@ def test_what_can_be_chosen_is_asked_of_metrics_that_are_there() -> None:
             r"label_values\((\w+)(?:\{.*\})?, (\w+)\)", chosen[name]["query"]["query"]
         )
         assert asked
-        assert asked[2] in (*FAMILIES[asked[1]].labels, "job")
+        assert asked[2] in (*METRIC_FAMILIES[asked[1]].labels, "job")
         assert chosen[name]["datasource"] == SOURCE
     used = {name for text in EXPRESSIONS for name in re.findall(r"\$(\w+)", text)}
     assert used == {"job", "queue", "__rate_interval"}

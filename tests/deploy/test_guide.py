@@ -58,19 +58,19 @@ def test_its_arithmetic_is_that_of_the_manifests(role: str, column: int) -> None
         for line in TEXT.splitlines()
         if line.startswith("| ") and line.count("|") == 4
     }
-    [grace] = [cell for head, cell in said.items() if head.startswith("`ROTA_DRAIN_FOR`")]
+    [grace] = [cell for head, cell in said.items() if head.startswith("`ROTA_DRAIN_TIMEOUT`")]
     [allowed] = [cell for head, cell in said.items() if head.startswith("what to allow")]
 
     whole = pod["spec"]["terminationGracePeriodSeconds"]
-    assert f"**{environment(base(), pod)['ROTA_DRAIN_FOR']}**" in grace
+    assert f"**{environment(base(), pod)['ROTA_DRAIN_TIMEOUT']}**" in grace
     assert allowed.strip().endswith(f"= **{whole}**")
     numbers = [float(each) for each in re.findall(r"\d+", allowed.split("=")[0])]
     assert sum(numbers) == whole == needed(environment(base(), pod), balanced=role == "web")
     if role == "web":
-        [delay] = [cell for head, cell in said.items() if head.startswith("`ROTA_LB_DELAY`")]
+        [delay] = [cell for head, cell in said.items() if head.startswith("`ROTA_DRAIN_DELAY`")]
         probe = container(pod)["readinessProbe"]
         assert f"{probe['periodSeconds']} × {probe['failureThreshold']} + 1" in delay
-        assert f"**{environment(base(), pod)['ROTA_LB_DELAY']}**" in delay
+        assert f"**{environment(base(), pod)['ROTA_DRAIN_DELAY']}**" in delay
 
 
 def test_what_it_has_keda_ask_is_what_the_component_asks() -> None:

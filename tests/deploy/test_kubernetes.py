@@ -123,8 +123,8 @@ def test_what_the_arithmetic_is_made_of_is_said_beside_it(
     pod = one(documents, "Deployment", f"rota-{role}")["spec"]["template"]
     said = {each["name"] for each in container(pod)["env"]}
 
-    assert "ROTA_DRAIN_FOR" in said
-    assert ("ROTA_LB_DELAY" in said) == (role == "web")
+    assert "ROTA_DRAIN_TIMEOUT" in said
+    assert ("ROTA_DRAIN_DELAY" in said) == (role == "web")
 
 
 def test_the_load_balancer_has_seen_it_before_the_socket_closes(documents: list[Document]) -> None:
@@ -132,7 +132,7 @@ def test_the_load_balancer_has_seen_it_before_the_socket_closes(documents: list[
     probe = container(pod)["readinessProbe"]
 
     noticed = probe["periodSeconds"] * probe["failureThreshold"] + 1
-    assert Settings.read(environment(documents, pod)).lb_delay >= noticed
+    assert Settings.read(environment(documents, pod)).drain_delay >= noticed
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -22,7 +22,7 @@ from rota.cli.main import COMMANDS, cli
 from rota.engine.doctor import CHECKS
 from rota.model import events
 from rota.model.settings import Settings
-from rota.model.why import Code
+from rota.model.why import ReasonCode
 from rota.web.api import openapi
 
 from .pages import DOCS, ROOT, name, text, written
@@ -138,7 +138,17 @@ def test_every_public_name_has_an_entry() -> None:
     entries = {*headings(told, "##"), *re.findall(r"^\| `(\w+)` \| `rota", told, re.MULTILINE)}
     for package in (rota, rota.testing, rota.asgi, rota.contrib.fastapi, rota.logs):
         assert [each for each in package.__all__ if each not in entries] == [], package.__name__
-    for method in ("task", "flow", "lock", "leader", "service", "once", "rate", "worker", "fork"):
+    for method in (
+        "task",
+        "flow",
+        "lock",
+        "leader",
+        "service",
+        "once",
+        "rate_limit",
+        "worker",
+        "fork",
+    ):
         assert f"### Rota.{method}()" in told
 
 
@@ -170,7 +180,7 @@ def test_every_error_has_an_entry_and_every_one_that_users_meet_is_in_troublesho
 def test_every_reason_not_to_run_and_every_check_of_the_doctor_has_a_row() -> None:
     page = (DOCS / "guides" / "explain.md").read_text("utf-8")
     rows = re.findall(r"^\| `([\w ]+)` \| \w", page, re.MULTILINE)
-    assert rows == [*get_args(Code), *(check for check, _ in CHECKS)]
+    assert rows == [*get_args(ReasonCode), *(check for check, _ in CHECKS)]
 
 
 def test_every_page_is_in_the_navigation_and_the_navigation_has_no_other() -> None:

@@ -33,7 +33,7 @@ async def apscheduler(rota_dsn: str) -> AsyncIterator[Harness]:
 async def test_an_invoice_is_sent_once_for_a_key_and_again_after_a_delay(celery: Harness) -> None:
     async with celery.app.worker():
         await from_celery.place(7)
-        again = await from_celery.send_invoice.using(key="invoice-7").start(7)
+        again = await from_celery.send_invoice.options(key="invoice-7").start(7)
         assert not again.created
         assert await again.result(timeout=60) == "sent 7"
 

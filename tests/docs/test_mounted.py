@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx2
 import pytest
 
-from rota.app.access import create_token
+from rota.app.access import create_access_token
 from rota.model.access import Role
 
 from .pages import program
@@ -39,7 +39,7 @@ async def test_the_second_one_is_for_looking_only(
     mounted = program("examples/tutorial/mounted.py")
     codes = []
     async with mounted.app:
-        token, _ = await create_token(mounted.app, "ada", Role.ADMIN, None, by="test")
+        token, _ = await create_access_token(mounted.app, "ada", Role.ADMIN, None, by="test")
         for served in (mounted.api, mounted.looking):
             transport = httpx2.ASGITransport(app=served)
             async with httpx2.AsyncClient(transport=transport, base_url="http://shop") as client:

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from rota.engine.doctor import look_over
-from rota.model.checkup import Checked
+from rota.engine.doctor import run_checks
+from rota.model.checkup import CheckResult
 from rota.model.settings import Settings
 from rota.store.database import Database
 
-Look = Callable[..., "AsyncIterator[Checked]"]
+Look = Callable[..., "AsyncIterator[CheckResult]"]
 
 
 def now() -> datetime:
@@ -30,18 +30,18 @@ class Doctor:
         dsn: str | None = None,
         direct: str | None = None,
         schema: str = "rota",
-    ) -> list[Checked]:
+    ) -> list[CheckResult]:
         database = Database(dsn or self.dsn, Settings(schema=schema), direct)
         try:
-            return [each async for each in look_over(database, now)]
+            return [each async for each in run_checks(database, now)]
         finally:
             await database.close()
 
-    async def finds(self, check: str, **how: object) -> list[Checked]:
+    async def finds(self, check: str, **how: object) -> list[CheckResult]:
         """What one check found."""
         return [each for each in await self.look(**how) if each.check == check]  # type: ignore[arg-type]
 
-    async def one(self, check: str, **how: object) -> Checked:
+    async def one(self, check: str, **how: object) -> CheckResult:
         [found] = await self.finds(check, **how)
         return found
 

@@ -13,7 +13,7 @@ import pytest
 from psycopg import AsyncConnection
 
 from rota.engine import doctor_server
-from rota.model.checkup import Checked
+from rota.model.checkup import CheckResult
 
 from .conftest import Doctor, now
 
@@ -27,13 +27,13 @@ async def row(db: Database, text: str, *params: Any) -> Any:
     return found[0]
 
 
-async def mend(db: Database, checked: Checked) -> None:
+async def mend(db: Database, checked: CheckResult) -> None:
     """Do what it says."""
     assert checked.fix is not None
     await db.execute(checked.fix.encode())
 
 
-async def eventually(condition: Callable[[], Awaitable[Checked]], level: str) -> Checked:
+async def eventually(condition: Callable[[], Awaitable[CheckResult]], level: str) -> CheckResult:
     """Until it is found so: what the server counts is known a moment later."""
     found = await condition()
     async with asyncio.timeout(60):
@@ -58,8 +58,8 @@ async def test_a_database_that_is_well_has_no_problem(doctor: Doctor, db: Databa
 async def test_a_transaction_that_is_left_open(
     doctor: Doctor, db: Database, direct_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor_server, "LONG", 0.0)
-    monkeypatch.setattr(doctor_server, "TOO_LONG", 0.05)
+    monkeypatch.setattr(doctor_server, "NOTICE_TRANSACTION_SECONDS", 0.0)
+    monkeypatch.setattr(doctor_server, "PROBLEM_TRANSACTION_SECONDS", 0.05)
     holder = await psycopg.AsyncConnection.connect(direct_dsn, application_name="report")
     await holder.set_isolation_level(psycopg.IsolationLevel.REPEATABLE_READ)
     await holder.execute("select count(*) from rota.jobs")
@@ -69,15 +69,15 @@ async def test_a_transaction_that_is_left_open(
 
     pid = holder.info.backend_pid
     assert found.level == "problem"
-    assert f"process {pid} (report, idle in transaction)" in found.words
-    assert found.figure is not None
-    assert 0.05 < found.figure < 60
+    assert f"process {pid} (report, idle in transaction)" in found.message
+    assert found.value is not None
+    assert 0.05 < found.value < 60
     assert found.fix is not None
     statement = found.fix.split(";")[0]
     assert statement == f"select pg_terminate_backend({pid})"
     await db.execute(statement.encode())
     mended = await eventually(lambda: doctor.one("snapshots"), "ok")
-    assert mended.words == "no transaction is open"
+    assert mended.message == "no transaction is open"
     await holder.close()
 
 
@@ -85,7 +85,7 @@ async def test_an_index_that_is_gone(doctor: Doctor, db: Database) -> None:
     await db.execute("drop index rota.ready_order")
     await db.execute("alter table rota.outcomes drop constraint outcomes_pkey")
 
-    found = {each.words.split()[1]: each for each in await doctor.finds("indexes")}
+    found = {each.message.split()[1]: each for each in await doctor.finds("indexes")}
 
     assert {name: each.level for name, each in found.items()} == {
         "outcomes_pkey": "problem",
@@ -117,7 +117,7 @@ async def test_an_index_of_somebody_else_that_nobody_uses(doctor: Doctor, db: Da
     found = await doctor.one("indexes")
 
     assert found.level == "notice"
-    assert "rota.mine" in found.words
+    assert "rota.mine" in found.message
     await mend(db, found)
     assert (await doctor.one("indexes")).level == "ok"
 
@@ -136,9 +136,9 @@ async def test_rows_that_are_gone_and_autovacuum_off_for_a_table(
     dead = await eventually(lambda: doctor.one("dead rows"), "notice")
     off = await doctor.one("autovacuum")
 
-    assert dead.figure == 25000
-    assert "rota.ready has 25,000 rows that are gone" in dead.words
-    assert (off.level, off.words) == ("problem", "autovacuum is off for rota.ready")
+    assert dead.value == 25000
+    assert "rota.ready has 25,000 rows that are gone" in dead.message
+    assert (off.level, off.message) == ("problem", "autovacuum is off for rota.ready")
     await mend(db, dead)
     await mend(db, off)
     assert (await eventually(lambda: doctor.one("dead rows"), "ok")).level == "ok"
@@ -152,12 +152,12 @@ async def test_clocks_that_differ(doctor: Doctor, db: Database) -> None:
     fast, slow = await doctor.one("clock", now=ahead(45)), await doctor.one("clock", now=ahead(-3))
 
     assert (fast.level, slow.level) == ("problem", "notice")
-    assert fast.figure is not None
-    assert slow.figure is not None
-    assert 44 < fast.figure <= 45.5
-    assert -3.5 <= slow.figure < -2
-    assert "before the server's" in fast.words
-    assert "behind the server's" in slow.words
+    assert fast.value is not None
+    assert slow.value is not None
+    assert 44 < fast.value <= 45.5
+    assert -3.5 <= slow.value < -2
+    assert "before the server's" in fast.message
+    assert "behind the server's" in slow.message
     assert (await doctor.one("clock")).level == "ok"
 
     await db.execute(
@@ -165,7 +165,7 @@ async def test_clocks_that_differ(doctor: Doctor, db: Database) -> None:
         " return statement_timestamp() + interval '1 day'"
     )
     left = (await doctor.finds("clock"))[0]
-    assert (left.level, left.figure) == ("problem", 86400)
+    assert (left.level, left.value) == ("problem", 86400)
 
 
 async def test_jobs_that_nobody_takes(doctor: Doctor, db: Database) -> None:
@@ -178,11 +178,11 @@ async def test_jobs_that_nobody_takes(doctor: Doctor, db: Database) -> None:
 
     found = await doctor.finds("unclaimable")
 
-    assert [(each.level, each.figure) for each in found] == [("problem", 1)] * 2
+    assert [(each.level, each.value) for each in found] == [("problem", 1)] * 2
     first, second = found
-    assert "none of the 1 workers that serve it knows" in first.words
-    assert "task 'unknown' in queue 'default'" in first.words
-    assert "no worker serves it" in second.words
+    assert "none of the 1 workers that serve it knows" in first.message
+    assert "task 'unknown' in queue 'default'" in first.message
+    assert "no worker serves it" in second.message
     assert second.fix == "rota worker MODULE:APP -q far"
     await db.execute("update rota.workers set queues = '{default,far}', tasks = '{known,unknown}'")
     assert (await doctor.one("unclaimable")).level == "ok"
@@ -196,8 +196,8 @@ async def test_sleepers_whom_nobody_wakes(doctor: Doctor, db: Database) -> None:
     found = await doctor.one("overdue")
 
     assert found.level == "problem"
-    assert found.figure is not None
-    assert 90 <= found.figure < 100
+    assert found.value is not None
+    assert 90 <= found.value < 100
 
 
 async def test_jobs_of_workers_that_are_gone(doctor: Doctor, db: Database) -> None:
@@ -215,9 +215,9 @@ async def test_jobs_of_workers_that_are_gone(doctor: Doctor, db: Database) -> No
 
     held, silent = await doctor.one("orphans"), await doctor.one("workers")
 
-    assert (held.level, held.figure) == ("problem", 2)
-    assert f"such as {worker}" in held.words
-    assert (silent.level, silent.figure) == ("problem", 1)
+    assert (held.level, held.value) == ("problem", 2)
+    assert f"such as {worker}" in held.message
+    assert (silent.level, silent.value) == ("problem", 1)
     await db.execute("update rota.workers set beat = rota.clock()")
     assert (await doctor.one("orphans")).level == "ok"
     assert (await doctor.one("workers")).level == "ok"
@@ -230,7 +230,7 @@ async def test_jobs_of_workers_that_are_gone(doctor: Doctor, db: Database) -> No
 async def test_a_listener_who_does_not_read(
     doctor: Doctor, db: Database, direct_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor_server, "FULL", 1e-5)
+    monkeypatch.setattr(doctor_server, "NOTICE_QUEUE_SHARE", 1e-5)
     listener = await psycopg.AsyncConnection.connect(direct_dsn, autocommit=True)
     await listener.execute("listen filled")
     await listener.set_autocommit(False)
@@ -242,7 +242,7 @@ async def test_a_listener_who_does_not_read(
     found = await doctor.one("notifications")
 
     assert found.level == "notice"
-    assert found.figure is not None
+    assert found.value is not None
     assert found.fix is not None
     assert re.fullmatch(r"select pg_terminate_backend\(\d+\);", found.fix)
     await listener.close()
@@ -256,20 +256,20 @@ async def test_a_quarantine_that_is_not_empty(doctor: Doctor, db: Database) -> N
 
     found = await doctor.one("quarantine")
 
-    assert (found.level, found.figure, found.fix) == ("notice", 1, "rota quarantine")
+    assert (found.level, found.value, found.fix) == ("notice", 1, "rota quarantine")
 
 
 async def test_a_schema_that_is_not_there_or_not_up_to_date(doctor: Doctor, db: Database) -> None:
     missing = await doctor.look(schema="elsewhere")
     assert [each.fix for each in missing if each.check == "schema"] == ["rota db migrate"]
-    assert {each.level for each in missing if each.check == "orphans"} == {"unseen"}
+    assert {each.level for each in missing if each.check == "orphans"} == {"unchecked"}
 
     await db.execute(
         "delete from rota.migrations where version = (select max(version) from rota.migrations)"
     )
     behind = await doctor.one("schema")
-    assert (behind.level, behind.figure) == ("problem", 1)
-    assert (await doctor.one("indexes")).level == "unseen"
+    assert (behind.level, behind.value) == ("problem", 1)
+    assert (await doctor.one("indexes")).level == "unchecked"
     await db.execute("insert into rota.migrations (version, name) values (9999, 'later')")
     newer = await doctor.one("schema")
-    assert "newer Rota" in newer.words
+    assert "newer Rota" in newer.message

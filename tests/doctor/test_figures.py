@@ -7,68 +7,68 @@ from typing import Any
 import pytest
 
 from rota.engine import doctor_schema, doctor_server
-from rota.engine.charts import Chart
+from rota.engine.charts import CheckContext
 from rota.engine.doctor import CHECKS
-from rota.model.checkup import Checked, duration, size
+from rota.model.checkup import CheckResult, format_duration, format_size
 from rota.model.settings import Settings
 from rota.store.database import Database
 from rota.store.doctor import (
-    Clocks,
-    Holder,
-    Notifications,
-    Server,
-    Sweeping,
-    TableLine,
-    expected,
+    ClockSkewRow,
+    NotificationQueueRow,
+    ServerRow,
+    SnapshotHolderRow,
+    TableRow,
+    VacuumRow,
+    expected_indexes,
 )
 
 from .conftest import now
 
-WELL = Server("15.1", 150001, False, False, True, True, 100, 10, True, "me", "me")
+WELL = ServerRow("15.1", 150001, False, False, True, True, 100, 10, True, "me", "me")
 
 
-def chart(*rows: Any, settings: Settings | None = None, pooled: bool = False) -> Chart:
+def chart(*rows: Any, settings: Settings | None = None, pooled: bool = False) -> CheckContext:
     """Every question is answered with these rows; of those about tables, none."""
 
     async def asked(query: Any) -> list[Any]:
         return [] if query.statement == "doctor/tables" else list(rows)
 
     database = Database("postgresql://nowhere", settings or Settings())
-    return Chart(database, asked, pooled, now)
+    return CheckContext(database, asked, pooled, now)
 
 
-def server(**different: Any) -> Chart:
+def server(**different: Any) -> CheckContext:
     fields = {name: getattr(WELL, name) for name in WELL.__struct_fields__}
-    return chart(Server(**{**fields, **different}))
+    return chart(ServerRow(**{**fields, **different}))
 
 
 @pytest.mark.parametrize(
     ("different", "level", "words"),
     [
         ({}, "ok", "PostgreSQL 15.1"),
-        ({"version": "13.2", "number": 130002}, "problem", "too old"),
-        ({"standby": True}, "problem", "standby"),
-        ({"read_only": True}, "notice", "read only"),
+        ({"version": "13.2", "version_number": 130002}, "problem", "too old"),
+        ({"is_standby": True}, "problem", "standby"),
+        ({"is_read_only": True}, "notice", "read only"),
     ],
 )
 async def test_the_server_itself(different: dict[str, Any], level: str, words: str) -> None:
-    [found] = await doctor_server.server(server(**different))
+    [found] = await doctor_server.check_server(server(**different))
 
     assert found.level == level
-    assert words in found.words
+    assert words in found.message
     assert (found.fix is None) == (level == "ok")
 
 
 async def test_who_sees_little_is_told_so() -> None:
-    [_, unseen] = await doctor_server.server(server(sees_all=False))
+    [_, unseen] = await doctor_server.check_server(server(can_see_all_sessions=False))
 
-    assert (unseen.level, unseen.fix) == ("unseen", "grant pg_read_all_stats to me;")
+    assert (unseen.level, unseen.fix) == ("unchecked", "grant pg_read_all_stats to me;")
 
 
 async def test_a_role_is_named_as_a_statement_has_to_name_it() -> None:
-    odd = {"me": "Rota-App", "quoted": '"Rota-App"'}
-    [_, unseen] = await doctor_server.server(server(sees_all=False, **odd))
-    [closed] = await doctor_server.server(server(read_only=True, **odd))
+    odd = {"role": "Rota-App", "quoted_role": '"Rota-App"'}
+    [_, unseen] = await doctor_server.check_server(server(can_see_all_sessions=False, **odd))
+    [closed] = await doctor_server.check_server(server(is_read_only=True, **odd))
 
     assert unseen.fix == 'grant pg_read_all_stats to "Rota-App";'
     assert closed.fix == 'alter role "Rota-App" set default_transaction_read_only = off;'
@@ -76,19 +76,19 @@ async def test_a_role_is_named_as_a_statement_has_to_name_it() -> None:
 
 @pytest.mark.parametrize(
     ("off", "named", "level"),
-    [("fsync", "fsync", "problem"), ("whole_pages", "full_page_writes", "notice")],
+    [("fsync", "fsync", "problem"), ("full_page_writes", "full_page_writes", "notice")],
 )
 async def test_what_a_crash_would_destroy(off: str, named: str, level: str) -> None:
-    assert [each.level for each in await doctor_server.durability(server())] == ["ok"]
-    [found] = await doctor_server.durability(server(**{off: False}))
+    assert [each.level for each in await doctor_server.check_durability(server())] == ["ok"]
+    [found] = await doctor_server.check_durability(server(**{off: False}))
 
     assert found.level == level
-    assert f"{named} is off: unless your provider's storage does this" in found.words
+    assert f"{named} is off: unless your provider's storage does this" in found.message
     assert found.fix == f"alter system set {named} = on; select pg_reload_conf();"
 
 
 async def test_each_setting_that_is_off_is_judged_by_itself() -> None:
-    found = await doctor_server.durability(server(fsync=False, whole_pages=False))
+    found = await doctor_server.check_durability(server(fsync=False, full_page_writes=False))
 
     assert [each.level for each in found] == ["problem", "notice"]
 
@@ -109,21 +109,21 @@ async def test_rows_are_in_the_way_where_nobody_comes_for_them(
 ) -> None:
     async def asked(query: Any) -> list[Any]:
         if query.statement == "doctor/tables":
-            return [TableLine("ready", 100, dead, 5_000_000, True, ago)]
-        return [Sweeping(True, True, every, 1)]
+            return [TableRow("ready", 100, dead, 5_000_000, True, ago)]
+        return [VacuumRow(True, True, every, 1)]
 
     database = Database("postgresql://nowhere", Settings())
-    [found] = await doctor_schema.dead_rows(Chart(database, asked, False, now))
+    [found] = await doctor_schema.check_dead_rows(CheckContext(database, asked, False, now))
 
-    assert (found.level, found.figure) == (level, dead)
+    assert (found.level, found.value) == (level, dead)
 
 
 async def test_the_clock_that_somebody_set_is_that_of_the_schema() -> None:
-    [found, _] = await doctor_server.clock(
-        chart(Clocks(now(), 86400.0), settings=Settings(schema="other"))
+    [found, _] = await doctor_server.check_clock(
+        chart(ClockSkewRow(now(), 86400.0), settings=Settings(schema="other"))
     )
 
-    assert found.words.startswith("other.clock() is 1.0 d off")
+    assert found.message.startswith("other.clock() is 1.0 d off")
     assert found.fix is not None
     assert "'other.clock'::regproc" in found.fix
     assert "rota.clock" not in found.fix
@@ -133,61 +133,75 @@ async def test_the_clock_that_somebody_set_is_that_of_the_schema() -> None:
     ("taken", "level"), [(79, "ok"), (80, "notice"), (94, "notice"), (95, "problem")]
 )
 async def test_connections_run_out(taken: int, level: str) -> None:
-    [found] = await doctor_server.connections(server(connections=taken))
+    [found] = await doctor_server.check_connections(server(connections=taken))
 
-    assert (found.level, found.figure) == (level, taken)
+    assert (found.level, found.value) == (level, taken)
 
 
 @pytest.mark.parametrize(
     ("holder", "level", "words"),
     [
-        (Holder("session", "me", 7, 59.0, 1, "idle"), "ok", ""),
-        (Holder("session", "me", 7, 61.0, 1, "idle in transaction"), "notice", "process 7"),
-        (Holder("prepared", "o'brien", None, 1000.0, 1, None), "problem", "prepared transaction"),
-        (Holder("slot", "old", None, None, 999_999, "idle"), "ok", ""),
-        (Holder("slot", "old", None, None, 30_000_000, "idle"), "problem", "slot 'old' (idle)"),
+        (SnapshotHolderRow("session", "me", 7, 59.0, 1, "idle"), "ok", ""),
+        (
+            SnapshotHolderRow("session", "me", 7, 61.0, 1, "idle in transaction"),
+            "notice",
+            "process 7",
+        ),
+        (
+            SnapshotHolderRow("prepared", "o'brien", None, 1000.0, 1, None),
+            "problem",
+            "prepared transaction",
+        ),
+        (SnapshotHolderRow("slot", "old", None, None, 999_999, "idle"), "ok", ""),
+        (
+            SnapshotHolderRow("slot", "old", None, None, 30_000_000, "idle"),
+            "problem",
+            "slot 'old' (idle)",
+        ),
     ],
 )
-async def test_who_keeps_what_is_gone(holder: Holder, level: str, words: str) -> None:
-    [found] = await doctor_server.snapshots(chart(holder))
+async def test_who_keeps_what_is_gone(holder: SnapshotHolderRow, level: str, words: str) -> None:
+    [found] = await doctor_server.check_snapshots(chart(holder))
 
     assert found.level == level
-    assert words in found.words
+    assert words in found.message
     if holder.kind == "prepared":
         assert found.fix == "rollback prepared 'o''brien'; or commit it"
 
 
 @pytest.mark.parametrize(("full", "level"), [(0.04, "ok"), (0.05, "notice"), (0.5, "problem")])
 async def test_the_queue_of_notifications_fills(full: float, level: str) -> None:
-    [found] = await doctor_server.notifications(chart(Notifications(full, 7, "me", 60.0)))
+    [found] = await doctor_server.check_notifications(
+        chart(NotificationQueueRow(full, 7, "me", 60.0))
+    )
 
     assert found.level == level
-    assert found.figure == full * 100
+    assert found.value == full * 100
 
 
 @pytest.mark.parametrize(
     ("sweeping", "level", "words"),
     [
-        (Sweeping(True, True, 60.0, 1), "ok", "is on"),
-        (Sweeping(False, True, 60.0, 1), "problem", "autovacuum is off"),
-        (Sweeping(True, False, 60.0, 1), "problem", "track_counts is off"),
-        (Sweeping(True, True, 600.0, 1), "notice", "10.0 min only"),
+        (VacuumRow(True, True, 60.0, 1), "ok", "is on"),
+        (VacuumRow(False, True, 60.0, 1), "problem", "autovacuum is off"),
+        (VacuumRow(True, False, 60.0, 1), "problem", "track_counts is off"),
+        (VacuumRow(True, True, 600.0, 1), "notice", "10.0 min only"),
     ],
 )
-async def test_autovacuum_as_it_is_set(sweeping: Sweeping, level: str, words: str) -> None:
-    [found] = await doctor_server.autovacuum(chart(sweeping))
+async def test_autovacuum_as_it_is_set(sweeping: VacuumRow, level: str, words: str) -> None:
+    [found] = await doctor_server.check_autovacuum(chart(sweeping))
 
     assert found.level == level
-    assert words in found.words
+    assert words in found.message
 
 
 @pytest.mark.parametrize(
     ("age", "level"), [(10**9 - 1, "ok"), (10**9, "notice"), (15 * 10**8, "problem")]
 )
 async def test_transactions_run_out(age: int, level: str) -> None:
-    [found] = await doctor_server.wraparound(chart(Sweeping(True, True, 60.0, age)))
+    [found] = await doctor_server.check_wraparound(chart(VacuumRow(True, True, 60.0, age)))
 
-    assert (found.level, found.figure) == (level, age)
+    assert (found.level, found.value) == (level, age)
 
 
 def test_every_check_has_a_name_of_its_own() -> None:
@@ -197,18 +211,18 @@ def test_every_check_has_a_name_of_its_own() -> None:
 
 
 def test_indexes_are_made_in_whatever_schema_it_is() -> None:
-    made = expected("other")["ready_order"]
+    made = expected_indexes("other")["ready_order"]
 
-    assert made.text.startswith("CREATE INDEX CONCURRENTLY ready_order ON other.ready ")
-    assert "rota." not in made.text
+    assert made.statement.startswith("CREATE INDEX CONCURRENTLY ready_order ON other.ready ")
+    assert "rota." not in made.statement
 
 
 def test_figures_are_said_as_people_do() -> None:
-    assert [size(each) for each in (12, 2048, 5_000_000)] == ["12 B", "2 kB", "4.77 MB"]
-    assert [duration(each) for each in (1.25, 90, 7200, 172800)] == [
+    assert [format_size(each) for each in (12, 2048, 5_000_000)] == ["12 B", "2 kB", "4.77 MB"]
+    assert [format_duration(each) for each in (1.25, 90, 7200, 172800)] == [
         "1.2 s",
         "1.5 min",
         "2.0 h",
         "2.0 d",
     ]
-    assert Checked("x", "problem", "").rank == 0
+    assert CheckResult("x", "problem", "").rank == 0

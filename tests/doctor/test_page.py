@@ -13,7 +13,7 @@ from pooler.bouncer import Bouncer, bouncer
 from rota.cli import main
 from rota.cli.endings import FAILED, NO_DATABASE, OK
 from rota.engine import doctor_server
-from rota.testing.server import Server
+from rota.testing.server import DatabaseServer
 
 from .conftest import Doctor
 
@@ -28,7 +28,7 @@ def well(monkeypatch: pytest.MonkeyPatch, direct_dsn: str) -> str:
 
     from rota.engine import doctor
 
-    checks = [each for each in doctor.CHECKS if each[1] is not doctor_server.durability]
+    checks = [each for each in doctor.CHECKS if each[1] is not doctor_server.check_durability]
     monkeypatch.setattr(doctor, "CHECKS", [*checks, ("durability", durable)])
     return direct_dsn
 
@@ -59,9 +59,9 @@ def test_it_ends_with_one_where_something_is(well: str, capfd: pytest.CaptureFix
 
     assert main.run(["doctor", "--json"]) == FAILED
     document = json.loads(capfd.readouterr().out)
-    assert document["well"] is False
-    [found] = [each for each in document["found"] if each["level"] == "problem"]
-    assert (found["check"], found["figure"], found["unit"]) == ("indexes", 1, "index")
+    assert document["healthy"] is False
+    [found] = [each for each in document["checks"] if each["level"] == "problem"]
+    assert (found["check"], found["value"], found["unit"]) == ("indexes", 1, "index")
 
 
 def test_a_database_that_is_not_there_is_another_matter(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,9 +89,9 @@ async def test_it_says_what_it_could_not_see(
 ) -> None:
     found = await doctor.look(dsn=stranger)
 
-    unseen = {each.check: each for each in found if each.level == "unseen"}
+    unseen = {each.check: each for each in found if each.level == "unchecked"}
     assert {"schema", "server", "workers", "unclaimable", "orphans"} <= set(unseen)
-    assert "permission denied" in unseen["orphans"].words
+    assert "permission denied" in unseen["orphans"].message
     assert unseen["server"].fix == 'grant pg_read_all_stats to "Rota-Stranger";'
     assert {"clock", "connections"} <= {each.check for each in found}
 
@@ -99,11 +99,11 @@ async def test_it_says_what_it_could_not_see(
         await connection.execute('grant usage on schema rota to "Rota-Stranger"')
         await connection.execute('grant select on all tables in schema rota to "Rota-Stranger"')
     found = await doctor.look(dsn=stranger)
-    assert {each.check for each in found if each.level == "unseen"} == {"server"}
+    assert {each.check for each in found if each.level == "unchecked"} == {"server"}
 
 
 @pytest.fixture(scope="module")
-def pooler(rota_server: Server) -> Iterator[Bouncer]:
+def pooler(rota_server: DatabaseServer) -> Iterator[Bouncer]:
     with bouncer(rota_server.dsn) as started:
         yield started
 
@@ -121,5 +121,5 @@ async def test_a_pooler_is_told_and_in_nobodys_way(
     assert (told.level, past.level, straight.level) == ("notice", "ok", "ok")
     assert told.fix is not None
     assert told.fix.startswith("ROTA_DIRECT_URL=")
-    assert [each for each in found if each.level == "unseen"] == []
+    assert [each for each in found if each.level == "unchecked"] == []
     assert {each.check for each in found if each.level == "problem"} <= {"durability"}

@@ -21,7 +21,7 @@ async def durable(ctx: Context, how: str) -> None:
         case "sleep":
             await ctx.sleep(1)
         case "wait":
-            await ctx.wait("word")
+            await ctx.wait_signal("word")
         case "uuid":
             ctx.uuid()
         case "version":

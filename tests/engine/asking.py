@@ -9,8 +9,8 @@ import psycopg
 
 from rota import Retry, Rota
 
-ONCE = Retry(attempts=1)
-TWICE = Retry(attempts=2, wait=0)
+ONCE = Retry(max_attempts=1)
+TWICE = Retry(max_attempts=2, delay=0)
 
 
 async def fetch(dsn: str, query: str) -> Any:

@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from rota import Context, HandBack, Retry, RetryLater, Rota
+from rota import Context, Requeue, Retry, RetryLater, Rota
 from rota.errors import ClaimLost
 
 app = Rota("postgresql://nowhere")
@@ -191,7 +191,7 @@ def until_draining(ctx: Context, file: str) -> None:
     write(file, str(os.getpid()))
     while not ctx.draining:
         time.sleep(0.005)
-    raise HandBack
+    raise Requeue
 
 
 @isolated()
@@ -223,11 +223,11 @@ def resumed(ctx: Context) -> Any:
     return ctx.resumed_from
 
 
-@isolated(retry=Retry(attempts=3, wait=0))
+@isolated(retry=Retry(max_attempts=3, delay=0))
 def goes_on(ctx: Context) -> list[Any]:
     """Crashes after each step it has kept."""
     steps = [*(ctx.resumed_from or []), ctx.attempt]
-    ctx.blocking.checkpoint(steps)
+    ctx.sync.checkpoint(steps)
     if ctx.attempt < 3:
         os._exit(1)
     return steps
@@ -241,14 +241,14 @@ async def keeps(ctx: Context, state: dict[str, int]) -> int:
 
 @isolated()
 def keeps_blocking(ctx: Context, state: dict[str, int]) -> int:
-    ctx.blocking.checkpoint(state)
-    return ctx.blocking.fence()
+    ctx.sync.checkpoint(state)
+    return ctx.sync.fence()
 
 
 @isolated()
 def is_lost(ctx: Context) -> str:
     try:
-        ctx.blocking.fence()
+        ctx.sync.fence()
     except ClaimLost as error:
         return str(error)
     return "?"
@@ -256,12 +256,12 @@ def is_lost(ctx: Context) -> str:
 
 @isolated()
 async def calls(ctx: Context) -> None:
-    await ctx.run(add.call(1, 2))
+    await ctx.run(add.bind(1, 2))
 
 
 @isolated()
 def opens(ctx: Context) -> None:
-    with ctx.blocking.transaction():
+    with ctx.sync.transaction():
         pass
 
 
@@ -273,12 +273,12 @@ def returns(what: str) -> Any:
     return {"large": "x" * 20_000, "set": {1}, "object": object(), "nan": float("nan")}[what]
 
 
-@isolated(retry=Retry(attempts=5, wait=2, jitter=0))
+@isolated(retry=Retry(max_attempts=5, delay=2, jitter=0))
 def raises() -> None:
     raise LookupError("nothing there")
 
 
-@isolated(retry=Retry(attempts=5, never=(Hopeless, ArithmeticError)))
+@isolated(retry=Retry(max_attempts=5, non_retryable=(Hopeless, ArithmeticError)))
 def raises_hopeless(kind: str) -> None:
     raise Hopeless("none") if kind == "own" else ZeroDivisionError("0")
 

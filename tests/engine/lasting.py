@@ -6,7 +6,7 @@ from typing import Any
 
 from engine.asking import fetch, until
 from rota import Rota, Run
-from rota.model.events import JobSlept
+from rota.model.events import JobSuspended
 from rota.testing import Harness
 
 
@@ -45,7 +45,7 @@ async def slept(harness: Harness, run: Run[Any], times: int) -> None:
     """Until it has left its worker so many times."""
 
     async def so_often() -> bool:
-        left = [each for each in harness.events if isinstance(each, JobSlept)]
+        left = [each for each in harness.events if isinstance(each, JobSuspended)]
         return len([each for each in left if each.job == run.id]) >= times
 
     await until(so_often)

@@ -9,13 +9,13 @@ import pytest
 
 from engine.lasting import asleep, steps
 from rota import Context, Rota
-from rota.engine.ledger import JobLedger
+from rota.engine.ledger import WorkerJournal
 from rota.testing import Harness
 
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(JobLedger, "linger", 0.05)
+    monkeypatch.setattr(WorkerJournal, "inline_wait_seconds", 0.05)
 
 
 async def test_a_step_that_outlasted_the_codes_own_timeout_does_so_again(
@@ -38,7 +38,7 @@ async def test_a_step_that_outlasted_the_codes_own_timeout_does_so_again(
                 await ctx.step("slow", slow)
         except TimeoutError:
             found = await ctx.step("quick", quick)
-        await ctx.wait("go")
+        await ctx.wait_signal("go")
         return found
 
     async with app.worker():
@@ -67,7 +67,7 @@ async def test_a_branch_that_lost_a_race_loses_it_again(rota_app: Rota, rota_dsn
         for each in rest:
             each.cancel()
         await asyncio.wait(racers)
-        await ctx.wait("go")
+        await ctx.wait_signal("go")
         winner: float = first.pop().result()
         return winner
 

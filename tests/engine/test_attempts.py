@@ -21,7 +21,7 @@ class Size(BaseModel):
     width: int
 
 
-SOON = Retry(attempts=3, wait=0.01, jitter=0)
+SOON = Retry(max_attempts=3, delay=0.01, jitter=0)
 
 
 async def attempts_of(app: Rota, run: int) -> list[tuple[int, str, dict[str, Any]]]:
@@ -68,12 +68,12 @@ async def test_a_failed_attempt_is_kept_and_tried_again(rota_app: Rota) -> None:
 async def test_the_last_failure_is_the_outcome(rota_app: Rota, kind: str) -> None:
     if kind == "async":
 
-        @rota_app.task(retry=Retry(attempts=2, wait=0))
+        @rota_app.task(retry=Retry(max_attempts=2, delay=0))
         async def broken() -> None:
             raise LookupError("nothing there")
     else:
 
-        @rota_app.task(retry=Retry(attempts=2, wait=0))
+        @rota_app.task(retry=Retry(max_attempts=2, delay=0))
         def broken() -> None:
             raise LookupError("nothing there")
 
@@ -88,7 +88,7 @@ async def test_the_last_failure_is_the_outcome(rota_app: Rota, kind: str) -> Non
 
 
 async def test_errors_that_are_never_worth_a_retry_end_the_job(rota_app: Rota) -> None:
-    @rota_app.task(retry=Retry(attempts=5, wait=0, never=(KeyError,)))
+    @rota_app.task(retry=Retry(max_attempts=5, delay=0, non_retryable=(KeyError,)))
     async def broken() -> None:
         raise KeyError("gone")
 
@@ -109,7 +109,7 @@ async def test_a_task_says_itself_when_to_try_again(rota_harness: Harness) -> No
 
     run = await later.start()
     await rota_harness.run_until_idle()
-    retried = await rota_harness.saw(JobRetried, job=run.id)
+    retried = await rota_harness.wait_for_event(JobRetried, job=run.id)
     assert retried.delay == 3600
     assert await run.status() == "asleep"
 
@@ -123,13 +123,13 @@ async def test_a_task_says_itself_when_to_try_again(rota_harness: Harness) -> No
 async def test_an_attempt_that_takes_too_long_fails(rota_app: Rota, kind: str) -> None:
     if kind == "async":
 
-        @rota_app.task(timeout=0.05, retry=Retry(attempts=1))
+        @rota_app.task(timeout=0.05, retry=Retry(max_attempts=1))
         async def slow() -> None:
             await asyncio.sleep(30)
     else:
         finish = threading.Event()
 
-        @rota_app.task(timeout=0.05, retry=Retry(attempts=1))
+        @rota_app.task(timeout=0.05, retry=Retry(max_attempts=1))
         def slow() -> None:
             finish.wait(0.3)
 
@@ -140,7 +140,7 @@ async def test_an_attempt_that_takes_too_long_fails(rota_app: Rota, kind: str) -
 
 
 async def test_a_timeout_of_the_tasks_own_is_an_ordinary_failure(rota_app: Rota) -> None:
-    @rota_app.task(timeout=30, retry=Retry(attempts=1))
+    @rota_app.task(timeout=30, retry=Retry(max_attempts=1))
     async def asks() -> None:
         async with asyncio.timeout(0.01):
             await asyncio.sleep(30)
@@ -153,11 +153,11 @@ async def test_a_timeout_of_the_tasks_own_is_an_ordinary_failure(rota_app: Rota)
 
 
 async def test_code_that_exits_fails_its_job_and_not_the_worker(rota_app: Rota) -> None:
-    @rota_app.task(retry=Retry(attempts=1))
+    @rota_app.task(retry=Retry(max_attempts=1))
     async def leaves() -> None:
         raise SystemExit(3)
 
-    @rota_app.task(retry=Retry(attempts=1))
+    @rota_app.task(retry=Retry(max_attempts=1))
     async def gives_up() -> None:
         raise asyncio.CancelledError
 
@@ -175,12 +175,12 @@ async def test_code_that_exits_fails_its_job_and_not_the_worker(rota_app: Rota) 
 async def test_a_policy_said_at_the_start_wins_over_the_tasks(rota_app: Rota) -> None:
     seen: list[int] = []
 
-    @rota_app.task(retry=Retry(attempts=1))
+    @rota_app.task(retry=Retry(max_attempts=1))
     async def stubborn(ctx: Context) -> None:
         seen.append(ctx.attempt)
         raise ValueError
 
-    run = await stubborn.using(retry=Retry(attempts=3, wait=0)).start()
+    run = await stubborn.options(retry=Retry(max_attempts=3, delay=0)).start()
     async with rota_app.worker():
         with pytest.raises(RunFailed):
             await run.result(timeout=60)
@@ -202,7 +202,7 @@ async def test_a_policy_said_at_the_start_wins_over_the_tasks(rota_app: Rota) ->
 async def test_a_result_that_cannot_be_stored_is_recorded_as_such(
     rota_app: Rota, value: object, why: str
 ) -> None:
-    @rota_app.task(retry=Retry(attempts=5))
+    @rota_app.task(retry=Retry(max_attempts=5))
     async def returns() -> Any:
         return value
 
@@ -222,11 +222,11 @@ async def test_an_error_that_cannot_be_stored_as_it_is_is_recorded_all_the_same(
         def __str__(self) -> str:
             raise RuntimeError("no words")
 
-    @rota_app.task(retry=Retry(attempts=1))
+    @rota_app.task(retry=Retry(max_attempts=1))
     async def odd() -> None:
         raise Odd
 
-    @rota_app.task(retry=Retry(attempts=1))
+    @rota_app.task(retry=Retry(max_attempts=1))
     async def nul() -> None:
         raise ValueError("a\x00b\ud800")
 
@@ -246,7 +246,7 @@ async def test_a_job_that_nobody_took_in_time_expires(rota_harness: Harness) -> 
         nonlocal ran
         ran = True
 
-    run = await fresh.using(expires=60).start()
+    run = await fresh.options(expires=60).start()
     await rota_harness.clock.advance(timedelta(seconds=61))
     await rota_harness.run_until_idle()
 
@@ -263,9 +263,9 @@ async def test_a_delayed_job_waits_for_its_time(rota_harness: Harness) -> None:
         return "now"
 
     noon = datetime.now(UTC) + timedelta(days=365)
-    by_delay = await patient.using(delay=timedelta(days=365)).start()
-    by_time = await patient.using(at=noon).start()
-    many = await app.start_many([patient.using(delay=86400 * 365).call() for _ in range(3)])
+    by_delay = await patient.options(delay=timedelta(days=365)).start()
+    by_time = await patient.options(at=noon).start()
+    many = await app.start_many([patient.options(delay=86400 * 365).bind() for _ in range(3)])
     await rota_harness.run_until_idle()
     assert {await run.status() for run in (by_delay, by_time, *many)} == {"asleep"}
 
@@ -277,9 +277,9 @@ async def test_a_delayed_job_waits_for_its_time(rota_harness: Harness) -> None:
 
 async def test_a_short_delay_does_not_wait_for_the_next_poll(rota_dsn: str) -> None:
     """The worker knows when the next job is due, and looks then."""
-    async with Rota(rota_dsn, poll=30) as app:
+    async with Rota(rota_dsn, poll_interval=30) as app:
 
-        @app.task(retry=Retry(attempts=2, wait=0.05))
+        @app.task(retry=Retry(max_attempts=2, delay=0.05))
         async def twice(ctx: Context) -> int:
             if ctx.attempt == 1:
                 raise ValueError
@@ -292,7 +292,7 @@ async def test_a_short_delay_does_not_wait_for_the_next_poll(rota_dsn: str) -> N
 async def test_a_run_that_failed_can_be_tried_again_by_hand(rota_app: Rota) -> None:
     works = False
 
-    @rota_app.task(retry=Retry(attempts=1))
+    @rota_app.task(retry=Retry(max_attempts=1))
     async def moody(ctx: Context) -> int:
         if not works:
             raise ValueError("not yet")
@@ -318,11 +318,11 @@ async def test_higher_priorities_first_and_none_starves(rota_app: Rota) -> None:
     async def note(name: str) -> None:
         order.append(name)
 
-    await app_start(rota_app, [note.call(f"low {n}") for n in range(5)])
-    await app_start(rota_app, [note.using(priority=9).call(f"high {n}") for n in range(200)])
+    await app_start(rota_app, [note.bind(f"low {n}") for n in range(5)])
+    await app_start(rota_app, [note.options(priority=9).bind(f"high {n}") for n in range(200)])
     async with rota_app.worker(concurrency=1) as worker:
         # One by one, as with jobs long enough not to be prefetched.
-        worker.life.exchange._intake._pace._most = 0
+        worker.session.claim_loop._planner._prefetch._limit = 0
         while len(order) < 205:
             await asyncio.sleep(0.01)
 
@@ -338,7 +338,7 @@ async def app_start(app: Rota, calls: list[Any]) -> None:
 
 
 async def test_an_unknown_task_stays_queued_for_a_worker_that_knows_it(rota_dsn: str) -> None:
-    async with Rota(rota_dsn, poll=0.05) as old, Rota(rota_dsn, poll=0.05) as new:
+    async with Rota(rota_dsn, poll_interval=0.05) as old, Rota(rota_dsn, poll_interval=0.05) as new:
 
         @old.task(name="known")
         async def known() -> str:
@@ -362,9 +362,9 @@ async def test_blocking_calls_work_without_a_loop_and_beside_one(rota_app: Rota)
         return n * 2
 
     def script() -> tuple[int, str]:
-        run = double.blocking.start(n=4)
+        run = double.sync.start(n=4)
         answer = run.result(timeout=60), run.status()
-        rota_app.close_blocking()
+        rota_app.close_sync()
         return answer
 
     async with rota_app.worker():
@@ -377,10 +377,10 @@ async def test_code_that_does_not_await_asks_about_a_run_by_its_id(rota_app: Rot
         return n * 2
 
     def script() -> list[int]:
-        runs = rota_app.blocking.start_many([double.call(n) for n in (1, 2)])
-        assert runs[0].why().reasons
-        answer = [rota_app.run(run.id).blocking.result(timeout=60) for run in runs]
-        rota_app.close_blocking()
+        runs = rota_app.sync.start_many([double.bind(n) for n in (1, 2)])
+        assert runs[0].explain().reasons
+        answer = [rota_app.run(run.id).sync.result(timeout=60) for run in runs]
+        rota_app.close_sync()
         return answer
 
     async with rota_app.worker():
@@ -395,5 +395,5 @@ async def test_finished_jobs_are_announced(rota_harness: Harness) -> None:
     run = await fine.start()
     await rota_harness.run_until_idle()
 
-    event = await rota_harness.saw(JobFinished, job=run.id)
+    event = await rota_harness.wait_for_event(JobFinished, job=run.id)
     assert (event.state, event.attempt, event.task) == ("succeeded", 1, "fine")

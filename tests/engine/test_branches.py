@@ -11,8 +11,8 @@ import pytest
 from engine.asking import TWICE, fetch, until
 from engine.lasting import asleep, note, slept, steps
 from rota import Context, Retry, Rota, StepFailed, Task
-from rota.engine.ledger import JobLedger
-from rota.model.events import JobSlept
+from rota.engine.ledger import WorkerJournal
+from rota.model.events import JobSuspended
 from rota.testing import Harness
 
 HOUR = timedelta(hours=1)
@@ -20,11 +20,11 @@ HOUR = timedelta(hours=1)
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(JobLedger, "linger", 0.05)
+    monkeypatch.setattr(WorkerJournal, "inline_wait_seconds", 0.05)
 
 
 def left(harness: Harness) -> int:
-    return len([each for each in harness.events if isinstance(each, JobSlept)])
+    return len([each for each in harness.events if isinstance(each, JobSuspended)])
 
 
 # Working
@@ -176,10 +176,10 @@ async def test_while_one_branch_works_the_job_stays_though_another_sleeps(
         await until(lambda: _kept(rota_dsn, run.id, "sleep sleep"))
         await asyncio.sleep(0.3)  # many times as long as it lingers
         assert left(rota_harness) == 0
-        assert worker.life.desk.running == 1
+        assert worker.session.slots.running == 1
         go.set()
         await asleep(run)
-        assert worker.life.desk.running == 0
+        assert worker.session.slots.running == 0
         await rota_harness.clock.advance(HOUR)
         assert await run.result(timeout=60) == ["slept", "long"]
     assert ran == ["long"]
@@ -205,11 +205,11 @@ async def test_it_wakes_for_whatever_comes_first(rota_harness: Harness, rota_dsn
             return await ctx.step("slept", note, order, "slept", 1)
 
         async def waits() -> Any:
-            word = await ctx.wait("word", str)
+            word = await ctx.wait_signal("word", str)
             return await ctx.step("heard", note, order, f"heard {word}", 2)
 
         async def charges() -> Any:
-            patient = ctx.using(retry=Retry(attempts=2, wait=HOUR, jitter=0))
+            patient = ctx.options(retry=Retry(max_attempts=2, delay=HOUR, jitter=0))
             return await ctx.step("told", note, order, await patient.step("charge", charge), 3)
 
         return await asyncio.gather(sleeps(), waits(), charges())
@@ -240,7 +240,7 @@ async def test_a_signal_is_heard_by_a_branch_that_waits_where_it_is(
     @app.task
     async def work(ctx: Context) -> Any:
         async def waits() -> Any:
-            word = await ctx.wait("word")
+            word = await ctx.wait_signal("word")
             go.set()
             return word
 
@@ -266,9 +266,9 @@ async def test_a_job_that_waits_where_it_is_takes_no_place(
 
     @app.task
     async def other() -> None:
-        seen.append(worker.life.desk.running)
+        seen.append(worker.session.slots.running)
 
-    monkeypatch.setattr(JobLedger, "linger", 0.5)
+    monkeypatch.setattr(WorkerJournal, "inline_wait_seconds", 0.5)
     async with app.worker(concurrency=1) as worker:
         run = await work.start()
         await until(lambda: _is_parked(worker))
@@ -351,11 +351,11 @@ async def test_calls_in_one_branch_are_waited_for_while_another_sleeps(
     @app.task
     async def work(ctx: Context) -> Any:
         async def calls() -> Any:
-            found = await ctx.run(slow.call())
+            found = await ctx.run(slow.bind())
             return await ctx.step("after", note, seen, found, found)
 
         async def waits() -> Any:
-            return await ctx.wait("word")
+            return await ctx.wait_signal("word")
 
         return await asyncio.gather(calls(), waits())
 
@@ -380,8 +380,8 @@ async def test_with_one_place_calls_of_several_branches_all_run(
 
     @rota_app.task
     async def work(ctx: Context) -> Any:
-        beside = ctx.map([double.call(1)]) if other == "calls" else ctx.sleep(0.03)
-        found = await asyncio.gather(beside, ctx.map(slow.call(n) for n in range(3)))
+        beside = ctx.map([double.bind(1)]) if other == "calls" else ctx.sleep(0.03)
+        found = await asyncio.gather(beside, ctx.map(slow.bind(n) for n in range(3)))
         return found[1]
 
     async with rota_app.worker(concurrency=1):
@@ -397,4 +397,4 @@ async def _is(found: Any, wanted: Any) -> bool:
 
 
 async def _is_parked(worker: Any) -> bool:
-    return bool(worker.life.desk._parked)
+    return bool(worker.session.slots._parked)

@@ -20,10 +20,10 @@ async def test_calls_give_their_results_in_order(
     @rota_app.task
     async def parent(ctx: Context) -> list[Any]:
         return [
-            await ctx.map(double.call(n) for n in range(20)),
-            await ctx.run(double.call(21)),
-            await ctx.run(pair.call(n=3)),
-            await ctx.map([double.call(1), pair.call(n=1), double.call(2), pair.call(n=2)]),
+            await ctx.map(double.bind(n) for n in range(20)),
+            await ctx.run(double.bind(21)),
+            await ctx.run(pair.bind(n=3)),
+            await ctx.map([double.bind(1), pair.bind(n=1), double.bind(2), pair.bind(n=2)]),
             await ctx.map([]),
         ]
 
@@ -43,8 +43,8 @@ async def test_a_plain_function_calls_too(
     @rota_app.task
     def parent(ctx: Context) -> list[Any]:
         return [
-            ctx.blocking.map([double.call(n) for n in range(5)], limit=2),
-            ctx.blocking.run(pair.call(n=1)),
+            ctx.sync.map([double.bind(n) for n in range(5)], concurrency=2),
+            ctx.sync.run(pair.bind(n=1)),
         ]
 
     async with rota_app.worker(concurrency=1):
@@ -58,15 +58,15 @@ async def test_calls_call_in_turn_and_with_one_place_none_waits_for_another(
 
     @rota_app.task
     async def middle(ctx: Context, n: int) -> int:
-        return sum(await ctx.map([double.call(n), double.call(n + 1)]))
+        return sum(await ctx.map([double.bind(n), double.bind(n + 1)]))
 
     @rota_app.task
     def plain(ctx: Context, n: int) -> int:
-        return sum(ctx.blocking.map([double.call(n), double.call(n + 1)]))
+        return sum(ctx.sync.map([double.bind(n), double.bind(n + 1)]))
 
     @rota_app.task
     async def top(ctx: Context) -> list[int]:
-        return await ctx.map([middle.call(1), plain.call(2), middle.call(3)])
+        return await ctx.map([middle.bind(1), plain.bind(2), middle.bind(3)])
 
     async with rota_app.worker(concurrency=1):
         assert await (await top.start()).result(timeout=60) == [6, 10, 14]
@@ -77,10 +77,10 @@ async def test_more_parents_than_places_all_finish(
 ) -> None:
     @rota_app.task
     async def parent(ctx: Context, n: int) -> int:
-        return sum(await ctx.map(double.call(n + each) for each in range(3)))
+        return sum(await ctx.map(double.bind(n + each) for each in range(3)))
 
     async with rota_app.worker(concurrency=2):
-        runs = await rota_app.start_many([parent.call(n) for n in range(30)])
+        runs = await rota_app.start_many([parent.bind(n) for n in range(30)])
         assert [await run.result(timeout=60) for run in runs] == [6 * n + 6 for n in range(30)]
 
 
@@ -89,7 +89,7 @@ async def test_tasks_of_a_flow_can_call(rota_app: Rota, double: Task[[int], int]
 
     @flow.task
     async def spread(ctx: Context, many: int) -> list[int]:
-        return await ctx.map(double.call(n) for n in range(many))
+        return await ctx.map(double.bind(n) for n in range(many))
 
     @flow.task
     async def total(spread: list[int]) -> int:
@@ -114,7 +114,7 @@ async def test_no_more_than_the_limit_run_at_a_time(rota_app: Rota, limit: int) 
 
     @rota_app.task
     async def parent(ctx: Context) -> list[int]:
-        return await ctx.map((busy.call(n) for n in range(20)), limit=limit)
+        return await ctx.map((busy.bind(n) for n in range(20)), concurrency=limit)
 
     async with rota_app.worker(concurrency=50), rota_app.worker(concurrency=50):
         assert await (await parent.start()).result(timeout=60) == list(range(20))
@@ -128,14 +128,18 @@ async def test_what_cannot_be_called_is_said(
     rota_app: Rota, double: Task[[int], int], pair: Flow
 ) -> None:
     wrong: list[tuple[Any, dict[str, Any], str]] = [
-        ([3], {}, r"take calls, made with task\.call\(…\), not int"),
-        ([double.using(key="k").call(1)], {}, "cannot have a key, a time or an expiry"),
-        ([double.using(delay=3).call(1)], {}, "cannot have a key, a time or an expiry"),
-        ([pair.using(expires=3).call(n=1)], {}, "cannot have a key, a time or an expiry"),
-        ([double.call(1)], {"limit": 0}, "at least 1, not 0"),
-        ([pair.call(n=1)], {"limit": 2}, "limit is for calls of tasks, and 'pair' is a flow"),
+        ([3], {}, r"take calls, made with task\.bind\(…\), not int"),
+        ([double.options(key="k").bind(1)], {}, "cannot have a key, a time or an expiry"),
+        ([double.options(delay=3).bind(1)], {}, "cannot have a key, a time or an expiry"),
+        ([pair.options(expires=3).bind(n=1)], {}, "cannot have a key, a time or an expiry"),
+        ([double.bind(1)], {"concurrency": 0}, "at least 1, not 0"),
         (
-            [double.call(1)] * 10_001,
+            [pair.bind(n=1)],
+            {"concurrency": 2},
+            "concurrency is for calls of tasks, and 'pair' is a flow",
+        ),
+        (
+            [double.bind(1)] * 10_001,
             {},
             "10,001 calls are more than the 10,000 one job can wait for",
         ),
@@ -161,11 +165,11 @@ async def test_async_code_that_blocks_is_told_instead_of_stopping_its_worker(
         def set(self, _: Any) -> None:
             raise AssertionError("this would never have ended")
 
-    monkeypatch.setattr("rota.engine.port._thread", Never())
+    monkeypatch.setattr("rota.engine.port._waiting_thread", Never())
 
     @rota_app.task(retry=ONCE)
     async def parent(ctx: Context) -> int:
-        return ctx.blocking.run(double.call(1))
+        return ctx.sync.run(double.bind(1))
 
     async with rota_app.worker():
         with pytest.raises(RunFailed, match="RuntimeError"):
@@ -176,7 +180,7 @@ async def test_a_context_without_a_worker_says_that_it_can_start_nothing(
     double: Task[[int], int],
 ) -> None:
     with pytest.raises(RuntimeError, match="belongs to no worker"):
-        await Context(1, 1, "t", "q", 1).run(double.call(1))
+        await Context(1, 1, "t", "q", 1).run(double.bind(1))
 
 
 # Failing
@@ -206,7 +210,7 @@ async def test_the_first_failure_cancels_the_rest_and_is_raised(rota_harness: Ha
     @app.task(retry=ONCE)
     async def parent(ctx: Context) -> str:
         with pytest.raises(RunFailed) as failure:
-            await ctx.map([queued.call(), endless.call(), breaks.call()])
+            await ctx.map([queued.bind(), endless.bind(), breaks.bind()])
         return f"{type(failure.value).__name__} {failure.value.kind}: {failure.value.reason}"
 
     async with app.worker(queues=["default"]):
@@ -238,8 +242,8 @@ async def test_failures_can_be_collected_instead(
 
     @rota_app.task
     async def parent(ctx: Context) -> list[Any]:
-        calls: list[Any] = [double.call(1), breaks.call(), pair.call(n=1), broken.call(n=2)]
-        found = await ctx.map(calls, failures="collect")
+        calls: list[Any] = [double.bind(1), breaks.bind(), pair.bind(n=1), broken.bind(n=2)]
+        found = await ctx.map(calls, return_exceptions=True)
         return [each.kind if isinstance(each, RunFailed) else each for each in found]
 
     async with rota_app.worker():
@@ -260,7 +264,7 @@ async def test_a_call_that_somebody_cancels_is_raised_as_such(rota_harness: Harn
     @app.task(retry=ONCE)
     async def parent(ctx: Context) -> str:
         try:
-            await ctx.run(never.call())
+            await ctx.run(never.bind())
         except RunCancelled:
             return "cancelled"
         raise AssertionError

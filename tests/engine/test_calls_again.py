@@ -12,9 +12,9 @@ import pytest
 
 from engine.asking import ONCE, TWICE, counted, fetch, until
 from rota import Context, Retry, Rota, RunCancelled, RunFailed, Task
-from rota.engine.presence import Presence
-from rota.errors import CallsChanged, ClaimLost
-from rota.model.events import JobClaimed, JobFinished, JobGivenBack, JobRetried
+from rota.engine.presence import ClaimReconciler
+from rota.errors import ChildCallsChanged, ClaimLost
+from rota.model.events import JobClaimed, JobFinished, JobRetried, JobReturned
 from rota.testing import Harness
 
 
@@ -34,7 +34,7 @@ async def test_a_parent_tried_again_keeps_what_succeeded_and_runs_the_rest_again
     @rota_app.task(retry=TWICE)
     async def parent(ctx: Context) -> list[int]:
         found = await ctx.map(
-            (once_broken.call(n) for n in range(6)), limit=limit, failures="collect"
+            (once_broken.bind(n) for n in range(6)), concurrency=limit, return_exceptions=True
         )
         return [_result(each) for each in found]
 
@@ -61,8 +61,8 @@ async def test_a_parent_that_fails_after_its_calls_does_not_make_them_again(
 
     @rota_app.task(retry=TWICE)
     async def parent(ctx: Context) -> list[int]:
-        found = await ctx.map(note.call(n) for n in range(3))
-        more = await ctx.run(note.call(9))
+        found = await ctx.map(note.bind(n) for n in range(3))
+        more = await ctx.run(note.bind(9))
         if ctx.attempt == 1:
             raise ValueError
         return [*found, more]
@@ -86,7 +86,7 @@ async def test_fail_fast_and_another_attempt_run_what_was_cancelled_as_well(
 
     @rota_app.task(retry=TWICE)
     async def parent(ctx: Context) -> list[int]:
-        return await ctx.map((once_broken.call(n) for n in range(4)), limit=1)
+        return await ctx.map((once_broken.bind(n) for n in range(4)), concurrency=1)
 
     async with rota_app.worker(concurrency=1):
         assert await (await parent.start()).result(timeout=60) == [0, 1, 2, 3]
@@ -111,7 +111,7 @@ async def test_flows_among_the_calls_go_on_where_they_failed(rota_app: Rota) -> 
 
     @rota_app.task(retry=TWICE)
     async def parent(ctx: Context) -> dict[str, int]:
-        return await ctx.run(flow.call())
+        return await ctx.run(flow.bind())
 
     async with rota_app.worker():
         assert await (await parent.start()).result(timeout=60) == {"second": 2}
@@ -128,8 +128,8 @@ async def test_other_calls_than_before_are_refused(
         same = {"more": [1, 2], "arguments": [3]}
         numbers = [1] if ctx.attempt == 1 else same[what]
         try:
-            await ctx.map(double.call(n) for n in numbers)
-        except CallsChanged as error:
+            await ctx.map(double.bind(n) for n in numbers)
+        except ChildCallsChanged as error:
             seen.append(error)
             raise
         raise ValueError
@@ -155,7 +155,7 @@ async def test_a_task_of_a_flow_that_runs_again_with_another_input_makes_its_cal
 
     @flow.task(when="all_done", retry=ONCE)
     async def second(ctx: Context, first: int | None) -> int:
-        return await ctx.run(double.call(first or 0))
+        return await ctx.run(double.bind(first or 0))
 
     async with rota_app.worker():
         run = await flow.start()
@@ -180,7 +180,7 @@ async def test_a_task_of_a_flow_tried_again_because_it_failed_keeps_its_calls(
 
     @flow.task(retry=ONCE)
     async def only(ctx: Context) -> int:
-        found = await ctx.run(note.call(1))
+        found = await ctx.run(note.bind(1))
         if trouble:
             raise ValueError
         return found
@@ -216,7 +216,7 @@ async def test_cancelling_a_parent_cancels_its_calls_queued_and_running(
     @app.task(queue="nobody")
     async def queued() -> None: ...
 
-    calls = [endless.call(), queued.call()]
+    calls = [endless.bind(), queued.bind()]
     if kind == "async":
 
         @app.task
@@ -226,7 +226,7 @@ async def test_cancelling_a_parent_cancels_its_calls_queued_and_running(
 
         @app.task
         def parent(ctx: Context) -> None:
-            ctx.blocking.map(calls)
+            ctx.sync.map(calls)
 
     run = await parent.start()
     async with app.worker(queues=["default"]):
@@ -262,12 +262,12 @@ def define(app: Rota, ran: Counter[int], gate: asyncio.Event) -> tuple[Any, Any]
 
     @app.task
     async def parent(ctx: Context) -> int:
-        found = await ctx.map((child.call(n) for n in range(5)), failures="collect")
+        found = await ctx.map((child.bind(n) for n in range(5)), return_exceptions=True)
         return len([each for each in found if not isinstance(each, RunFailed)])
 
     @app.task
     def plain(ctx: Context) -> int:
-        found = ctx.blocking.map([child.call(n) for n in range(5)], failures="collect")
+        found = ctx.sync.map([child.bind(n) for n in range(5)], return_exceptions=True)
         return len([each for each in found if not isinstance(each, RunFailed)])
 
     return parent, plain
@@ -281,17 +281,17 @@ async def test_a_parent_that_waits_leaves_its_worker_at_once_and_is_finished_els
     ran: Counter[int] = Counter()
     gate = asyncio.Event()
     parent, plain = define(rota_harness.app, ran, gate)
-    async with Rota(rota_dsn, poll=0.05, drain_for=0.2) as second:
+    async with Rota(rota_dsn, poll_interval=0.05, drain_timeout=0.2) as second:
         define(second, ran, gate)
         run = await (parent if kind == "async" else plain).start()
 
         async with second.worker(queues=["children"], concurrency=5):
             async with rota_harness.app.worker(queues=["default"], concurrency=1):
-                await rota_harness.saw(JobClaimed, job=run.id)
+                await rota_harness.wait_for_event(JobClaimed, job=run.id)
                 await until(lambda: counted(second, "rota.outcomes", 4))
                 began = time.monotonic()
             assert time.monotonic() - began < 2
-            await rota_harness.saw(JobGivenBack, job=run.id)
+            await rota_harness.wait_for_event(JobReturned, job=run.id)
             assert not any(thread.name.startswith("rota_") for thread in threading.enumerate())
 
         gate.set()
@@ -310,11 +310,11 @@ async def test_a_parent_with_failed_and_queued_calls_does_not_block_the_only_pla
     gate = asyncio.Event()
     gate.set()
     parent, _ = define(rota_harness.app, ran, gate)
-    async with Rota(rota_dsn, poll=0.05, drain_for=0.2) as second:
+    async with Rota(rota_dsn, poll_interval=0.05, drain_timeout=0.2) as second:
         define(second, ran, gate)
         run = await parent.start()
         async with rota_harness.app.worker(concurrency=1):
-            await rota_harness.saw(JobFinished, state="failed")
+            await rota_harness.wait_for_event(JobFinished, state="failed")
         async with second.worker(concurrency=1):
             assert await second.run(run.id).result(timeout=60) == 4
     assert ran[0] == 1, "a parent that was only handed back tries nothing again"
@@ -324,7 +324,7 @@ async def test_who_no_longer_holds_the_job_starts_nothing(
     rota_harness: Harness, rota_dsn: str, double: Task[[int], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The claim was given to another worker while the job was under way, and no beat has told of it."""
-    monkeypatch.setattr(Presence, "hear", lambda self, pulse: None)
+    monkeypatch.setattr(ClaimReconciler, "on_beat", lambda self, pulse: None)
     app = rota_harness.app
     go, seen = asyncio.Event(), []
 
@@ -332,14 +332,14 @@ async def test_who_no_longer_holds_the_job_starts_nothing(
     async def parent(ctx: Context) -> None:
         await go.wait()
         try:
-            await ctx.map([double.call(1)])
+            await ctx.map([double.bind(1)])
         except ClaimLost as error:
             seen.append(str(error))
             raise
 
     run = await parent.start()
     async with app.worker():
-        await rota_harness.saw(JobClaimed, job=run.id)
+        await rota_harness.wait_for_event(JobClaimed, job=run.id)
         await fetch(
             rota_dsn,
             "with c as (update rota.claims set worker = worker + 1000 returning 1) select 1",
@@ -364,7 +364,7 @@ async def test_ten_thousand_calls_are_made_and_waited_for(
 ) -> None:
     @rota_app.task
     async def parent(ctx: Context) -> int:
-        return sum(await ctx.map(double.call(n) for n in range(10_000)))
+        return sum(await ctx.map(double.bind(n) for n in range(10_000)))
 
     began = time.perf_counter()
     async with rota_app.worker(concurrency=100):
@@ -375,7 +375,7 @@ async def test_ten_thousand_calls_are_made_and_waited_for(
 async def test_retries_of_a_call_are_its_own(rota_harness: Harness) -> None:
     app = rota_harness.app
 
-    @app.task(retry=Retry(attempts=3, wait=0))
+    @app.task(retry=Retry(max_attempts=3, delay=0))
     async def flaky(ctx: Context) -> int:
         if ctx.attempt < 3:
             raise ValueError
@@ -383,7 +383,7 @@ async def test_retries_of_a_call_are_its_own(rota_harness: Harness) -> None:
 
     @app.task(retry=ONCE)
     async def parent(ctx: Context) -> int:
-        return await ctx.run(flaky.call())
+        return await ctx.run(flaky.bind())
 
     async with app.worker(concurrency=1):
         assert await (await parent.start()).result(timeout=60) == 3

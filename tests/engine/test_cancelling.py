@@ -9,12 +9,12 @@ import pytest
 
 from engine.asking import fetch
 from rota import Context, Retry, Rota, RunCancelled
-from rota.engine.coroutines import LoopExecutor
-from rota.engine.execute import Stop
+from rota.engine.coroutines import CoroutineExecutor
+from rota.engine.execute import StopReason
 from rota.model.events import JobClaimed
-from rota.model.outcome import Ended, Outcome, Unstarted
-from rota.model.task import Definition, Policy
-from rota.store.jobs import Claimed
+from rota.model.outcome import FinalOutcome, Outcome, Returned
+from rota.model.task import TaskDefinition, TaskPolicy
+from rota.store.jobs import ClaimedJob
 from rota.testing import Harness
 
 
@@ -23,14 +23,14 @@ async def test_a_queued_job_is_cancelled_at_once(rota_app: Rota) -> None:
     async def never() -> None:
         raise AssertionError
 
-    for how in (never, never.using(delay=60)):
+    for how in (never, never.options(delay=60)):
         run = await how.start()
         assert await run.cancel() == "cancelled"
         with pytest.raises(RunCancelled):
             await run.result(timeout=60)
         assert await run.cancel() == "cancelled"
     async with rota_app.worker() as worker:
-        await worker.life.exchange.tick()
+        await worker.session.claim_loop.tick()
 
 
 @pytest.mark.parametrize("kind", ["async", "thread"])
@@ -51,7 +51,7 @@ async def test_a_running_job_learns_that_it_is_cancelled(rota_harness: Harness, 
 
     run = await endless.start()
     async with app.worker():
-        await rota_harness.saw(JobClaimed, job=run.id)
+        await rota_harness.wait_for_event(JobClaimed, job=run.id)
         assert await run.cancel() == "requested"
         with pytest.raises(RunCancelled):
             await run.result(timeout=60)
@@ -62,39 +62,39 @@ async def test_a_wish_to_cancel_outlives_a_failing_attempt(rota_harness: Harness
     app = rota_harness.app
     go = asyncio.Event()
 
-    @app.task(retry=Retry(attempts=5, wait=0))
+    @app.task(retry=Retry(max_attempts=5, delay=0))
     async def fails() -> None:
         await go.wait()
         raise ValueError
 
     run = await fails.start()
     async with app.worker() as worker:
-        await rota_harness.saw(JobClaimed, job=run.id)
-        worker.life.presence.hear = lambda pulse: None  # type: ignore[method-assign]
+        await rota_harness.wait_for_event(JobClaimed, job=run.id)
+        worker.session.reconciler.on_beat = lambda result: None  # type: ignore[method-assign]
         assert await run.cancel() == "requested"
         go.set()
         with pytest.raises(RunCancelled):
             await run.result(timeout=60)
 
 
-@pytest.mark.parametrize("why", [Stop.CANCELLED, Stop.DRAINED])
-async def test_a_job_told_to_stop_before_its_first_step_says_so(why: Stop) -> None:
+@pytest.mark.parametrize("why", [StopReason.CANCELLED, StopReason.DRAINED])
+async def test_a_job_told_to_stop_before_its_first_step_says_so(why: StopReason) -> None:
     """A coroutine that is cancelled before it begins never gets to its own except."""
     ended: list[Outcome] = []
 
     async def never() -> None:
         raise AssertionError
 
-    task = Definition(never, "never", Policy())
-    job = Claimed(1, 2, 1, 0, 1, 2, "never", "default", "{}", None, None, None, None)
-    executor = LoopExecutor(lambda _, outcome, took: ended.append(outcome), 1000)
+    task = TaskDefinition(never, "never", TaskPolicy())
+    job = ClaimedJob(1, 2, 1, 0, 1, 2, "never", "default", "{}", None, None, None, None)
+    executor = CoroutineExecutor(lambda _, outcome, took: ended.append(outcome), 1000)
 
     executor.start(job, task, task.policy.retry, None)
     executor.stop(job, why)
     await asyncio.sleep(0)
     await asyncio.sleep(0)
 
-    assert ended == [Ended("cancelled", None) if why is Stop.CANCELLED else Unstarted()]
+    assert ended == [FinalOutcome("cancelled", None) if why is StopReason.CANCELLED else Returned()]
 
 
 async def test_whoever_asked_for_a_result_leaves_no_trace(
@@ -110,6 +110,6 @@ async def test_whoever_asked_for_a_result_leaves_no_trace(
             assert await run.result(timeout=60) == 1
             assert await run.result(timeout=60) == 1  # of one that is over
         with pytest.raises(TimeoutError):
-            await (await quick.using(delay=60).start()).result(timeout=0.05)
+            await (await quick.options(delay=60).start()).result(timeout=0.05)
 
     assert await fetch(rota_dsn, "select count(*) from rota.waiters") == [(0,)]

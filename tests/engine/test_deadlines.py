@@ -14,26 +14,26 @@ from typing import Any
 import pytest
 
 from engine.workbench import Workbench, claimed, error
-from rota import Context, HandBack, Retry, RetryLater, TaskTimeout
+from rota import Context, Requeue, Retry, RetryLater, TaskTimeout
 from rota.engine import coroutines, threads
-from rota.engine.coroutines import LoopExecutor
-from rota.engine.execute import Stop
+from rota.engine.coroutines import CoroutineExecutor
+from rota.engine.execute import StopReason
 from rota.engine.threads import ThreadExecutor
-from rota.model.outcome import Again, Done, Ended, Lost, Outcome, Unstarted
-from rota.model.task import Definition, Policy
+from rota.model.outcome import Discarded, FinalOutcome, Outcome, Retried, Returned, Succeeded
+from rota.model.task import TaskDefinition, TaskPolicy
 
 LATE = ("rota.errors.TaskTimeout", "it took longer than its timeout of 0.05 s")
 
 
-def define(fn: Callable[..., Any], **policy: Any) -> Definition:
-    return Definition(fn, fn.__name__, Policy(**policy))
+def define(fn: Callable[..., Any], **policy: Any) -> TaskDefinition:
+    return TaskDefinition(fn, fn.__name__, TaskPolicy(**policy))
 
 
 class Port:
     """A worker that is about to leave, or not; nothing of its jobs is kept."""
 
     is_durable = False
-    fate = None
+    forced_outcome = None
 
     def __init__(self) -> None:
         self.draining = False
@@ -52,13 +52,13 @@ def port() -> Port:
 
 @pytest.fixture
 async def loop(port: Port) -> AsyncIterator[Workbench]:
-    async with Workbench(LoopExecutor, ports=lambda _: port) as bench:
+    async with Workbench(CoroutineExecutor, services_for=lambda _: port) as bench:
         yield bench
 
 
 @pytest.fixture
 async def pool(port: Port) -> AsyncIterator[Workbench]:
-    async with Workbench(ThreadExecutor, ports=lambda _: port) as bench:
+    async with Workbench(ThreadExecutor, services_for=lambda _: port) as bench:
         yield bench
 
 
@@ -87,7 +87,7 @@ async def test_a_thread_is_told_at_its_deadline(pool: Workbench, port: Port) -> 
 
     outcome = await pool.outcome(pool.start(define(slow), 0.05))
     assert error(outcome) == LATE
-    assert isinstance(outcome, Again)
+    assert isinstance(outcome, Retried)
     assert "RuntimeError: stopped" in outcome.error  # what it did of it is not lost
 
 
@@ -128,7 +128,7 @@ async def test_a_task_may_say_at_its_deadline_when_to_try_again(
 
     bench, task = (loop, define(awaits)) if kind == "async" else (pool, define(waits))
     outcome = await bench.outcome(bench.start(task, 0.05))
-    assert isinstance(outcome, Again)
+    assert isinstance(outcome, Retried)
     assert outcome.delay == 77
 
 
@@ -137,8 +137,8 @@ async def test_a_deadline_is_an_error_that_retries_can_name(loop: Workbench) -> 
         await asyncio.sleep(30)
 
     for kind in (TaskTimeout, TimeoutError):
-        task = define(slow, retry=Retry(never=(kind,)))
-        assert isinstance(await loop.outcome(loop.start(task, 0.05)), Ended)
+        task = define(slow, retry=Retry(non_retryable=(kind,)))
+        assert isinstance(await loop.outcome(loop.start(task, 0.05)), FinalOutcome)
 
 
 async def test_being_stopped_wins_over_the_deadline(loop: Workbench) -> None:
@@ -150,8 +150,8 @@ async def test_being_stopped_wins_over_the_deadline(loop: Workbench) -> None:
 
     job = loop.start(define(slow), 0.05)
     await asyncio.sleep(0.1)
-    loop.stop(job, Stop.CANCELLED)
-    assert await loop.outcome(job) == Ended("cancelled", None)
+    loop.stop(job, StopReason.CANCELLED)
+    assert await loop.outcome(job) == FinalOutcome("cancelled", None)
 
 
 async def test_a_job_that_ends_in_time_leaves_nothing_behind(
@@ -159,8 +159,8 @@ async def test_a_job_that_ends_in_time_leaves_nothing_behind(
 ) -> None:
     given_up: list[object] = []
     for module, bench in ((coroutines, loop), (threads, pool)):
-        monkeypatch.setattr(module, "MARGIN", 0.01)
-        monkeypatch.setattr(bench.executor, "_give_up", lambda *job: given_up.append(job))
+        monkeypatch.setattr(module, "TIMEOUT_MARGIN_SECONDS", 0.01)
+        monkeypatch.setattr(bench.executor, "_abandon", lambda *job: given_up.append(job))
 
     async def quick() -> int:
         return 1
@@ -169,7 +169,7 @@ async def test_a_job_that_ends_in_time_leaves_nothing_behind(
         return 1
 
     for bench, task in ((loop, define(quick)), (pool, define(plain))):
-        assert await bench.outcome(bench.start(task, 0.05)) == Done("1")
+        assert await bench.outcome(bench.start(task, 0.05)) == Succeeded("1")
         own = [each for each in vars(bench.executor).values() if isinstance(each, dict | set)]
         assert own
         assert not any(own)
@@ -185,7 +185,7 @@ async def test_async_code_that_swallows_its_cancellation_is_given_up(
     loop: Workbench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its next attempt begins while the old one still runs; each ends by itself."""
-    monkeypatch.setattr(coroutines, "MARGIN", 0.05)
+    monkeypatch.setattr(coroutines, "TIMEOUT_MARGIN_SECONDS", 0.05)
     go, second_may = asyncio.Event(), asyncio.Event()
     old_ended = asyncio.Event()
 
@@ -209,20 +209,20 @@ async def test_async_code_that_swallows_its_cancellation_is_given_up(
 
     second = loop.put(claimed("next_one", job=first.job), define(next_one))
     await asyncio.sleep(0)
-    loop.stop(first, Stop.CANCELLED)  # nobody's any more
+    loop.stop(first, StopReason.CANCELLED)  # nobody's any more
     go.set()
     await old_ended.wait()
     await asyncio.sleep(0.02)
     assert not loop.outcomes[second].done()
     second_may.set()
-    assert await loop.outcome(second) == Done('"new"')
+    assert await loop.outcome(second) == Succeeded('"new"')
     assert [job for job, _ in loop.ended] == [first, second]
 
 
 async def test_a_thread_that_runs_on_is_given_up(
     pool: Workbench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(threads, "MARGIN", 0.05)
+    monkeypatch.setattr(threads, "TIMEOUT_MARGIN_SECONDS", 0.05)
     go, second_may, old_ended = threading.Event(), threading.Event(), threading.Event()
     contexts: list[Context] = []
 
@@ -243,14 +243,14 @@ async def test_a_thread_that_runs_on_is_given_up(
     assert "it is given up, and its thread left to end by itself" in warning.message
 
     second = pool.put(claimed("next_one", job=first.job), define(next_one), 20)
-    pool.stop(first, Stop.CANCELLED)  # nobody's any more
+    pool.stop(first, StopReason.CANCELLED)  # nobody's any more
     go.set()
     assert await asyncio.to_thread(old_ended.wait, 10)
     await asyncio.sleep(0.05)
     assert not pool.outcomes[second].done()
     assert [ctx.cancelled for ctx in contexts] == [True, False]
     second_may.set()
-    assert await pool.outcome(second) == Done('"new"')
+    assert await pool.outcome(second) == Succeeded('"new"')
     assert [job for job, _ in pool.ended] == [first, second]
     assert not any(each for each in vars(pool.executor).values() if isinstance(each, dict | set))
 
@@ -259,8 +259,8 @@ async def test_a_thread_that_runs_on_is_given_up(
 async def test_what_was_stopped_and_is_given_up_is_what_it_was_stopped_for(
     loop: Workbench, pool: Workbench, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(coroutines, "MARGIN", 0.1)
-    monkeypatch.setattr(threads, "MARGIN", 0.1)
+    monkeypatch.setattr(coroutines, "TIMEOUT_MARGIN_SECONDS", 0.1)
+    monkeypatch.setattr(threads, "TIMEOUT_MARGIN_SECONDS", 0.1)
     go, may_end = asyncio.Event(), threading.Event()
 
     async def awaits() -> None:
@@ -276,8 +276,8 @@ async def test_what_was_stopped_and_is_given_up_is_what_it_was_stopped_for(
     bench, task = (loop, define(awaits)) if kind == "async" else (pool, define(waits))
     job = bench.start(task, 0.05)
     await asyncio.sleep(0.01)
-    bench.stop(job, Stop.LOST)
-    assert await bench.outcome(job) == Lost()
+    bench.stop(job, StopReason.CLAIM_LOST)
+    assert await bench.outcome(job) == Discarded()
     go.set()
     may_end.set()
 
@@ -317,8 +317,8 @@ async def test_whatever_comes_of_a_job_that_is_lost_is_dropped(
     else:
         bench, job = pool, pool.start(define(waits))
         await asyncio.to_thread(began_too.wait, 10)
-    bench.stop(job, Stop.LOST)
-    assert await bench.outcome(job) == Lost()
+    bench.stop(job, StopReason.CLAIM_LOST)
+    assert await bench.outcome(job) == Discarded()
 
 
 @pytest.mark.parametrize("takes", ["a context", "nothing"])
@@ -327,16 +327,16 @@ async def test_a_job_is_handed_back_while_its_worker_drains(
     loop: Workbench, pool: Workbench, port: Port, kind: str, takes: str
 ) -> None:
     async def awaits(ctx: Context) -> None:
-        raise HandBack
+        raise Requeue
 
     async def awaits_alone() -> None:
-        raise HandBack
+        raise Requeue
 
     def waits(ctx: Context) -> None:
-        raise HandBack
+        raise Requeue
 
     def waits_alone() -> None:
-        raise HandBack
+        raise Requeue
 
     if kind == "async":
         bench, fn = loop, awaits if takes == "a context" else awaits_alone
@@ -344,9 +344,9 @@ async def test_a_job_is_handed_back_while_its_worker_drains(
         bench, fn = pool, waits if takes == "a context" else waits_alone  # type: ignore[assignment]
 
     outcome: Outcome = await bench.run(define(fn))
-    assert isinstance(outcome, Again)  # it drains not: a failure like another
+    assert isinstance(outcome, Retried)  # it drains not: a failure like another
     assert outcome.delay == 1.0
-    assert isinstance(await bench.run(define(fn, retry=Retry(attempts=1))), Ended)
+    assert isinstance(await bench.run(define(fn, retry=Retry(max_attempts=1))), FinalOutcome)
 
     port.draining = True
-    assert await bench.run(define(fn)) == Unstarted()
+    assert await bench.run(define(fn)) == Returned()

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from rota import Context, HandBack, Retry, Rota
-from rota.model.events import JobClaimed, JobGivenBack, WorkerDied, WorkerDraining, WorkerStopped
-from rota.testing import Witness
+from rota import Context, Requeue, Retry, Rota
+from rota.model.events import JobClaimed, JobReturned, WorkerDied, WorkerDraining, WorkerStopped
+from rota.testing import EventRecorder
 from rota.testing.proxy import Proxy
 
 from .asking import fetch, until
 
-QUICK: dict[str, Any] = {"beat": 0.1, "dead_after": 0.6, "poll": 0.1}
+QUICK: dict[str, Any] = {"heartbeat_interval": 0.1, "dead_after": 0.6, "poll_interval": 0.1}
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ async def test_what_fits_the_grace_ends_and_what_has_not_begun_goes_back(
     app: Rota, rota_dsn: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "rota")
-    witness = Witness(app)
+    witness = EventRecorder(app)
     running = asyncio.Event()
 
     @app.task
@@ -39,7 +39,7 @@ async def test_what_fits_the_grace_ends_and_what_has_not_begun_goes_back(
         await asyncio.sleep(1.0)
         return n
 
-    await app.start_many([slow.call(n=n) for n in range(40)])
+    await app.start_many([slow.bind(n=n) for n in range(40)])
     async with app.worker(concurrency=5) as worker:
         await running.wait()
         await worker.stop()
@@ -66,17 +66,17 @@ async def test_nothing_is_claimed_once_a_drain_began_not_even_by_a_claim_under_w
     async def wait() -> None:
         await go.wait()
 
-    witness = Witness(app)
+    witness = EventRecorder(app)
     first = await wait.start()
     async with app.worker() as worker:
-        await witness.saw(JobClaimed, job=first.id)
+        await witness.wait_for_event(JobClaimed, job=first.id)
         leaving = asyncio.create_task(worker.stop())
-        await witness.saw(WorkerDraining)
+        await witness.wait_for_event(WorkerDraining)
         while await fetch(rota_dsn, "select state::text from rota.workers") != [("draining",)]:
             await asyncio.sleep(0.01)
-        worker.life.exchange._intake._open = True  # as if it had not heard
+        worker.session.claim_loop._planner._is_open = True  # as if it had not heard
         second = await wait.start()
-        worker.life.exchange.look_again()
+        worker.session.claim_loop.poll_now()
         await asyncio.sleep(0.3)
         assert await second.status() == "ready"
         go.set()
@@ -89,7 +89,7 @@ async def test_what_does_not_end_in_time_is_stopped_and_goes_back_uncharged(
 ) -> None:
     stopped = asyncio.Event()
 
-    @app.task(retry=Retry(attempts=1))
+    @app.task(retry=Retry(max_attempts=1))
     async def endless(ctx: Context) -> int:
         try:
             while True:
@@ -99,14 +99,14 @@ async def test_what_does_not_end_in_time_is_stopped_and_goes_back_uncharged(
             raise
 
     run = await endless.start()
-    witness = Witness(app)
+    witness = EventRecorder(app)
     async with app.worker() as worker:
-        await witness.saw(JobClaimed, job=run.id)
+        await witness.wait_for_event(JobClaimed, job=run.id)
         began = time.monotonic()
-        await worker.stop(grace=2.0)
+        await worker.stop(drain_timeout=2.0)
         assert 0.9 < time.monotonic() - began < 2.5
     assert stopped.is_set()
-    await witness.saw(JobGivenBack, job=run.id)
+    await witness.wait_for_event(JobReturned, job=run.id)
     assert await fetch(rota_dsn, "select attempt, lost from rota.ready") == [(1, 0)]
 
 
@@ -123,11 +123,11 @@ async def test_the_heart_beats_until_the_last(app: Rota, rota_dsn: str) -> None:
         @other.task(queue="elsewhere")
         async def idle() -> None: ...
 
-        watching, witness = Witness(other), Witness(app)
+        watching, witness = EventRecorder(other), EventRecorder(app)
         run = await slow.start()
         async with other.worker():
             async with app.worker() as worker:
-                await witness.saw(JobClaimed, job=run.id)
+                await witness.wait_for_event(JobClaimed, job=run.id)
                 await worker.stop()
             await asyncio.sleep(1.0)
             go.set()
@@ -140,7 +140,7 @@ async def test_code_sees_that_its_worker_drains_and_goes_on_elsewhere_where_it_w
 ) -> None:
     done: list[int] = []
 
-    @app.task(retry=Retry(attempts=1))
+    @app.task(retry=Retry(max_attempts=1))
     async def pages(ctx: Context) -> int:
         for page in range(ctx.resumed_from or 0, 6):
             done.append(page)
@@ -148,7 +148,7 @@ async def test_code_sees_that_its_worker_drains_and_goes_on_elsewhere_where_it_w
             if page == 2 and ctx.resumed_from == 3:
                 while not ctx.draining:
                     await asyncio.sleep(0.01)
-                raise HandBack
+                raise Requeue
         return len(done)
 
     run = await pages.start()
@@ -166,15 +166,15 @@ async def test_code_sees_that_its_worker_drains_and_goes_on_elsewhere_where_it_w
 async def test_the_same_in_a_thread(app: Rota) -> None:
     done: list[int] = []
 
-    @app.task(retry=Retry(attempts=1))
+    @app.task(retry=Retry(max_attempts=1))
     def pages(ctx: Context) -> int:
         for page in range(ctx.resumed_from or 0, 4):
             done.append(page)
-            ctx.blocking.checkpoint(page + 1)
+            ctx.sync.checkpoint(page + 1)
             while page == 1 and not ctx.draining and done == [0, 1]:
                 time.sleep(0.01)
             if ctx.draining:
-                raise HandBack
+                raise Requeue
         return len(done)
 
     run = await pages.start()
@@ -193,11 +193,11 @@ async def test_whoever_hurries_does_not_wait_for_what_runs(app: Rota, rota_dsn: 
         await asyncio.sleep(60)
 
     run = await slow.start()
-    witness = Witness(app)
+    witness = EventRecorder(app)
     async with app.worker() as worker:
-        await witness.saw(JobClaimed, job=run.id)
-        leaving = asyncio.create_task(worker.stop(grace=50))
-        await witness.saw(WorkerDraining)
+        await witness.wait_for_event(JobClaimed, job=run.id)
+        leaving = asyncio.create_task(worker.stop(drain_timeout=50))
+        await witness.wait_for_event(WorkerDraining)
         began = time.monotonic()
         worker.hurry()
         await leaving
@@ -215,14 +215,14 @@ async def test_a_database_that_is_away_does_not_keep_a_worker_from_leaving(rota_
                 await go.wait()
 
             run = await slow.start()
-            witness = Witness(app)
+            witness = EventRecorder(app)
             async with app.worker() as worker:
-                await witness.saw(JobClaimed, job=run.id)
+                await witness.wait_for_event(JobClaimed, job=run.id)
                 proxy.refuse()
                 proxy.drop()
                 go.set()
                 began = time.monotonic()
-                await worker.stop(grace=4)
+                await worker.stop(drain_timeout=4)
                 assert time.monotonic() - began < 7
             proxy.heal()
 
@@ -259,10 +259,10 @@ async def test_somebody_can_have_a_worker_drained(app: Rota, rota_dsn: str) -> N
     @app.task
     async def nothing() -> None: ...
 
-    witness = Witness(app)
+    witness = EventRecorder(app)
     async with app.worker() as worker:
         assert await fetch(rota_dsn, f"select rota.drain({worker.id})") == [("active",)]
-        await witness.saw(WorkerStopped, worker=worker.id)
+        await witness.wait_for_event(WorkerStopped, worker=worker.id)
         run = await nothing.start()
         await asyncio.sleep(0.3)
         assert await run.status() == "ready"

@@ -13,11 +13,11 @@ import pytest
 
 from engine.asking import fetch, until
 from rota import Rota, RunFailed
-from rota.engine.record import give_back
+from rota.engine.record import return_to_queue
 from rota.model.events import JobClaimed, JobFinished, OutcomeRefused
-from rota.model.outcome import Done
+from rota.model.outcome import Succeeded
 from rota.store import claims, jobs
-from rota.store.database import exchange
+from rota.store.database import pipeline
 from rota.testing import Harness
 
 # Answers that never come
@@ -30,7 +30,7 @@ class Cut:
         self.times, self.calls, self.cuts = times, 0, 0
 
     async def __call__(self, connection: Any, segments: Any, schema: str) -> Any:
-        answers = await exchange(connection, segments, schema)
+        answers = await pipeline(connection, segments, schema)
         self.calls += 1
         if self.calls in self.times:
             self.cuts += 1
@@ -45,17 +45,17 @@ async def test_work_whose_answers_are_lost_is_recorded_once_and_none_is_forgotte
     """Every third answer is lost: completions are sent again, claims found again and given back."""
     caplog.set_level(logging.ERROR, "rota")
     cut = Cut(times={n for n in range(200) if n % 3 == 2})
-    monkeypatch.setattr("rota.engine.hand.exchange", cut)
+    monkeypatch.setattr("rota.engine.hand.pipeline", cut)
     runs: dict[int, int] = {}
 
-    async with Rota(rota_dsn, poll=0.05, beat=0.1) as app:
+    async with Rota(rota_dsn, poll_interval=0.05, heartbeat_interval=0.1) as app:
 
         @app.task
         async def count(n: int) -> int:
             runs[n] = runs.get(n, 0) + 1
             return n
 
-        started = await app.start_many([count.call(n=n) for n in range(300)])
+        started = await app.start_many([count.bind(n=n) for n in range(300)])
         async with app.worker(concurrency=20):
             for run in started:
                 await run.result(timeout=60)
@@ -82,14 +82,14 @@ async def test_an_outcome_of_a_job_that_is_no_longer_ours_is_refused(
 
     run = await slow.start()
     async with app.worker() as worker:
-        await rota_harness.saw(JobClaimed, job=run.id)
+        await rota_harness.wait_for_event(JobClaimed, job=run.id)
         database = (await app.open()).database
-        [held] = await database.run(claims.mine(worker.id))
+        [held] = await database.run(claims.by_worker(worker.id))
         async with database.connection() as connection:
-            segment = give_back(worker.id, [held.id], [run.id])
-            await exchange(connection, [segment], "rota")
+            segment = return_to_queue(worker.id, [held.id], [run.id])
+            await pipeline(connection, [segment], "rota")
         go.set()
-        refused = await rota_harness.saw(OutcomeRefused, job=run.id)
+        refused = await rota_harness.wait_for_event(OutcomeRefused, job=run.id)
         assert refused.worker == worker.id
         # Given back, it is claimed anew and runs to its own end.
         assert await run.result(timeout=60) == "zombie"
@@ -102,14 +102,16 @@ async def test_one_outcome_the_database_refuses_does_not_stop_the_others(
 ) -> None:
     """The codec lets something through that PostgreSQL cannot hold: that job fails, the rest do not."""
     caplog.set_level(logging.CRITICAL, "rota")
-    monkeypatch.setattr("rota.engine.coroutines.done", lambda value, task, limit: Done(value))
-    async with Rota(rota_dsn, poll=0.05) as app:
+    monkeypatch.setattr(
+        "rota.engine.coroutines.success", lambda value, task, limit: Succeeded(value)
+    )
+    async with Rota(rota_dsn, poll_interval=0.05) as app:
 
         @app.task
         async def as_it_is(text: str) -> str:
             return text
 
-        runs = await app.start_many([as_it_is.call(f'"{n}"') for n in range(20)])
+        runs = await app.start_many([as_it_is.bind(f'"{n}"') for n in range(20)])
         poison = await as_it_is.start("this is not JSON")
         async with app.worker():
             with pytest.raises(RunFailed, match="InvalidTextRepresentation"):
@@ -134,7 +136,7 @@ async def test_jobs_committed_late_and_out_of_order_are_found_soon(rota_dsn: str
         async def produce(number: int) -> None:
             async with await psycopg.AsyncConnection.connect(rota_dsn) as connection:
                 for n in range(number, 400, 8):
-                    await arrive.using(on=connection).start(n=n)
+                    await arrive.options(on=connection).start(n=n)
                     if (n // 8) % 5 == 0:
                         await asyncio.sleep(0.05)
                     committed[n] = time.monotonic()
@@ -155,7 +157,7 @@ async def _enough(found: dict[int, float], count: int) -> bool:
 
 
 async def test_without_notifications_polling_finds_the_work(rota_dsn: str) -> None:
-    async with Rota(rota_dsn, notify=False, poll=0.05) as app:
+    async with Rota(rota_dsn, notify=False, poll_interval=0.05) as app:
 
         @app.task
         async def quiet() -> str:
@@ -171,22 +173,22 @@ async def test_without_notifications_polling_finds_the_work(rota_dsn: str) -> No
 
 async def test_a_job_below_the_floor_is_found_by_polling_alone(rota_dsn: str) -> None:
     """Its producer took a number, dawdled, and committed when everybody had moved on."""
-    async with Rota(rota_dsn, notify=False, poll=0.1) as app:
+    async with Rota(rota_dsn, notify=False, poll_interval=0.1) as app:
 
         @app.task
         async def job(n: int) -> int:
             return n
 
         async with await psycopg.AsyncConnection.connect(rota_dsn) as dawdler, app.worker():
-            late = await job.using(on=dawdler).start(n=0)
-            for run in await app.start_many([job.call(n=n) for n in range(50)]):
+            late = await job.options(on=dawdler).start(n=0)
+            for run in await app.start_many([job.bind(n=n) for n in range(50)]):
                 await run.result(timeout=60)
             await dawdler.commit()
             assert await late.result(timeout=60) == 0
 
 
 async def test_the_listener_comes_back_after_its_connection_is_lost(rota_dsn: str) -> None:
-    async with Rota(rota_dsn, poll=60) as app:
+    async with Rota(rota_dsn, poll_interval=60) as app:
 
         @app.task
         async def ping() -> str:
@@ -202,12 +204,12 @@ async def test_the_listener_comes_back_after_its_connection_is_lost(rota_dsn: st
             assert killed
             # Polling is a minute away: only a listener can have brought this.
             client = await app.open()
-            await until(lambda: _hears(client.wakeups))
+            await until(lambda: _hears(client.listener))
             assert await (await ping.start()).result(timeout=60) == "pong"
 
 
 async def _hears(wakeups: Any) -> bool:
-    return bool(wakeups.hears("rota.wake"))
+    return bool(wakeups.is_listening("rota.wake"))
 
 
 async def test_a_worker_signs_on_and_signs_off(rota_app: Rota, rota_dsn: str) -> None:
@@ -231,7 +233,7 @@ async def test_an_idle_worker_costs_next_to_nothing(
     async def counted(*args: Any) -> Any:
         nonlocal calls
         calls += 1
-        return await exchange(*args)
+        return await pipeline(*args)
 
     async with Rota(rota_dsn) as app:
 
@@ -242,7 +244,7 @@ async def test_an_idle_worker_costs_next_to_nothing(
         async with app.worker():
             await (await nothing.start()).result(timeout=60)
             began = time.monotonic()
-            monkeypatch.setattr("rota.engine.hand.exchange", counted)
+            monkeypatch.setattr("rota.engine.hand.pipeline", counted)
             await asyncio.sleep(3)  # the time it is measured over
             made, seconds = calls, time.monotonic() - began
     assert made <= 2 * seconds
@@ -259,7 +261,7 @@ async def test_a_finished_job_is_announced_only_when_recorded(
 
     run = await quick.start()
     async with app.worker():
-        await rota_harness.saw(JobFinished, job=run.id)
+        await rota_harness.wait_for_event(JobFinished, job=run.id)
         assert await fetch(
             rota_dsn, f"select state::text from rota.outcomes where job = {run.id}"
         ) == [("succeeded",)]
@@ -270,7 +272,7 @@ async def test_a_start_with_one_key_from_fifty_callers_is_one_run(rota_app: Rota
     async def only() -> None:
         pass
 
-    runs = await asyncio.gather(*(only.using(key="k").start() for _ in range(50)))
+    runs = await asyncio.gather(*(only.options(key="k").start() for _ in range(50)))
 
     assert len({run.id for run in runs}) == 1
     assert [run.created for run in runs].count(True) == 1
@@ -278,5 +280,5 @@ async def test_a_start_with_one_key_from_fifty_callers_is_one_run(rota_app: Rota
 
 def test_claimed_rows_stay_light() -> None:
     """One is made for each job that passes: no dictionary, nothing for the collector to walk."""
-    row = jobs.Claimed(1, 2, 1, 0, 1, 2, "t", "q", "{}", None, None, None, None)
+    row = jobs.ClaimedJob(1, 2, 1, 0, 1, 2, "t", "q", "{}", None, None, None, None)
     assert not hasattr(row, "__dict__")

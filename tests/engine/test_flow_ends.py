@@ -96,7 +96,7 @@ async def test_a_plain_on_failure_hears_too_and_one_that_fails_changes_nothing(
 
     @flow.on_failure(retry=ONCE)
     def tell(ctx: Context) -> None:
-        heard.extend(each.task for each in ctx.blocking.failures())
+        heard.extend(each.task for each in ctx.sync.failures())
         raise OSError
 
     run = await flow.start()
@@ -113,7 +113,7 @@ async def test_a_task_is_tried_as_often_as_it_says_before_anybody_is_skipped(
     flow = rota_harness.app.flow("f")
     tried: list[int] = []
 
-    @flow.task(retry=Retry(attempts=3, wait=0))
+    @flow.task(retry=Retry(max_attempts=3, delay=0))
     async def flaky(ctx: Context) -> int:
         tried.append(ctx.attempt)
         if ctx.attempt < 3:
@@ -221,7 +221,7 @@ async def test_a_run_is_cancelled_with_all_its_jobs_and_those_that_run_are_told(
 
     run = await flow.start()
     async with app.worker():
-        await rota_harness.saw(JobClaimed)
+        await rota_harness.wait_for_event(JobClaimed)
         assert await run.cancel() == "requested"
         with pytest.raises(RunCancelled):
             await run.result(timeout=60)

@@ -26,17 +26,17 @@ async def test_a_key_starts_a_flow_once(rota_harness: Harness) -> None:
     flow.task(nothing, name="a")
     flow.task(nothing, name="b", after=["a"])
 
-    first = await flow.using(key="k").start()
-    second = await flow.using(key="k").start()
+    first = await flow.options(key="k").start()
+    second = await flow.options(key="k").start()
     assert (first.created, second.created, second.id) == (True, False, first.id)
 
-    hourly = flow.using(key="hour", unique=timedelta(hours=1))
+    hourly = flow.options(key="hour", unique=timedelta(hours=1))
     once = await hourly.start()
     assert (await hourly.start()).id == once.id
     await rota_harness.clock.advance(timedelta(hours=1, seconds=1))
     assert (await hourly.start()).created
 
-    single = flow.using(key="single", unique="open")
+    single = flow.options(key="single", unique="open")
     once = await single.start()
     assert (await single.start()).id == once.id
     await rota_harness.run_until_idle()
@@ -48,7 +48,7 @@ async def test_one_key_started_many_times_at_once_is_one_run(rota_app: Rota) -> 
     flow = rota_app.flow("f")
     flow.task(nothing, name="a")
 
-    started = await asyncio.gather(*(flow.using(key="k").start() for _ in range(8)))
+    started = await asyncio.gather(*(flow.options(key="k").start() for _ in range(8)))
 
     assert len({run.id for run in started}) == 1
     assert [run.created for run in started].count(True) == 1
@@ -61,11 +61,11 @@ async def test_a_key_in_an_open_transaction_is_said_to_be_busy(
     flow.task(nothing, name="a")
 
     async with await psycopg.AsyncConnection.connect(rota_dsn) as theirs:
-        await flow.using(key="k", on=theirs).start()
+        await flow.options(key="k", on=theirs).start()
         with pytest.raises(KeyBusy):
-            await flow.using(key="k").start()
+            await flow.options(key="k").start()
         await theirs.rollback()
-    assert (await flow.using(key="k").start()).created
+    assert (await flow.options(key="k").start()).created
 
 
 @pytest.mark.parametrize("commit", [True, False])
@@ -80,13 +80,13 @@ async def test_a_flow_is_started_by_the_commit_of_whoevers_connection_it_is(
 
     if kind == "async":
         async with await psycopg.AsyncConnection.connect(rota_dsn) as theirs:
-            run = (await flow.using(on=theirs).start()).id
+            run = (await flow.options(on=theirs).start()).id
             assert await fetch(rota_dsn, count) == [(0,)]
             await (theirs.commit() if commit else theirs.rollback())
     else:
         with psycopg.connect(rota_dsn) as connection:
-            way = flow.using(on=connection)
-            run = way.blocking.start().id if kind == "blocking" else (await way.start()).id
+            way = flow.options(on=connection)
+            run = way.sync.start().id if kind == "blocking" else (await way.start()).id
             assert await fetch(rota_dsn, count) == [(0,)]
             connection.commit() if commit else connection.rollback()
 
@@ -104,7 +104,7 @@ async def test_a_blocking_start_refuses_an_async_connection(rota_app: Rota, rota
     flow.task(nothing, name="a")
     async with await psycopg.AsyncConnection.connect(rota_dsn) as theirs:
         with pytest.raises(ArgumentError, match="cannot use an async connection"):
-            flow.blocking.using(on=theirs).start()
+            flow.sync.options(on=theirs).start()
 
 
 async def test_a_later_flow_begins_when_its_time_has_come(rota_harness: Harness) -> None:
@@ -115,9 +115,9 @@ async def test_a_later_flow_begins_when_its_time_has_come(rota_harness: Harness)
     soon = await rota_harness.clock.now() + timedelta(minutes=5)
 
     runs = [
-        await flow.using(delay=300).start(),
-        await flow.using(at=soon).start(),
-        await flow.using(at=datetime(2020, 1, 1, tzinfo=UTC)).start(),
+        await flow.options(delay=300).start(),
+        await flow.options(at=soon).start(),
+        await flow.options(at=datetime(2020, 1, 1, tzinfo=UTC)).start(),
     ]
     await rota_harness.run_until_idle()
     assert [await run.status() for run in runs] == ["running", "running", "succeeded"]
@@ -133,7 +133,7 @@ async def test_a_flow_that_expires_fails_with_what_had_not_begun(rota_harness: H
     flow.task(nothing, name="a")
     flow.task(nothing, name="b", after=["a"])
 
-    run = await flow.using(expires=60).start()
+    run = await flow.options(expires=60).start()
     await rota_harness.clock.advance(timedelta(minutes=2))
     await rota_harness.run_until_idle()
 
@@ -148,7 +148,7 @@ async def test_priority_goes_for_all_jobs_of_a_run(rota_harness: Harness) -> Non
     flow.task(nothing, name="b", after=["a"])
 
     await flow.start()
-    await flow.using(priority=7).start()
+    await flow.options(priority=7).start()
 
     assert await fetch(
         rota_harness.app._dsn or "",
@@ -167,17 +167,17 @@ async def test_many_flows_are_started_together_or_not_at_all(rota_harness: Harne
     other.task(nothing, name="a")
     task = app.task(name="t")(nothing)
 
-    runs = await app.start_many([flow.call(n=n) for n in range(50)])
-    keyed = await app.start_many([flow.using(key=f"k{n % 3}").call(n=n) for n in range(6)])
+    runs = await app.start_many([flow.bind(n=n) for n in range(50)])
+    keyed = await app.start_many([flow.options(key=f"k{n % 3}").bind(n=n) for n in range(6)])
     await rota_harness.run_until_idle()
 
     assert [(await run.result(timeout=60))["echo"] for run in runs] == list(range(50))
     assert [run.created for run in keyed].count(True) == 3
     assert [keyed[n].id for n in range(3)] == [keyed[n + 3].id for n in range(3)]
-    with pytest.raises(ArgumentError, match="not Call and FlowCall"):
-        await app.start_many([task.call(), other.call()])  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="not BoundFlow and BoundTask"):
+        await app.start_many([task.bind(), other.bind()])  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="does not fit task 'echo'"):
-        await app.start_many([flow.call(n=1), flow.call(n="x")])
+        await app.start_many([flow.bind(n=1), flow.bind(n="x")])
     assert await fetch(app._dsn or "", "select count(*) from rota.runs") == [(53,)]
 
 
@@ -216,9 +216,9 @@ async def test_a_run_can_be_started_and_awaited_without_a_loop(rota_harness: Har
         return 2 * n
 
     def program() -> Any:
-        run = flow.blocking.using(key="k").start(n=4)
+        run = flow.sync.options(key="k").start(n=4)
         return run.created, run.result(timeout=60), run.status()
 
     async with app.worker():
         assert await asyncio.to_thread(program) == (True, {"double": 8}, "succeeded")
-    await asyncio.to_thread(app.close_blocking)
+    await asyncio.to_thread(app.close_sync)

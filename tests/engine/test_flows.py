@@ -14,7 +14,7 @@ from rota import (
     Rota,
     RunFailed,
 )
-from rota.engine.hand import Hand
+from rota.engine.hand import ReconnectingConnection
 from rota.model.events import RunFinished
 from rota.testing import Harness
 
@@ -49,7 +49,7 @@ async def test_results_are_handed_on_and_the_last_ones_are_the_runs(rota_harness
         "report": {"day": "monday", "clean": ["monday!", "MONDAY!"], "count": 2}
     }
     assert await run.status() == "succeeded"
-    await rota_harness.saw(RunFinished, run=run.id)
+    await rota_harness.wait_for_event(RunFinished, run=run.id)
 
 
 @pytest.mark.parametrize(
@@ -184,15 +184,15 @@ async def test_the_results_a_claim_takes_are_asked_for_together_each_once(
     app = rota_harness.app
     flow = app.flow("f")
     asked: list[list[str]] = []
-    send = Hand.send
+    send = ReconnectingConnection.send
 
-    async def counted(self: Hand, segments: Any) -> Any:
+    async def counted(self: ReconnectingConnection, segments: Any) -> Any:
         for query in (query for segment in segments for query in segment):
             if query.statement == "flow/inputs":
                 asked.append(query.params["jobs"].strip("{}").split(","))
         return await send(self, segments)
 
-    monkeypatch.setattr(Hand, "send", counted)
+    monkeypatch.setattr(ReconnectingConnection, "send", counted)
 
     @flow.task
     async def one() -> int:
@@ -246,7 +246,7 @@ async def test_results_are_those_of_the_last_time_after_a_retry(
         return flow
 
     flow = define(rota_harness.app)
-    async with Rota(rota_dsn, poll=0.05) as second:
+    async with Rota(rota_dsn, poll_interval=0.05) as second:
         define(second)
         run = await flow.start()
         async with rota_harness.app.worker(queues=["ends"]):
@@ -308,8 +308,8 @@ async def test_the_same_keys_in_another_order_at_the_same_time_are_no_deadlock(
     keys = ["a", "b", "c"]
 
     one, other = await asyncio.gather(
-        rota_app.start_many([flow.using(key=key).call() for key in keys]),
-        rota_app.start_many([flow.using(key=key).call() for key in reversed(keys)]),
+        rota_app.start_many([flow.options(key=key).bind() for key in keys]),
+        rota_app.start_many([flow.options(key=key).bind() for key in reversed(keys)]),
     )
 
     assert [run.id for run in one] == [run.id for run in reversed(other)]

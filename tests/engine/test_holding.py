@@ -9,13 +9,13 @@ import pytest
 
 from engine.asking import equals, fetch, until
 from rota import Context, Retry, Rota
-from rota.engine.exchange import Exchange
-from rota.model.events import JobClaimed, JobGivenBack
+from rota.engine.exchange import ClaimLoop
+from rota.model.events import JobClaimed, JobReturned
 from rota.testing import Harness
 
 
-async def _is_at_rest(exchange: Exchange) -> bool:
-    return exchange.is_clear
+async def _is_at_rest(exchange: ClaimLoop) -> bool:
+    return exchange.is_flushed
 
 
 async def test_a_cold_worker_claims_no_more_than_it_can_run(
@@ -28,11 +28,11 @@ async def test_a_cold_worker_claims_no_more_than_it_can_run(
     async def long() -> None:
         await go.wait()
 
-    await app.start_many([long.call() for _ in range(50)])
+    await app.start_many([long.bind() for _ in range(50)])
     async with app.worker(concurrency=5) as worker:
-        await rota_harness.saw(JobClaimed)
-        worker.life.exchange.look_again()
-        await until(lambda: _is_at_rest(worker.life.exchange))
+        await rota_harness.wait_for_event(JobClaimed)
+        worker.session.claim_loop.poll_now()
+        await until(lambda: _is_at_rest(worker.session.claim_loop))
         # Not what lies in `ready`: what was claimed too early would soon be there again.
         assert sum(isinstance(each, JobClaimed) for each in rota_harness.events) == 5
         go.set()
@@ -43,7 +43,7 @@ async def test_what_waits_too_long_for_a_place_is_given_back(
     rota_harness: Harness, rota_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Short jobs taught the worker to hold many; then a long one blocks its only place."""
-    monkeypatch.setattr("rota.engine.intake.PUT_AWAY_AFTER", 0.1)
+    monkeypatch.setattr("rota.engine.intake.STALE_JOB_SECONDS", 0.1)
     app = rota_harness.app
     go = asyncio.Event()
 
@@ -52,10 +52,10 @@ async def test_what_waits_too_long_for_a_place_is_given_back(
         if long:
             await go.wait()
 
-    calls = [work.call(long=n == 400) for n in range(1200)]
+    calls = [work.bind(long=n == 400) for n in range(1200)]
     await app.start_many(calls)
     async with app.worker(concurrency=1):
-        given = await rota_harness.saw(JobGivenBack)
+        given = await rota_harness.wait_for_event(JobReturned)
         assert given.task == "work"
         go.set()
         await until(lambda: equals(rota_dsn, "select count(*) from rota.outcomes", 1200))
@@ -67,18 +67,18 @@ async def test_tasks_with_one_attempt_are_never_held_beyond_what_runs(
 ) -> None:
     most = 0
 
-    @rota_app.task(retry=Retry(attempts=1))
+    @rota_app.task(retry=Retry(max_attempts=1))
     async def once() -> None:
         await asyncio.sleep(0)
 
-    await rota_app.start_many([once.call() for _ in range(2000)])
+    await rota_app.start_many([once.bind() for _ in range(2000)])
     async with rota_app.worker(concurrency=10) as worker:
         while (
-            worker.life.desk.running
+            worker.session.slots.running
             or most == 0
             or not await equals(rota_dsn, "select count(*) from rota.outcomes", 2000)
         ):
-            most = max(most, worker.life.desk.running + worker.life.desk.backlog)
+            most = max(most, worker.session.slots.running + worker.session.slots.backlog)
             await asyncio.sleep(0)
     assert most <= 10
 
@@ -93,7 +93,7 @@ async def test_a_worker_that_stops_finishes_what_runs(rota_harness: Harness) -> 
 
     run = await takes_a_while.start()
     async with app.worker():
-        await rota_harness.saw(JobClaimed, job=run.id)
+        await rota_harness.wait_for_event(JobClaimed, job=run.id)
 
     assert await run.status() == "succeeded"
 
@@ -101,7 +101,10 @@ async def test_a_worker_that_stops_finishes_what_runs(rota_harness: Harness) -> 
 @pytest.mark.parametrize("kind", ["async", "deaf", "thread"])
 async def test_what_does_not_finish_in_time_goes_back_uncounted(rota_dsn: str, kind: str) -> None:
     go = threading.Event()
-    async with Rota(rota_dsn, drain_for=0.05, poll=0.05) as app, Harness(app) as harness:
+    async with (
+        Rota(rota_dsn, drain_timeout=0.05, poll_interval=0.05) as app,
+        Harness(app) as harness,
+    ):
         if kind == "thread":
 
             @app.task(name="work")
@@ -123,7 +126,7 @@ async def test_what_does_not_finish_in_time_goes_back_uncounted(rota_dsn: str, k
 
         run = await work.start()
         async with app.worker():
-            await harness.saw(JobClaimed, job=run.id)
+            await harness.wait_for_event(JobClaimed, job=run.id)
         assert await run.status() == "ready"
         assert await fetch(rota_dsn, "select count(*) from rota.claims") == [(0,)]
 

@@ -7,41 +7,43 @@ from collections.abc import Callable
 
 import pytest
 
-from rota.engine.desk import Desk
-from rota.engine.intake import Claim, Intake
+from rota.engine.desk import JobSlots
+from rota.engine.intake import ClaimPlanner, ClaimRequest
 from rota.model.settings import Settings
-from rota.model.task import Definition, Policy
+from rota.model.task import TaskDefinition, TaskPolicy
 
 
 async def nothing() -> None: ...
 
 
 @pytest.fixture
-async def intake() -> Intake:
-    tasks = {"nothing": Definition(nothing, "nothing", Policy())}
-    return Intake(Settings(poll=3600.0), 1, Desk(tasks, 10, 1000), tasks, ["default"])
+async def intake() -> ClaimPlanner:
+    tasks = {"nothing": TaskDefinition(nothing, "nothing", TaskPolicy())}
+    return ClaimPlanner(
+        Settings(poll_interval=3600.0), 1, JobSlots(tasks, 10, 1000), tasks, ["default"]
+    )
 
 
-def answered(intake: Intake, claim: Claim) -> None:
+def answered(intake: ClaimPlanner, claim: ClaimRequest) -> None:
     """Nothing was found."""
     answers: list[list[object]] = [[], [], []]
-    intake.read(claim, answers, 0.001)
+    intake.read_jobs(claim, answers, 0.001)
 
 
-def planned(intake: Intake) -> Claim | None:
+def planned(intake: ClaimPlanner) -> ClaimRequest | None:
     return intake.plan(time.monotonic() + 60)
 
 
-async def rested(intake: Intake) -> None:
+async def rested(intake: ClaimPlanner) -> None:
     """Until it has looked everywhere, found nothing, and has no reason to look again before the poll."""
-    intake._timers_at = float("inf")
+    intake._next_timer_at = float("inf")
     while (claim := planned(intake)) is not None:
         answered(intake, claim)
 
 
-@pytest.mark.parametrize("say", [Intake.look_again, Intake.look_for_suspects])
+@pytest.mark.parametrize("say", [ClaimPlanner.poll_now, ClaimPlanner.expect_suspects])
 async def test_news_that_comes_while_a_claim_is_on_its_way_makes_it_look_again(
-    intake: Intake, say: Callable[[Intake], None]
+    intake: ClaimPlanner, say: Callable[[ClaimPlanner], None]
 ) -> None:
     await rested(intake)
     say(intake)
@@ -54,9 +56,9 @@ async def test_news_that_comes_while_a_claim_is_on_its_way_makes_it_look_again(
     assert planned(intake) is not None
 
 
-@pytest.mark.parametrize("say", [Intake.look_again, Intake.look_for_suspects])
+@pytest.mark.parametrize("say", [ClaimPlanner.poll_now, ClaimPlanner.expect_suspects])
 async def test_news_that_a_claim_has_followed_up_is_old(
-    intake: Intake, say: Callable[[Intake], None]
+    intake: ClaimPlanner, say: Callable[[ClaimPlanner], None]
 ) -> None:
     await rested(intake)
     say(intake)

@@ -18,12 +18,12 @@ import pytest
 from engine import isolated
 from engine.workbench import Workbench, claimed, error, until_gone, until_written
 from rota import Rota
-from rota.engine.address import address_of
-from rota.engine.execute import Stop
+from rota.engine.address import import_path_of
+from rota.engine.execute import StopReason
 from rota.engine.processes import ProcessExecutor
 from rota.errors import ClaimLost, DefinitionError
 from rota.model.context import Failure
-from rota.model.outcome import Again, Done, Ended
+from rota.model.outcome import FinalOutcome, Retried, Succeeded
 
 
 class Port:
@@ -59,7 +59,7 @@ def port() -> Port:
 
 @pytest.fixture
 async def bench(port: Port) -> AsyncIterator[Workbench]:
-    async with Workbench(ProcessExecutor, ports=lambda _: port, children=1) as bench:
+    async with Workbench(ProcessExecutor, services_for=lambda _: port, max_processes=1) as bench:
         yield bench
 
 
@@ -67,27 +67,27 @@ async def bench(port: Port) -> AsyncIterator[Workbench]:
 
 
 async def test_a_context_knows_its_job(bench: Workbench) -> None:
-    assert await bench.run(isolated.about) == Done('[7,3,"about","default",1,false,false]')
+    assert await bench.run(isolated.about) == Succeeded('[7,3,"about","default",1,false,false]')
 
 
 async def test_a_context_knows_what_was_kept(bench: Workbench) -> None:
     task = isolated.resumed._definition
-    assert await bench.outcome(bench.put(claimed("resumed", checkpoint='{"row":5}'), task)) == Done(
-        '{"row":5}'
-    )
+    assert await bench.outcome(
+        bench.put(claimed("resumed", checkpoint='{"row":5}'), task)
+    ) == Succeeded('{"row":5}')
 
 
 @pytest.mark.parametrize("task", [isolated.keeps, isolated.keeps_blocking], ids=str)
 async def test_checkpoint_and_fence_are_the_workers_to_do(
     bench: Workbench, port: Port, task: Any
 ) -> None:
-    assert await bench.run(task, state={"row": 5}) == Done("42")
+    assert await bench.run(task, state={"row": 5}) == Succeeded("42")
     assert port.kept == ['{"row":5}']
 
 
 async def test_the_workers_errors_arrive_as_what_they_are(bench: Workbench, port: Port) -> None:
     port.lost = True
-    assert await bench.run(isolated.is_lost) == Done('"it is somebody else\'s"')
+    assert await bench.run(isolated.is_lost) == Succeeded('"it is somebody else\'s"')
 
 
 @pytest.mark.parametrize(
@@ -109,8 +109,8 @@ async def test_who_waits_for_an_answer_need_not_wait_once_told_to_stop(
     port.answers.clear()
     job = bench.start(task, state={})
     await port.asked.wait()
-    bench.stop(job, Stop.CANCELLED)
-    assert await bench.outcome(job) == Ended("cancelled", None)
+    bench.stop(job, StopReason.CANCELLED)
+    assert await bench.outcome(job) == FinalOutcome("cancelled", None)
     assert await bench.run(isolated.pid) == before  # it was not killed
 
 
@@ -123,7 +123,7 @@ async def test_who_waits_for_an_answer_need_not_wait_once_told_to_stop(
 )
 async def test_what_cannot_be_stored_ends_the_job(bench: Workbench, what: str, why: str) -> None:
     outcome = await bench.run(isolated.returns, what=what)
-    assert isinstance(outcome, Ended)
+    assert isinstance(outcome, FinalOutcome)
     kind, message = error(outcome)
     assert kind.endswith("Unstorable")
     assert why in message
@@ -131,18 +131,18 @@ async def test_what_cannot_be_stored_ends_the_job(bench: Workbench, what: str, w
 
 async def test_errors_are_judged_by_the_tasks_own_rules(bench: Workbench) -> None:
     outcome = await bench.run(isolated.raises)
-    assert isinstance(outcome, Again)
+    assert isinstance(outcome, Retried)
     assert outcome.delay == 2
     document = json.loads(outcome.error)
     assert (document["type"], document["message"]) == ("LookupError", "nothing there")
     assert 'raise LookupError("nothing there")' in document["traceback"]
     assert "rota/engine" not in document["traceback"]  # our own frames say nothing
-    assert isinstance(await bench.run(isolated.raises_later), Again)
+    assert isinstance(await bench.run(isolated.raises_later), Retried)
 
 
 async def test_the_traceback_of_async_code_begins_with_it(bench: Workbench) -> None:
     outcome = await bench.run(isolated.raises_later)
-    assert isinstance(outcome, Again)
+    assert isinstance(outcome, Retried)
     assert outcome.delay == 77
     assert json.loads(outcome.error)["traceback"].count("File ") == 1
 
@@ -151,7 +151,7 @@ async def test_the_traceback_of_async_code_begins_with_it(bench: Workbench) -> N
 async def test_errors_that_are_never_worth_a_retry_are_known_there(
     bench: Workbench, kind: str
 ) -> None:
-    assert isinstance(await bench.run(isolated.raises_hopeless, kind=kind), Ended)
+    assert isinstance(await bench.run(isolated.raises_hopeless, kind=kind), FinalOutcome)
 
 
 @pytest.mark.parametrize("task", [isolated.exits, isolated.awaited_exit], ids=str)
@@ -173,8 +173,8 @@ def test_it_is_the_same_on_another_loop() -> None:
     uvloop = pytest.importorskip("uvloop")
 
     async def working() -> None:
-        async with Workbench(ProcessExecutor, children=1) as bench:
-            assert await bench.run(isolated.add, a=1, b=2) == Done("3")
+        async with Workbench(ProcessExecutor, max_processes=1) as bench:
+            assert await bench.run(isolated.add, a=1, b=2) == Succeeded("3")
             assert "exit code 3" in error(await bench.run(isolated.leave, code=3))[1]
 
     uvloop.run(working())
@@ -196,13 +196,13 @@ async def test_a_task_is_found_behind_what_stands_for_it(
     bench: Workbench, name: str, answer: str
 ) -> None:
     task = isolated.app.registry.tasks[name]
-    assert await bench.run(task) == Done(json.dumps(answer))
+    assert await bench.run(task) == Succeeded(json.dumps(answer))
 
 
 async def test_a_flows_task_and_its_condition(bench: Workbench) -> None:
     task = isolated.app.registry.tasks["isolated.part"]
-    assert await bench.run(task, n=1) != Done(str(os.getpid()))
-    assert await bench.run(task, n=2) == Ended("skipped", None)
+    assert await bench.run(task, n=1) != Succeeded(str(os.getpid()))
+    assert await bench.run(task, n=2) == FinalOutcome("skipped", None)
     assert error(await bench.run(task, n="x"))[0] == "TypeError"  # of the condition
 
 
@@ -216,8 +216,8 @@ def test_a_function_inside_another_is_refused_when_it_is_defined() -> None:
 
 def test_a_function_that_is_not_under_its_name_is_refused_when_a_worker_starts() -> None:
     with pytest.raises(DefinitionError, match=r"as replaced in engine\.isolated, where it is not"):
-        address_of(isolated.replaced_task._definition)
-    address_of(isolated.add._definition)
+        import_path_of(isolated.replaced_task._definition)
+    import_path_of(isolated.add._definition)
 
 
 SCRIPT = """
@@ -248,7 +248,7 @@ def hang(file: str) -> None:
     ctypes.PyDLL(None).sleep(60)
 
 async def main():
-    async with Workbench(ProcessExecutor, children=2) as bench:
+    async with Workbench(ProcessExecutor, max_processes=2) as bench:
         print(await bench.run(where))
         print(await bench.run(sad))
         if len(sys.argv) > 2:
@@ -285,7 +285,7 @@ def test_tasks_of_the_program_itself_are_found(tmp_path: Path, how: str) -> None
         timeout=60,
         check=True,
     )
-    assert """Done(result='"__rota_main__"')""" in done.stdout
+    assert """Succeeded(result='"__rota_main__"')""" in done.stdout
     assert '{"type":"Sad","message":"so sad"' in done.stdout
     assert named.read_text().split() == ["__main__", "__rota_main__"]
 
@@ -295,8 +295,8 @@ def test_a_program_that_starts_a_worker_wherever_it_is_read_is_told_so(tmp_path:
     file.write_text(
         file.read_text().replace(
             "async with Workbench(",
-            "from rota.engine.executors import Executors\n"
-            "    if __name__ != '__main__': Executors(print, 1, 1)\n    async with Workbench(",
+            "from rota.engine.executors import ExecutorPool\n"
+            "    if __name__ != '__main__': ExecutorPool(print, 1, 1)\n    async with Workbench(",
         )
     )
     done = subprocess.run(

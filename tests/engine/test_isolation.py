@@ -26,8 +26,8 @@ async def test_a_crash_fails_its_run_and_the_worker_goes_on(app: Rota, tmp_path:
     file = tmp_path / "pid"
     async with app.worker() as worker:
         before = worker.id
-        crash = await isolated.segfault.using(retry=ONCE).start()
-        hang = await isolated.hold_the_gil.using(retry=ONCE, timeout=0.3).start(str(file))
+        crash = await isolated.segfault.options(retry=ONCE).start()
+        hang = await isolated.hold_the_gil.options(retry=ONCE, timeout=0.3).start(str(file))
         with pytest.raises(RunFailed, match="was ended by SIGSEGV"):
             await crash.result(timeout=60)
         with pytest.raises(RunFailed, match=r"timeout of 0.3 s"):

@@ -83,7 +83,7 @@ async def test_flows_keep_going_while_jobs_end_at_the_same_moment(rota_harness: 
     flow.task(nothing, name="c", after=[f"b{number}" for number in range(4)])
 
     async with app.worker(concurrency=3), app.worker(concurrency=3):
-        runs = await app.start_many([flow.call() for _ in range(40)])
+        runs = await app.start_many([flow.bind() for _ in range(40)])
         for run in runs:
             await run.result(timeout=60)
     done = [event for event in rota_harness.events if isinstance(event, JobFinished)]

@@ -12,7 +12,7 @@ import pytest
 from engine.asking import TWICE
 from engine.lasting import asleep, note, slept
 from rota import Context, Rota
-from rota.engine.ledger import JobLedger
+from rota.engine.ledger import WorkerJournal
 from rota.testing import Harness
 
 HOUR = timedelta(hours=1)
@@ -21,7 +21,7 @@ MANY = 6
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(JobLedger, "linger", 0.05)
+    monkeypatch.setattr(WorkerJournal, "inline_wait_seconds", 0.05)
 
 
 class Turns:
@@ -121,12 +121,12 @@ async def test_branches_find_the_calls_they_have_made(rota_app: Rota) -> None:
     async def work(ctx: Context) -> list[Any]:
         async def process(n: int) -> list[int]:
             await ctx.step("load", turns.wait, MANY - 1 - n)
-            found = [await ctx.run(part.call(n)), await ctx.run(part.call(-n))]
+            found = [await ctx.run(part.bind(n)), await ctx.run(part.bind(-n))]
             await turns.done()
             return found
 
         found = await asyncio.gather(*(process(n) for n in range(MANY)))
-        found.append(await ctx.map([part.call(99)]))
+        found.append(await ctx.map([part.bind(99)]))
         if ctx.attempt == 1:
             raise ValueError("not yet")
         return found
@@ -179,7 +179,7 @@ async def test_jobs_that_run_beside_each_other_do_not_share_their_lines(rota_app
     async def work(ctx: Context) -> Any:
         async def branch(n: int) -> Any:
             await ctx.step("before", lambda: None)
-            return await ctx.run(part.call(n))
+            return await ctx.run(part.bind(n))
 
         found = await asyncio.gather(branch(10), branch(20))
         if ctx.attempt == 1:

@@ -17,13 +17,13 @@ from rota.model.events import (
     JobsReaped,
     OutcomeRefused,
     WorkerDied,
-    WorkerReborn,
+    WorkerReregistered,
 )
-from rota.testing import Witness
+from rota.testing import EventRecorder
 
 from .asking import fetch, until
 
-QUICK: dict[str, Any] = {"beat": 0.1, "dead_after": 0.6, "poll": 0.1}
+QUICK: dict[str, Any] = {"heartbeat_interval": 0.1, "dead_after": 0.6, "poll_interval": 0.1}
 
 
 @pytest.fixture
@@ -65,17 +65,17 @@ async def test_a_worker_declared_dead_stops_its_jobs_and_lives_on_under_another_
                 raise
         return "second life"
 
-    witness = Witness(app)
+    witness = EventRecorder(app)
     run = await slow.start()
     async with app.worker() as worker:
         await started.wait()
         first = worker.id
         await declare_dead(rota_dsn, first)
-        reborn = await witness.saw(WorkerReborn, before=first)
+        reborn = await witness.wait_for_event(WorkerReregistered, previous_worker=first)
         assert ended == ["told"]
         assert worker.id == reborn.worker != first
         # It finds what its old self held, and takes it back.
-        await witness.saw(JobsReaped, dead=first)
+        await witness.wait_for_event(JobsReaped, dead_worker=first)
         assert await run.result(timeout=60) == "second life"
     assert await fetch(rota_dsn, "select worker from rota.outcomes") == [(worker.id,)]
 
@@ -94,18 +94,18 @@ async def test_what_a_zombie_finishes_is_refused(app: Rota, rota_dsn: str) -> No
         await go.wait()
         return "zombie"
 
-    witness = Witness(app)
+    witness = EventRecorder(app)
     run = await slow.start()
     async with app.worker() as worker:
-        await witness.saw(JobClaimed, job=run.id)
-        worker.life.heart._hear = lambda pulse: None  # deaf: it goes on as if it lived
+        await witness.wait_for_event(JobClaimed, job=run.id)
+        worker.session.heartbeat._on_result = lambda pulse: None  # deaf: it goes on as if it lived
         old = worker.id
         await declare_dead(rota_dsn, old)
         await fetch(rota_dsn, "select (rota.reap(id)).jobs from rota.claims")
         go.set()
-        await witness.saw(OutcomeRefused, job=run.id, worker=old)
+        await witness.wait_for_event(OutcomeRefused, job=run.id, worker=old)
         assert await fetch(rota_dsn, "select * from rota.outcomes") == []
-        del worker.life.heart._hear
+        del worker.session.heartbeat._on_result
     async with app.worker():
         assert await run.result(timeout=60) == "new"
 
@@ -160,14 +160,14 @@ async def test_a_claim_that_has_just_come_is_not_taken_for_lost(app: Rota, rota_
         return n
 
     async with app.worker(concurrency=5) as worker:
-        heart = worker.life.heart
-        real = heart._hear
+        heart = worker.session.heartbeat
+        real = heart._on_result
 
         def late(pulse: Any) -> None:
             asyncio.get_running_loop().call_later(0.15, real, pulse)
 
-        heart._hear = late
-        runs = await app.start_many([short.call(n=n) for n in range(200)])
+        heart._on_result = late
+        runs = await app.start_many([short.bind(n=n) for n in range(200)])
         for number, run in enumerate(runs):
             assert await run.result(timeout=60) == number
     assert sorted(began) == list(range(200))
@@ -189,7 +189,7 @@ async def test_a_blocked_loop_does_not_cost_a_worker_its_life(
             time.sleep(1.5)  # noqa: ASYNC251
         return "alive"
 
-    watching = Witness(other)
+    watching = EventRecorder(other)
     run = await blocks.start()
     async with other.worker():
         async with app.worker() as worker:
@@ -218,8 +218,8 @@ async def test_a_blocked_loop_is_warned_about_with_the_place(
 async def test_a_pool_with_nothing_left_does_not_cost_a_worker_its_life(
     rota_dsn: str, other: Rota
 ) -> None:
-    watching = Witness(other)
-    async with Rota(rota_dsn, connections=1, patience=5, **QUICK) as app:
+    watching = EventRecorder(other)
+    async with Rota(rota_dsn, connections=1, outage_timeout=5, **QUICK) as app:
 
         @app.task
         async def hogs() -> str:
@@ -245,7 +245,7 @@ async def test_a_heart_whose_connection_breaks_is_back_before_anybody_believes_i
     @app.task
     async def nothing() -> None: ...
 
-    watching = Witness(other)
+    watching = EventRecorder(other)
     async with other.worker(), app.worker() as worker:
         before = worker.id
         for _ in range(5):
@@ -262,19 +262,19 @@ async def test_a_heart_whose_connection_breaks_is_back_before_anybody_believes_i
 
 async def test_who_came_while_nothing_was_heard_is_seen_once_it_is(direct_dsn: str) -> None:
     """Whoever dies before the others have seen him once is only missed when he was silent for long."""
-    async with Rota(direct_dsn, beat=60, dead_after=240, poll=0.1) as app:
+    async with Rota(direct_dsn, heartbeat_interval=60, dead_after=240, poll_interval=0.1) as app:
 
         @app.task
         async def nothing() -> None: ...
 
         async with app.worker() as worker:
-            heart = worker.life.heart
+            heart = worker.session.heartbeat
 
             async def alone() -> bool:
                 return heart._alone
 
             async def sees_one() -> bool:
-                return heart._many == 1
+                return heart._other_workers == 1
 
             await until(alone)
             await fetch(
@@ -300,21 +300,21 @@ async def test_a_worker_frozen_beyond_its_time_is_declared_dead_and_its_jobs_go_
         started.set()
         await asyncio.sleep(60)
 
-    watching = Witness(other)
+    watching = EventRecorder(other)
     run = await slow.start()
     async with other.worker():
         async with app.worker() as worker:
             await started.wait()
             dead = worker.id
             # As if the process stood still: its lock is held, its beat is not.
-            heart = worker.life.heart
+            heart = worker.session.heartbeat
 
             async def stands_still() -> float:
                 return 0.1
 
             heart.tick = stands_still  # type: ignore[method-assign]
-            await watching.saw(WorkerDied, dead=dead)
-            reaped = await watching.saw(JobsReaped, dead=dead)
+            await watching.wait_for_event(WorkerDied, dead_worker=dead)
+            reaped = await watching.wait_for_event(JobsReaped, dead_worker=dead)
             assert reaped.jobs == (run.id,)
             del heart.tick
             assert await run.status() == "ready"
@@ -327,7 +327,7 @@ async def test_a_thousand_beats_are_updates_in_place(app: Rota, rota_dsn: str) -
 
     async with app.worker() as worker:
         for _ in range(20):
-            worker.life.heart.ask()
+            worker.session.heartbeat.beat_now()
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.3)
     await asyncio.sleep(1.1)  # statistics are told with a delay

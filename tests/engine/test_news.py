@@ -9,44 +9,44 @@ from collections.abc import AsyncIterator
 import psycopg
 import pytest
 
-from rota.engine.news import TOGETHER, News
+from rota.engine.news import MAX_BATCH_SECONDS, Notifier
 from rota.model.settings import Settings
 from rota.store.database import Database
 
 
 @pytest.fixture
-async def news(rota_dsn: str) -> AsyncIterator[News]:
+async def news(rota_dsn: str) -> AsyncIterator[Notifier]:
     database = Database(rota_dsn, Settings())
-    news = News(database)
-    news.tell(["warm up"])
+    news = Notifier(database)
+    news.notify(["warm up"])
     await news.close()
     yield news
     await news.close()
     await database.close()
 
 
-async def test_what_comes_in_numbers_goes_together(news: News) -> None:
+async def test_what_comes_in_numbers_goes_together(news: Notifier) -> None:
     began, before = time.monotonic(), news.sent
     while time.monotonic() - began < 0.1:
-        news.tell(["mail"])
+        news.notify(["mail"])
         await asyncio.sleep(0)
     await news.close()
     took = time.monotonic() - began
     # The first two at once: nobody knew yet that there would be more.
-    assert 2 <= news.sent - before <= took / TOGETHER + 2
+    assert 2 <= news.sent - before <= took / MAX_BATCH_SECONDS + 2
 
 
-async def test_what_comes_one_at_a_time_is_not_held_back(news: News, direct_dsn: str) -> None:
+async def test_what_comes_one_at_a_time_is_not_held_back(news: Notifier, direct_dsn: str) -> None:
     """As from somebody who starts a job, waits for its result and starts the next."""
     rounds, before = 20, news.sent
     async with await psycopg.AsyncConnection.connect(direct_dsn, autocommit=True) as listening:
         await listening.execute('listen "rota.wake"')
         heard = listening.notifies()
         for _ in range(rounds):
-            news.tell(["mail"])
+            news.notify(["mail"])
             async with asyncio.timeout(60):
                 while (await anext(heard)).payload != "mail":
                     pass
-            await asyncio.sleep(TOGETHER / 2)  # … which takes that long
+            await asyncio.sleep(MAX_BATCH_SECONDS / 2)  # … which takes that long
         await heard.aclose()
     assert news.sent - before == rounds

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from rota import Context, Loss, Retry, Rota, RunCancelled, RunFailed, WorkerLost
+from rota import Context, LostJob, Retry, Rota, RunCancelled, RunFailed, WorkerLost
 from rota.engine import lone
 from rota.model.events import JobClaimed, JobQuarantined
-from rota.testing import Harness, Witness
+from rota.testing import EventRecorder, Harness
 
 from .asking import ONCE, fetch, until
 
@@ -31,7 +31,7 @@ async def test_it_runs_again(rota_app: Rota, rota_dsn: str) -> None:
     async def work(n: int) -> int:
         return n
 
-    runs = await rota_app.start_many([work.call(n=n) for n in range(20)])
+    runs = await rota_app.start_many([work.bind(n=n) for n in range(20)])
     await lose(rota_dsn, MILD)
     async with rota_app.worker(concurrency=7):
         assert [await run.result(timeout=60) for run in runs] == list(range(20))
@@ -40,17 +40,23 @@ async def test_it_runs_again(rota_app: Rota, rota_dsn: str) -> None:
 @pytest.mark.parametrize(
     ("policy", "lost", "attempt", "expected"),
     [
-        pytest.param({"on_dead": "fail"}, MILD, 1, RunFailed, id="fail"),
-        pytest.param({"on_dead": "cancel"}, MILD, 1, RunCancelled, id="cancel"),
+        pytest.param({"on_worker_lost": "fail"}, MILD, 1, RunFailed, id="fail"),
+        pytest.param({"on_worker_lost": "cancel"}, MILD, 1, RunCancelled, id="cancel"),
         pytest.param({"retry": ONCE}, MILD, 1, RunFailed, id="one attempt, and it may have begun"),
-        pytest.param({"retry": Retry(never=(WorkerLost,))}, MILD, 1, RunFailed, id="never"),
-        pytest.param({"retry": Retry(attempts=2)}, charged(1), 3, RunFailed, id="attempts used up"),
-        pytest.param({"on_dead": lambda loss: "fail"}, MILD, 1, RunFailed, id="a function"),
-        pytest.param({"on_dead": lambda loss: "forget"}, MILD, 1, RunFailed, id="a wrong answer"),
-        pytest.param({"on_dead": lambda loss: 1 / 0}, MILD, 1, RunFailed, id="no answer"),
-        pytest.param({"retry": Retry(attempts=2)}, charged(1), 2, None, id="an attempt left"),
-        pytest.param({"on_dead": lambda loss: "revive"}, MILD, 1, None, id="a function revives"),
-        pytest.param({"crashes": 4}, charged(3), 2, None, id="within its budget"),
+        pytest.param({"retry": Retry(non_retryable=(WorkerLost,))}, MILD, 1, RunFailed, id="never"),
+        pytest.param(
+            {"retry": Retry(max_attempts=2)}, charged(1), 3, RunFailed, id="attempts used up"
+        ),
+        pytest.param({"on_worker_lost": lambda loss: "fail"}, MILD, 1, RunFailed, id="a function"),
+        pytest.param(
+            {"on_worker_lost": lambda loss: "forget"}, MILD, 1, RunFailed, id="a wrong answer"
+        ),
+        pytest.param({"on_worker_lost": lambda loss: 1 / 0}, MILD, 1, RunFailed, id="no answer"),
+        pytest.param({"retry": Retry(max_attempts=2)}, charged(1), 2, None, id="an attempt left"),
+        pytest.param(
+            {"on_worker_lost": lambda loss: "retry"}, MILD, 1, None, id="a function revives"
+        ),
+        pytest.param({"max_crashes": 4}, charged(3), 2, None, id="within its budget"),
     ],
 )
 async def test_it_ends_as_its_task_says(
@@ -62,7 +68,7 @@ async def test_it_ends_as_its_task_says(
     expected: type[Exception] | None,
 ) -> None:
     ran = []
-    policy = {"retry": Retry(attempts=3, wait=0), **policy}
+    policy = {"retry": Retry(max_attempts=3, delay=0), **policy}
 
     @rota_app.task(**policy)
     async def work() -> str:
@@ -81,20 +87,20 @@ async def test_it_ends_as_its_task_says(
 
 
 async def test_a_function_is_told_what_was_lost(rota_app: Rota, rota_dsn: str) -> None:
-    told: list[Loss] = []
+    told: list[LostJob] = []
 
-    async def decide(loss: Loss) -> Any:
+    async def decide(loss: LostJob) -> Any:
         told.append(loss)
-        return "revive"
+        return "retry"
 
-    @rota_app.task(on_dead=decide)
+    @rota_app.task(on_worker_lost=decide)
     async def work() -> None: ...
 
     run = await work.start()
     await lose(rota_dsn, charged(1), 2)
     async with rota_app.worker():
         await run.result(timeout=60)
-    assert told == [Loss(run.id, run.id, "work", 1, 1)]
+    assert told == [LostJob(run.id, run.id, "work", 1, 1)]
 
 
 async def test_the_error_of_one_that_fails_for_it_is_the_loss(
@@ -102,7 +108,7 @@ async def test_the_error_of_one_that_fails_for_it_is_the_loss(
 ) -> None:
     """The attempt that was lost is its last: it becomes the outcome, and is not counted twice."""
 
-    @rota_app.task(on_dead="fail")
+    @rota_app.task(on_worker_lost="fail")
     async def work() -> None: ...
 
     run = await work.start()
@@ -125,14 +131,14 @@ async def test_beyond_its_budget_it_waits_in_quarantine_until_somebody_releases_
 ) -> None:
     app = rota_harness.app
 
-    @app.task(crashes=2)
+    @app.task(max_crashes=2)
     async def work() -> str:
         return "released"
 
     run = await work.start()
     await lose(rota_dsn, charged(2), 2)
     async with app.worker():
-        await rota_harness.saw(JobQuarantined, job=run.id)
+        await rota_harness.wait_for_event(JobQuarantined, job=run.id)
         assert await run.status() == "quarantined"
         assert await fetch(rota_dsn, "select count(*) from rota.claims") == [(0,)]
         assert await run.release() == 1
@@ -142,13 +148,13 @@ async def test_beyond_its_budget_it_waits_in_quarantine_until_somebody_releases_
 async def test_one_in_quarantine_can_be_cancelled(rota_harness: Harness, rota_dsn: str) -> None:
     app = rota_harness.app
 
-    @app.task(crashes=1)
+    @app.task(max_crashes=1)
     async def work() -> None: ...
 
     run = await work.start()
     await lose(rota_dsn, charged(1), 2)
     async with app.worker():
-        await rota_harness.saw(JobQuarantined, job=run.id)
+        await rota_harness.wait_for_event(JobQuarantined, job=run.id)
         assert await run.cancel() == "cancelled"
         with pytest.raises(RunCancelled):
             await run.result(timeout=60)
@@ -179,13 +185,13 @@ async def test_a_grave_suspect_runs_alone_and_the_database_knows(
     async def after() -> None:
         seen.append("after")
 
-    witness = Witness(rota_app)
+    witness = EventRecorder(rota_app)
     long = await before.start()
     async with rota_app.worker():
         await first.wait()
-        suspect = await grave.using(delay=0.3).start()
+        suspect = await grave.options(delay=0.3).start()
         await fetch(rota_dsn, f"update rota.asleep set lost = {GRAVE} returning job")
-        await witness.saw(JobClaimed, job=suspect.id)
+        await witness.wait_for_event(JobClaimed, job=suspect.id)
         late = await after.start()
         await asyncio.sleep(0.3)
         assert seen == []
@@ -213,13 +219,13 @@ async def test_one_that_is_taken_away_while_it_waits_to_be_alone_does_not_run(
     @rota_app.task
     async def after() -> None: ...
 
-    witness = Witness(rota_app)
+    witness = EventRecorder(rota_app)
     await before.start()
     async with rota_app.worker():
         await first.wait()
-        suspect = await grave.using(delay=0.3).start()
+        suspect = await grave.options(delay=0.3).start()
         await fetch(rota_dsn, f"update rota.asleep set lost = {GRAVE} returning job")
-        await witness.saw(JobClaimed, job=suspect.id)
+        await witness.wait_for_event(JobClaimed, job=suspect.id)
         await fetch(
             rota_dsn, f"delete from rota.claims where {suspect.id} = any(jobs) returning id"
         )
@@ -232,7 +238,7 @@ async def test_one_that_is_taken_away_while_it_waits_to_be_alone_does_not_run(
 async def test_one_that_has_run_alone_for_a_while_lets_others_in(
     rota_app: Rota, rota_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lone, "A_WHILE", 0.2)
+    monkeypatch.setattr(lone, "HARMLESS_AFTER_SECONDS", 0.2)
     go = asyncio.Event()
 
     @rota_app.task
@@ -264,7 +270,7 @@ async def test_one_that_waits_for_its_calls_lets_them_in(rota_app: Rota, rota_ds
 
     @rota_app.task
     async def whole(ctx: Context) -> int:
-        return sum(await ctx.map([part.call(n=n) for n in range(4)]))
+        return sum(await ctx.map([part.bind(n=n) for n in range(4)]))
 
     run = await whole.start()
     await lose(rota_dsn, GRAVE)
@@ -275,7 +281,7 @@ async def test_one_that_waits_for_its_calls_lets_them_in(rota_app: Rota, rota_ds
 async def test_it_is_no_suspect_any_more_once_its_code_has_come_back(
     rota_app: Rota, rota_dsn: str
 ) -> None:
-    @rota_app.task(retry=Retry(attempts=5, wait=3600))
+    @rota_app.task(retry=Retry(max_attempts=5, delay=3600))
     async def fails() -> None:
         raise ValueError
 
@@ -293,9 +299,9 @@ async def test_a_job_held_for_a_time_goes_back_when_it_is_over_though_its_worker
     rota_dsn: str,
 ) -> None:
     ran = []
-    async with Rota(rota_dsn, beat=0.1, dead_after=0.5, poll=0.1) as app:
+    async with Rota(rota_dsn, heartbeat_interval=0.1, dead_after=0.5, poll_interval=0.1) as app:
 
-        @app.task(hold=0.6, retry=Retry(attempts=3, wait=0))
+        @app.task(visibility_timeout=0.6, retry=Retry(max_attempts=3, delay=0))
         async def stuck() -> str:
             ran.append(1)
             if len(ran) == 1:
@@ -307,7 +313,7 @@ async def test_a_job_held_for_a_time_goes_back_when_it_is_over_though_its_worker
             return n
 
         # In one claim with others, which are not held for a time.
-        runs = await app.start_many([short.call(n=n) for n in range(5)])
+        runs = await app.start_many([short.bind(n=n) for n in range(5)])
         run = await stuck.start()
         async with app.worker():
             for each in runs:

@@ -17,7 +17,7 @@ async def test_a_task_that_runs_all_the_same_does_not_hide_the_failure(
     flow = rota_harness.app.flow("f")
     heard: list[str] = []
 
-    @flow.task(retry=Retry(attempts=1))
+    @flow.task(retry=Retry(max_attempts=1))
     async def breaks() -> None:
         raise LookupError
 
@@ -49,7 +49,7 @@ async def test_it_comes_after_everything_else(rota_harness: Harness) -> None:
     flow = rota_harness.app.flow("f")
     order: list[str] = []
 
-    @flow.task(retry=Retry(attempts=1))
+    @flow.task(retry=Retry(max_attempts=1))
     async def breaks() -> None:
         raise LookupError
 

@@ -1,4 +1,4 @@
-"""Steps that are plain functions, and durable code that is one: in threads, with ctx.blocking."""
+"""Steps that are plain functions, and durable code that is one: in threads, with ctx.sync."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from engine.asking import ONCE, TWICE, fetch, until
 from engine.lasting import asleep, note, slept, steps
 from rota import Context, Retry, Rota, RunCancelled, RunFailed, StepFailed
-from rota.engine.ledger import JobLedger
+from rota.engine.ledger import WorkerJournal
 from rota.model.events import JobClaimed, JobQuarantined
 from rota.testing import Harness
 
@@ -23,7 +23,7 @@ HOUR = timedelta(hours=1)
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(JobLedger, "linger", 0.05)
+    monkeypatch.setattr(WorkerJournal, "inline_wait_seconds", 0.05)
 
 
 # Of a coroutine
@@ -60,7 +60,7 @@ async def test_a_plain_step_that_runs_out_of_things_fails(rota_app: Rota) -> Non
     @rota_app.task(retry=ONCE)
     def plain(ctx: Context) -> str:
         with pytest.raises(StepFailed) as failed:
-            ctx.blocking.step("next", next, iter([]))
+            ctx.sync.step("next", next, iter([]))
         return f"{failed.value.kind}: {failed.value.reason}"
 
     async with rota_app.worker():
@@ -77,7 +77,7 @@ async def test_plain_steps_of_many_jobs_run_at_once(rota_app: Rota) -> None:
         return await ctx.step("meet", meet.wait, 10)
 
     async with rota_app.worker(concurrency=20):
-        runs = await rota_app.start_many([work.call() for _ in range(20)])
+        runs = await rota_app.start_many([work.bind() for _ in range(20)])
         assert sorted([await run.result(timeout=60) for run in runs]) == list(range(20))
 
 
@@ -92,7 +92,7 @@ async def test_plain_code_does_it_all(rota_harness: Harness, rota_dsn: str) -> N
     @app.task(retry=TWICE)
     def work(ctx: Context) -> list[Any]:
         mine = threading.get_ident()
-        blocking = ctx.blocking
+        blocking = ctx.sync
 
         def step(name: str) -> str:
             ran.append(name)
@@ -105,13 +105,13 @@ async def test_plain_code_does_it_all(rota_harness: Harness, rota_dsn: str) -> N
 
         found: list[Any] = [
             blocking.step("one", step, "one"),
-            blocking.using(timeout=5).step("two", step, "two"),
+            blocking.options(timeout=5).step("two", step, "two"),
             blocking.step("async", coroutine),
             str(ctx.uuid()),
             ctx.version("x"),
         ]
         blocking.sleep(HOUR)
-        found.append(blocking.wait("word", int))
+        found.append(blocking.wait_signal("word", int))
         blocking.sleep_until(ctx.now())
         if ctx.attempt == 1:
             raise ValueError("not yet")
@@ -120,7 +120,7 @@ async def test_plain_code_does_it_all(rota_harness: Harness, rota_dsn: str) -> N
     async with app.worker(concurrency=1) as worker:
         run = await work.start()
         await asleep(run)
-        assert worker.life.desk.running == 0
+        assert worker.session.slots.running == 0
         await rota_harness.clock.advance(HOUR)
         await slept(rota_harness, run, 2)
         await asleep(run)
@@ -153,7 +153,7 @@ async def test_a_plain_step_that_fails_is_tried_again_and_told(rota_app: Rota) -
 
     @rota_app.task(retry=ONCE)
     def work(ctx: Context) -> list[str]:
-        how = ctx.blocking.using(retry=Retry(attempts=2, wait=0))
+        how = ctx.sync.options(retry=Retry(max_attempts=2, delay=0))
         with pytest.raises(StepFailed, match="try 2"):
             how.step("charge", charge, 4)
         return [how.step("charge", charge, 4)]
@@ -169,7 +169,7 @@ async def test_plain_code_that_swallows_its_end_sleeps_all_the_same(rota_harness
     @app.task(retry=ONCE)
     def work(ctx: Context) -> str:
         try:
-            ctx.blocking.sleep(HOUR)
+            ctx.sync.sleep(HOUR)
         except Exception:
             ran.append("an Exception")  # it is none
         except BaseException:
@@ -190,8 +190,8 @@ async def test_plain_code_that_has_changed_is_set_aside(rota_harness: Harness) -
 
     @app.task
     def work(ctx: Context) -> int:
-        ctx.blocking.step(name, lambda: None)
-        ctx.blocking.sleep(HOUR)
+        ctx.sync.step(name, lambda: None)
+        ctx.sync.sleep(HOUR)
         return ctx.attempt
 
     async with app.worker():
@@ -199,7 +199,7 @@ async def test_plain_code_that_has_changed_is_set_aside(rota_harness: Harness) -
         await asleep(run)
         name = "other"
         await rota_harness.clock.advance(HOUR)
-        await rota_harness.saw(JobQuarantined, job=run.id)
+        await rota_harness.wait_for_event(JobQuarantined, job=run.id)
         name = "charge"
         assert await run.release() == 1
         assert await run.result(timeout=60) == 1
@@ -212,15 +212,15 @@ async def test_plain_code_that_ends_early_is_set_aside(rota_harness: Harness) ->
     @app.task
     def work(ctx: Context) -> None:
         if not short:
-            ctx.blocking.step("charge", lambda: None)
-            ctx.blocking.sleep(HOUR)
+            ctx.sync.step("charge", lambda: None)
+            ctx.sync.sleep(HOUR)
 
     async with app.worker():
         run = await work.start()
         await asleep(run)
         short = True
         await rota_harness.clock.advance(HOUR)
-        await rota_harness.saw(JobQuarantined, job=run.id)
+        await rota_harness.wait_for_event(JobQuarantined, job=run.id)
 
 
 # Too late, and stopped
@@ -237,10 +237,10 @@ async def test_a_plain_step_that_takes_too_long_fails_and_leaves_nothing(
     wrote: list[int] = []
 
     def slow(ctx: Context) -> None:
-        with ctx.blocking.transaction() as connection:
+        with ctx.sync.transaction() as connection:
             connection.execute("insert into note values (1)")
         time.sleep(0.2)  # given up meanwhile
-        with ctx.blocking.transaction() as connection:
+        with ctx.sync.transaction() as connection:
             connection.execute("insert into note values (2)")
         wrote.append(2)
 
@@ -249,15 +249,15 @@ async def test_a_plain_step_that_takes_too_long_fails_and_leaves_nothing(
         @rota_app.task(name="work", retry=ONCE)
         def work(ctx: Context) -> str:
             with pytest.raises(StepFailed) as failed:
-                ctx.blocking.using(timeout=0.05).step("slow", slow, ctx)
-            ctx.blocking.step("after", lambda: None)
+                ctx.sync.options(timeout=0.05).step("slow", slow, ctx)
+            ctx.sync.step("after", lambda: None)
             return failed.value.kind
     else:
 
         @rota_app.task(name="work", retry=ONCE)
         async def work(ctx: Context) -> str:
             with pytest.raises(StepFailed) as failed:
-                await ctx.using(timeout=0.05).step("slow", slow, ctx)
+                await ctx.options(timeout=0.05).step("slow", slow, ctx)
             await ctx.step("after", lambda: None)
             return failed.value.kind
 
@@ -278,17 +278,17 @@ async def test_plain_code_is_cancelled_where_it_waits(rota_harness: Harness) -> 
         try:
             if how == "lingers":
                 while True:
-                    ctx.blocking.sleep(0.04)
+                    ctx.sync.sleep(0.04)
             else:
-                ctx.blocking.step("until told", _until_told, ctx)
-                ctx.blocking.step("never", seen.append, "never")
+                ctx.sync.step("until told", _until_told, ctx)
+                ctx.sync.step("never", seen.append, "never")
         finally:
             seen.append(how)
 
     async with app.worker():
         for how in ("lingers", "step"):
             run = await work.start(how)
-            await rota_harness.saw(JobClaimed, job=run.id)
+            await rota_harness.wait_for_event(JobClaimed, job=run.id)
             await asyncio.sleep(0.1)
             assert await run.cancel() in ("requested", "cancelled")
             with pytest.raises(RunCancelled):
@@ -301,17 +301,17 @@ async def test_given_back_by_a_worker_that_leaves_plain_code_goes_on_elsewhere(
     rota_dsn: str,
 ) -> None:
     ran: list[str] = []
-    async with Rota(rota_dsn, drain_for=0.05, poll=0.05) as app:
+    async with Rota(rota_dsn, drain_timeout=0.05, poll_interval=0.05) as app:
 
         @app.task
         def work(ctx: Context) -> str:
-            ctx.blocking.step("one", note, ran, "one")
+            ctx.sync.step("one", note, ran, "one")
             if ran == ["one"] and not stop.is_set():
                 begun.set()
                 while not ctx.cancelled:
                     time.sleep(0.01)
-                ctx.blocking.step("no more", note, ran, "no more")
-            ctx.blocking.step("two", note, ran, "two")
+                ctx.sync.step("no more", note, ran, "no more")
+            ctx.sync.step("two", note, ran, "two")
             return ",".join(ran)
 
         begun, stop = threading.Event(), threading.Event()
@@ -326,7 +326,7 @@ async def test_given_back_by_a_worker_that_leaves_plain_code_goes_on_elsewhere(
 async def test_async_code_that_uses_the_blocking_form_is_told(rota_app: Rota) -> None:
     @rota_app.task(retry=ONCE)
     async def work(ctx: Context) -> None:
-        ctx.blocking.step("x", lambda: None)
+        ctx.sync.step("x", lambda: None)
 
     async with rota_app.worker():
         with pytest.raises(RunFailed, match="would stop the worker's own loop"):

@@ -14,31 +14,31 @@ import pytest
 from engine import dies_when_read, isolated
 from engine.workbench import Workbench, error, is_alive, until_gone, until_written
 from rota.engine import children, processes
-from rota.engine.execute import Stop
+from rota.engine.execute import StopReason
 from rota.engine.processes import ProcessExecutor
-from rota.model.outcome import Again, Done, Ended, Lost, Outcome, Unstarted
+from rota.model.outcome import Discarded, FinalOutcome, Outcome, Retried, Returned, Succeeded
 
 
 @pytest.fixture
 async def bench() -> AsyncIterator[Workbench]:
-    async with Workbench(ProcessExecutor, children=2) as bench:
+    async with Workbench(ProcessExecutor, max_processes=2) as bench:
         yield bench
 
 
 @pytest.fixture
 async def single() -> AsyncIterator[Workbench]:
     """One process only: whoever comes next is served by the same, if it lives."""
-    async with Workbench(ProcessExecutor, children=1) as bench:
+    async with Workbench(ProcessExecutor, max_processes=1) as bench:
         yield bench
 
 
 def number(outcome: Outcome) -> int:
-    assert isinstance(outcome, Done), outcome
+    assert isinstance(outcome, Succeeded), outcome
     return int(outcome.result or "")
 
 
 async def test_it_runs_in_another_process_with_its_arguments(bench: Workbench) -> None:
-    assert await bench.run(isolated.add, a=1, b=2) == Done("3")
+    assert await bench.run(isolated.add, a=1, b=2) == Succeeded("3")
     assert number(await bench.run(isolated.pid)) != os.getpid()
     assert number(await bench.run(isolated.awaited_pid)) != os.getpid()
 
@@ -46,14 +46,18 @@ async def test_it_runs_in_another_process_with_its_arguments(bench: Workbench) -
 async def test_a_process_serves_one_job_after_the_other(single: Workbench) -> None:
     pids = {number(await single.run(task)) for task in (isolated.pid, isolated.awaited_pid) * 3}
     assert len(pids) == 1
-    assert [await single.run(isolated.count) for _ in range(3)] == [Done("1"), Done("2"), Done("3")]
+    assert [await single.run(isolated.count) for _ in range(3)] == [
+        Succeeded("1"),
+        Succeeded("2"),
+        Succeeded("3"),
+    ]
 
 
 async def test_jobs_share_a_loop_and_no_context_variables(single: Workbench) -> None:
     loops = {number(await single.run(isolated.which_loop)) for _ in range(3)}
     assert len(loops) == 1
     for task in (isolated.context_variable, isolated.awaited_context_variable) * 2:
-        assert await single.run(task) == Done('"nothing"')
+        assert await single.run(task) == Succeeded('"nothing"')
 
 
 async def test_processes_run_side_by_side_up_to_their_number(
@@ -65,9 +69,9 @@ async def test_processes_run_side_by_side_up_to_their_number(
     assert len(pids) == 2
 
     third = bench.start(isolated.pid)
-    assert await bench.outcome(third) == Unstarted()  # nobody was free for a second
+    assert await bench.outcome(third) == Returned()  # nobody was free for a second
     for job in jobs:
-        bench.stop(job, Stop.CANCELLED)
+        bench.stop(job, StopReason.CANCELLED)
 
 
 async def test_a_job_waits_a_moment_for_a_process_and_gets_it(
@@ -104,14 +108,14 @@ async def test_a_process_that_dies_fails_its_attempt_and_nothing_else(
 
     outcome = await bench.run(task, **args)
 
-    assert isinstance(outcome, Again)
+    assert isinstance(outcome, Retried)
     kind, message = error(outcome)
     assert kind == "rota.errors.ProcessLost"
     assert how in message
-    assert await bench.run(isolated.add, a=1, b=2) == Done("3")  # in a new one
+    assert await bench.run(isolated.add, a=1, b=2) == Succeeded("3")  # in a new one
     assert not bench.outcomes[neighbour].done()
-    bench.stop(neighbour, Stop.CANCELLED)
-    assert await bench.outcome(neighbour) == Ended("cancelled", None)
+    bench.stop(neighbour, StopReason.CANCELLED)
+    assert await bench.outcome(neighbour) == FinalOutcome("cancelled", None)
 
 
 async def test_a_process_killed_from_outside_says_what_it_may_have_been(
@@ -173,7 +177,7 @@ async def test_at_its_deadline_code_is_killed_whatever_it_does(
         "it took longer than its timeout of 0.3 s",
     )
     assert not is_alive(int(file.read_text()))
-    assert await bench.run(isolated.add, a=1, b=2) == Done("3")
+    assert await bench.run(isolated.add, a=1, b=2) == Succeeded("3")
 
 
 async def test_what_it_waited_for_is_killed_with_it(bench: Workbench, tmp_path: Path) -> None:
@@ -184,13 +188,13 @@ async def test_what_it_waited_for_is_killed_with_it(bench: Workbench, tmp_path: 
 
 async def test_starting_a_process_does_not_count_for_the_deadline(bench: Workbench) -> None:
     """A new interpreter alone takes longer than this."""
-    assert await bench.outcome(bench.start(isolated.add, 0.05, a=1, b=2)) == Done("3")
+    assert await bench.outcome(bench.start(isolated.add, 0.05, a=1, b=2)) == Succeeded("3")
 
 
 async def test_a_process_that_never_gets_ready_is_killed(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(processes, "BEGIN_WITHIN", 0.001)
+    monkeypatch.setattr(processes, "BEGIN_TIMEOUT_SECONDS", 0.001)
     assert "was not ready to run it within" in error(await bench.run(isolated.pid))[1]
 
 
@@ -200,13 +204,13 @@ async def test_a_process_that_never_gets_ready_is_killed(
 @pytest.mark.parametrize(
     ("why", "expected"),
     [
-        (Stop.CANCELLED, Ended("cancelled", None)),
-        (Stop.DRAINED, Unstarted()),
-        (Stop.LOST, Lost()),
+        (StopReason.CANCELLED, FinalOutcome("cancelled", None)),
+        (StopReason.DRAINED, Returned()),
+        (StopReason.CLAIM_LOST, Discarded()),
     ],
 )
 async def test_code_that_is_told_to_stop_and_does(
-    bench: Workbench, tmp_path: Path, why: Stop, expected: Outcome
+    bench: Workbench, tmp_path: Path, why: StopReason, expected: Outcome
 ) -> None:
     plain, awaits = tmp_path / "plain", tmp_path / "awaits"
     jobs = [
@@ -225,12 +229,12 @@ async def test_code_that_is_told_to_stop_and_does(
 async def test_code_that_does_not_listen_is_killed(
     bench: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: Any
 ) -> None:
-    monkeypatch.setattr(processes, "PATIENCE", 0.2)
+    monkeypatch.setattr(processes, "STOP_GRACE_SECONDS", 0.2)
     file = tmp_path / "pid"
     job = bench.start(task, file=str(file))
     pid = int(await until_written(file))
-    bench.stop(job, Stop.CANCELLED)
-    assert await bench.outcome(job) == Ended("cancelled", None)
+    bench.stop(job, StopReason.CANCELLED)
+    assert await bench.outcome(job) == FinalOutcome("cancelled", None)
     assert not is_alive(pid)
 
 
@@ -238,8 +242,8 @@ async def test_what_succeeds_though_it_was_told_to_stop_has_succeeded(
     bench: Workbench, tmp_path: Path
 ) -> None:
     for why, expected in (
-        (Stop.CANCELLED, Done('"done all the same"')),
-        (Stop.LOST, Lost()),
+        (StopReason.CANCELLED, Succeeded('"done all the same"')),
+        (StopReason.CLAIM_LOST, Discarded()),
     ):
         file = tmp_path / why.value
         job = bench.start(isolated.finishes_though_cancelled, file=str(file))
@@ -254,11 +258,11 @@ async def test_a_job_told_to_stop_before_it_has_a_process_never_runs(
     file = tmp_path / "pid"
     busy = single.start(isolated.until_cancelled, file=str(file))
     waits = single.start(isolated.leave, code=3)
-    single.stop(waits, Stop.CANCELLED)
-    assert await single.outcome(waits) == Ended("cancelled", None)
+    single.stop(waits, StopReason.CANCELLED)
+    assert await single.outcome(waits) == FinalOutcome("cancelled", None)
     await until_written(file)
-    single.stop(busy, Stop.DRAINED)
-    assert await single.outcome(busy) == Unstarted()
+    single.stop(busy, StopReason.DRAINED)
+    assert await single.outcome(busy) == Returned()
     assert len(single.ended) == 2
 
 
@@ -267,9 +271,9 @@ async def test_a_job_told_to_stop_while_its_process_starts_never_runs(
     single: Workbench, task: Any
 ) -> None:
     job = single.start(task)
-    single.stop(job, Stop.DRAINED)
-    assert await single.outcome(job) == Unstarted()  # had it run, it would be done
-    assert await single.run(isolated.add, a=1, b=2) == Done("3")
+    single.stop(job, StopReason.DRAINED)
+    assert await single.outcome(job) == Returned()  # had it run, it would be done
+    assert await single.run(isolated.add, a=1, b=2) == Succeeded("3")
 
 
 async def test_draining_is_seen_and_answered_with_a_hand_back(
@@ -280,12 +284,12 @@ async def test_draining_is_seen_and_answered_with_a_hand_back(
     await until_written(file)
     assert isinstance(bench.executor, ProcessExecutor)
     bench.executor.drain()
-    assert await bench.outcome(job) == Unstarted()
-    assert await bench.run(isolated.until_draining, file=str(file)) == Unstarted()  # from the start
+    assert await bench.outcome(job) == Returned()
+    assert await bench.run(isolated.until_draining, file=str(file)) == Returned()  # from the start
 
 
 async def test_the_terminals_signals_do_not_end_it(single: Workbench) -> None:
-    assert await single.run(isolated.signals_itself) == Done('"still here"')
+    assert await single.run(isolated.signals_itself) == Succeeded('"still here"')
 
 
 # Ends of processes
@@ -294,7 +298,7 @@ async def test_the_terminals_signals_do_not_end_it(single: Workbench) -> None:
 async def test_processes_nobody_needs_end(
     single: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(processes, "IDLE_FOR", 0.05)
+    monkeypatch.setattr(processes, "IDLE_SECONDS", 0.05)
     pid = number(await single.run(isolated.pid))
     await until_gone(pid, within=5)
     assert number(await single.run(isolated.pid)) != pid
@@ -302,7 +306,7 @@ async def test_processes_nobody_needs_end(
 
 async def test_closing_ends_idle_and_busy_processes(tmp_path: Path) -> None:
     file = tmp_path / "pid"
-    async with Workbench(ProcessExecutor, children=2) as bench:
+    async with Workbench(ProcessExecutor, max_processes=2) as bench:
         job = bench.start(isolated.hold_the_gil, file=str(file))
         pids = [int(await until_written(file)), number(await bench.run(isolated.pid))]
     assert [is_alive(pid) for pid in pids] == [False, False]
@@ -312,8 +316,8 @@ async def test_closing_ends_idle_and_busy_processes(tmp_path: Path) -> None:
 async def test_an_idle_process_that_does_not_end_is_killed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(children, "PATIENCE", 0.1)
-    async with Workbench(ProcessExecutor, children=1) as bench:
+    monkeypatch.setattr(children, "STOP_GRACE_SECONDS", 0.1)
+    async with Workbench(ProcessExecutor, max_processes=1) as bench:
         pid = number(await bench.run(isolated.pid))
         os.kill(pid, signal.SIGSTOP)
     assert not is_alive(pid)
@@ -321,13 +325,13 @@ async def test_an_idle_process_that_does_not_end_is_killed(
 
 async def test_close_that_is_cut_short_leaves_no_process() -> None:
     """The worker waits only so long for its parts to close."""
-    async with Workbench(ProcessExecutor, children=1) as bench:
+    async with Workbench(ProcessExecutor, max_processes=1) as bench:
         pid = number(await bench.run(isolated.pid))
         os.kill(pid, signal.SIGSTOP)
         executor = bench.executor
         assert isinstance(executor, ProcessExecutor)
         executor.close()
-        closing = asyncio.create_task(executor.closed())
+        closing = asyncio.create_task(executor.wait_closed())
         await asyncio.sleep(0)
         closing.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -339,10 +343,10 @@ async def test_a_process_that_cannot_be_started_fails_nobody(
     single: Workbench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("sys.executable", "/does/not/exist")
-    assert await single.run(isolated.pid) == Unstarted()
+    assert await single.run(isolated.pid) == Returned()
     assert "could be started" in caplog.text
     monkeypatch.undo()
-    assert await single.run(isolated.add, a=1, b=2) == Done("3")
+    assert await single.run(isolated.add, a=1, b=2) == Succeeded("3")
 
 
 async def test_many_jobs_end_once_each(bench: Workbench) -> None:
@@ -354,7 +358,7 @@ async def test_many_jobs_end_once_each(bench: Workbench) -> None:
             bench.start(isolated.awaited_pid, 0.02, seconds=0.02),
         ]
         await asyncio.sleep(0.02)
-        bench.stop(jobs[0], Stop.CANCELLED)
+        bench.stop(jobs[0], StopReason.CANCELLED)
         for job in jobs:
             await bench.outcome(job)
     assert len(bench.ended) == 18  # a second end of a job would have raised

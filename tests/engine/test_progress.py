@@ -16,7 +16,7 @@ from engine.asking import ONCE, TWICE, fetch, until
 from engine.lasting import asleep
 from rota import Context, Rota, RunFailed
 from rota.engine import scribe
-from rota.engine.ledger import JobLedger
+from rota.engine.ledger import WorkerJournal
 from rota.store.database import Database
 from rota.testing import Harness
 
@@ -27,8 +27,8 @@ LINES = "select attempt, message from rota.logs order by at, ctid"
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(JobLedger, "linger", 0.05)
-    monkeypatch.setattr(scribe, "SOON", 0.02)
+    monkeypatch.setattr(WorkerJournal, "inline_wait_seconds", 0.05)
+    monkeypatch.setattr(scribe, "FLUSH_SECONDS", 0.02)
 
 
 async def reads(dsn: str, query: str, expected: list[Any]) -> None:
@@ -57,7 +57,7 @@ async def test_it_is_written_while_the_job_runs(
         run = await work.start()
         await reads(rota_dsn, PROGRESS, [(3, 10, "copying")])
         await reads(rota_dsn, LINES, [(1, "begun")])
-        monkeypatch.setattr(scribe, "SOON", 60)
+        monkeypatch.setattr(scribe, "FLUSH_SECONDS", 60)
         go.set()
         await run.result(timeout=60)
     # The last words are written, too, though the job has ended.
@@ -136,15 +136,15 @@ async def test_much_that_is_said_costs_few_statements_and_only_the_last_progress
     rota_app: Rota, rota_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[str] = []
-    insist = Database.insist
+    insist = Database.run_with_retry
 
     async def counted(self: Database, query: Any, *args: Any, **kwargs: Any) -> Any:
         if query.statement in ("step/progress", "step/log"):
             written.append(query.statement)
         return await insist(self, query, *args, **kwargs)
 
-    monkeypatch.setattr(Database, "insist", counted)
-    monkeypatch.setattr(scribe, "SOON", 0.25)
+    monkeypatch.setattr(Database, "run_with_retry", counted)
+    monkeypatch.setattr(scribe, "FLUSH_SECONDS", 0.25)
 
     @rota_app.task
     async def work(ctx: Context) -> None:
@@ -153,7 +153,7 @@ async def test_much_that_is_said_costs_few_statements_and_only_the_last_progress
             ctx.log(f"line {n}")
 
     async with rota_app.worker():
-        for run in await rota_app.start_many([work.call() for _ in range(5)]):
+        for run in await rota_app.start_many([work.bind() for _ in range(5)]):
             await run.result(timeout=60)
     assert await fetch(rota_dsn, f"{PROGRESS} limit 9") == [(999, 1000, None)] * 5
     assert await fetch(rota_dsn, "select count(*) from rota.logs") == [(5000,)]
@@ -170,7 +170,7 @@ async def test_what_cannot_be_stored_is_made_visible_and_spoils_nobody_elses(
         ctx.progress(1, note=text)
 
     async with rota_app.worker():
-        runs = await rota_app.start_many([work.call(m) for m in ("fine", "NUL", "LONE")])
+        runs = await rota_app.start_many([work.bind(m) for m in ("fine", "NUL", "LONE")])
         for run in runs:
             await run.result(timeout=60)
     expected = ["\\0", "\\ud800", "fine"]
@@ -192,10 +192,10 @@ async def test_a_worker_that_was_lost_does_not_take_progress_back(
     async with rota_app.worker() as worker:
         run = await work.start()
         await reads(rota_dsn, PROGRESS, [(9, 10, None)])
-        before = copy(worker.life.desk._running[run.id])
+        before = copy(worker.session.slots._running[run.id])
         before.claim -= 1
-        worker.life.scribe.progress(before, 1, 10, None)
-        worker.life.scribe.say(before, "so far")
+        worker.session.step_writer.progress(before, 1, 10, None)
+        worker.session.step_writer.log(before, "so far")
         await reads(rota_dsn, LINES, [(1, "so far")])
         assert await fetch(rota_dsn, PROGRESS) == [(9, 10, None)]
         go.set()
@@ -221,7 +221,7 @@ async def test_an_isolated_task_says_how_far_it_is(app: Rota, rota_dsn: str) -> 
 async def test_an_isolated_task_has_no_steps_and_is_told_why(app: Rota, rota_dsn: str) -> None:
     async with app.worker():
         for how in ("step", "sleep", "wait", "uuid", "version"):
-            run = await apart.durable.using(retry=ONCE).start(how)
+            run = await apart.durable.options(retry=ONCE).start(how)
             with pytest.raises(RunFailed, match="cannot be used by a task with isolation"):
                 await run.result(timeout=60)
     assert await fetch(rota_dsn, "select count(*) from rota.steps") == [(0,)]

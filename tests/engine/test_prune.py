@@ -11,7 +11,7 @@ import pytest
 
 from rota import Rota
 from rota.engine import prune
-from rota.engine.prune import Prune
+from rota.engine.prune import Pruner
 from rota.model.settings import Settings
 from rota.store import retention, workers
 from rota.store.database import Database
@@ -38,8 +38,8 @@ async def history(dsn: str, count: int, age: str = "40 days", state: str = "succ
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker begins to look as soon as it is there, and looks often."""
-    monkeypatch.setattr(prune, "FIRST_LOOK", 0.0)
-    monkeypatch.setattr(prune, "LOOK", 0.01)
+    monkeypatch.setattr(prune, "FIRST_PRUNE_SECONDS", 0.0)
+    monkeypatch.setattr(prune, "IDLE_PAUSE_SECONDS", 0.01)
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def database(rota_dsn: str) -> AsyncIterator[Database]:
-    database = Database(rota_dsn, Settings(keep="7d failed=forever"))
+    database = Database(rota_dsn, Settings(retention="7d failed=forever"))
     yield database
     await database.close()
 
@@ -89,7 +89,7 @@ async def test_a_worker_goes_by_its_apps_settings(rota_dsn: str) -> None:
     await history(rota_dsn, 2, "2 hours", "failed")
     await history(rota_dsn, 2, "2 hours")
 
-    async with app_with(rota_dsn, keep="forever succeeded=1h") as app, app.worker():
+    async with app_with(rota_dsn, retention="forever succeeded=1h") as app, app.worker():
         await until(lambda: equals(rota_dsn, LEFT, 2))
 
 
@@ -105,7 +105,7 @@ async def test_a_worker_that_rests_between_looks_leaves_at_once(rota_dsn: str) -
 
 
 async def test_a_worker_that_has_just_begun_has_better_things_to_do(database: Database) -> None:
-    service = Prune(database, await worker(database))
+    service = Pruner(database, await worker(database))
 
     rest = await service.tick()
 
@@ -117,30 +117,30 @@ async def test_a_worker_that_has_just_begun_has_better_things_to_do(database: Da
 async def test_it_rests_longer_than_it_works_and_a_minute_when_there_is_no_more(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prune, "FIRST_LOOK", 0.0)
+    monkeypatch.setattr(prune, "FIRST_PRUNE_SECONDS", 0.0)
     await history(database.dsn, 3)
-    service = Prune(database, await worker(database))
+    service = Pruner(database, await worker(database))
     rests = []
     for _ in range(2):
-        monkeypatch.setattr(service, "_look_at", 0.0)
+        monkeypatch.setattr(service, "_next_at", 0.0)
         began = time.monotonic()
         rest = await service.tick()
         assert rest is not None
         rests.append((rest, time.monotonic() - began))
 
     (busy, took), (idle, _) = rests
-    assert 0.5 * prune.REST * took < busy <= prune.REST * took
+    assert 0.5 * prune.PAUSE_FACTOR * took < busy <= prune.PAUSE_FACTOR * took
     assert 45 <= idle <= 75
     assert await fetch(database.dsn, LEFT) == [(0,)]
 
 
 async def test_nothing_that_may_ever_go_is_nothing_to_do(rota_dsn: str) -> None:
-    database = Database("postgresql://nowhere.invalid", Settings(keep="forever"))
+    database = Database("postgresql://nowhere.invalid", Settings(retention="forever"))
 
-    assert await Prune(database, 1).tick() is None
+    assert await Pruner(database, 1).tick() is None
 
 
-async def ticked(service: Prune, times: int) -> None:
+async def ticked(service: Pruner, times: int) -> None:
     for _ in range(times):
         await asyncio.sleep(await service.tick() or 0)
 
@@ -148,11 +148,11 @@ async def ticked(service: Prune, times: int) -> None:
 @pytest.mark.usefixtures("at_once", "small")
 async def test_what_was_passed_by_is_found_when_it_begins_again(database: Database) -> None:
     await history(database.dsn, 4, state="failed")
-    service = Prune(database, await worker(database))
+    service = Pruner(database, await worker(database))
     await ticked(service, 3)
 
     await fetch(database.dsn, "update rota.outcomes set state = 'succeeded' returning job")
-    service._again_at = 0.0  # as if its time had come
+    service._restart_at = 0.0  # as if its time had come
     await ticked(service, 4)
 
     assert await fetch(database.dsn, LEFT) == [(0,)]
@@ -162,10 +162,10 @@ async def test_what_was_passed_by_is_found_when_it_begins_again(database: Databa
 async def test_it_begins_again_later_the_more_there_is_to_pass_by(database: Database) -> None:
     """It waits where it is, and what gets old there goes all the same."""
     await history(database.dsn, 8, state="failed")
-    service = Prune(database, await worker(database))
+    service = Pruner(database, await worker(database))
     await ticked(service, 5)
-    assert service._again_at is not None
-    assert 4 * 20 < service._again_at - time.monotonic() < 6 * 20
+    assert service._restart_at is not None
+    assert 4 * 20 < service._restart_at - time.monotonic() < 6 * 20
 
     await fetch(database.dsn, "update rota.outcomes set state = 'succeeded' returning job")
     await history(database.dsn, 1)
@@ -177,8 +177,8 @@ async def test_it_begins_again_later_the_more_there_is_to_pass_by(database: Data
 @pytest.mark.usefixtures("at_once")
 async def test_of_two_workers_the_one_that_came_first_does_it(database: Database) -> None:
     await history(database.dsn, 3)
-    first = Prune(database, await worker(database))
-    second = Prune(database, await worker(database))
+    first = Pruner(database, await worker(database))
+    second = Pruner(database, await worker(database))
 
     await ticked(second, 2)
     assert await fetch(database.dsn, LEFT) == [(3,)]

@@ -11,8 +11,8 @@ import pytest
 from engine.asking import TWICE, fetch
 from engine.lasting import asleep, lose_workers, note, slept, steps
 from rota import Context, ReplayMismatch, Retry, Rota, RunCancelled
-from rota.engine.clock import Clock
-from rota.engine.ledger import JobLedger
+from rota.engine.clock import DatabaseClock
+from rota.engine.ledger import WorkerJournal
 from rota.model.events import JobQuarantined
 from rota.testing import Harness
 
@@ -21,7 +21,7 @@ HOUR = timedelta(hours=1)
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(JobLedger, "linger", 0.05)
+    monkeypatch.setattr(WorkerJournal, "inline_wait_seconds", 0.05)
 
 
 # Values
@@ -93,7 +93,7 @@ async def test_values_are_kept_before_a_transaction_and_before_calls(
         async with ctx.transaction():
             seen.append(await steps(rota_dsn, ctx.job_id))
         ctx.random()
-        seen.append(await ctx.run(called.call(ctx.job_id)))
+        seen.append(await ctx.run(called.bind(ctx.job_id)))
 
     async with rota_app.worker():
         await (await work.start()).result(timeout=60)
@@ -115,8 +115,8 @@ async def test_the_time_never_goes_back(
     async with app.worker():
         run = await work.start()
         await asleep(run)
-        now = Clock.now
-        monkeypatch.setattr(Clock, "now", lambda self: now(self) - timedelta(days=1))
+        now = DatabaseClock.now
+        monkeypatch.setattr(DatabaseClock, "now", lambda self: now(self) - timedelta(days=1))
         await rota_harness.clock.advance(HOUR)
         assert await run.result(timeout=60) is True
 
@@ -141,7 +141,7 @@ async def test_the_same_values_after_a_worker_was_lost(rota_harness: Harness) ->
     app = rota_harness.app
     seen: list[Any] = []
 
-    @app.task(retry=Retry(attempts=3, wait=0))
+    @app.task(retry=Retry(max_attempts=3, delay=0))
     async def work(ctx: Context) -> None:
         key = ctx.uuid()
 
@@ -158,7 +158,7 @@ async def test_the_same_values_after_a_worker_was_lost(rota_harness: Harness) ->
             while not seen:
                 await asyncio.sleep(0.01)
         await lose_workers(app)
-        worker.life.heart.ask()
+        worker.session.heartbeat.beat_now()
         await run.result(timeout=60)
     assert len(seen) == 2
     assert seen[0] == seen[1]
@@ -271,7 +271,7 @@ async def test_code_that_has_changed_is_set_aside_and_goes_on_once_it_is_right(
     now: str | None = None
     ran: list[str] = []
 
-    @app.task(retry=Retry(attempts=5, wait=0))
+    @app.task(retry=Retry(max_attempts=5, delay=0))
     async def work(ctx: Context) -> int:
         match now:
             case "another step":
@@ -335,8 +335,8 @@ async def test_code_that_swallows_the_mismatch_is_set_aside_all_the_same(
         await asleep(run)
         name = "other"
         await rota_harness.clock.advance(HOUR)
-        await rota_harness.saw(JobQuarantined, job=run.id)
-        assert (seen[0].asked, seen[0].kept) == ("step 'other'", "step 'charge'")
+        await rota_harness.wait_for_event(JobQuarantined, job=run.id)
+        assert (seen[0].actual, seen[0].expected) == ("step 'other'", "step 'charge'")
         assert await run.cancel() == "cancelled"
         with pytest.raises(RunCancelled):
             await run.result(timeout=60)
@@ -353,7 +353,7 @@ async def test_more_steps_at_the_end_are_no_change(rota_app: Rota) -> None:
         await ctx.step("two", note, ran, "two")
 
     async with rota_app.worker():
-        await (await work.using(retry=Retry(attempts=2, wait=0)).start()).result(timeout=60)
+        await (await work.options(retry=Retry(max_attempts=2, delay=0)).start()).result(timeout=60)
     assert ran == ["one", "two"]
 
 

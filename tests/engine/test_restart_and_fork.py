@@ -11,7 +11,7 @@ import pytest
 from engine.asking import ONCE, TWICE, fetch, until
 from engine.lasting import asleep, note, slept, steps
 from rota import ArgumentError, Context, Rota, RunCancelled, Task
-from rota.engine.ledger import JobLedger
+from rota.engine.ledger import WorkerJournal
 from rota.errors import RunNotFound
 from rota.testing import Harness
 
@@ -20,7 +20,7 @@ HOUR = timedelta(hours=1)
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(JobLedger, "linger", 0.05)
+    monkeypatch.setattr(WorkerJournal, "inline_wait_seconds", 0.05)
 
 
 # Restart
@@ -52,9 +52,9 @@ async def test_a_restart_is_the_same_run_with_other_arguments_and_no_steps(
             seen.append((ctx.run_id, ctx.attempt, n))
             if n == 1 and ctx.attempt == 1:
                 raise ValueError("counted, and forgotten")
-            total += ctx.blocking.step("add", note, ran, n, n)
+            total += ctx.sync.step("add", note, ran, n, n)
             if n < 3:
-                ctx.blocking.restart(n=n + 1, total=total)
+                ctx.sync.restart(n=n + 1, total=total)
             return total
 
     async with rota_app.worker():
@@ -77,7 +77,7 @@ async def test_a_restart_makes_its_calls_anew(rota_app: Rota) -> None:
 
     @rota_app.task
     async def work(ctx: Context, lives: int) -> list[int]:
-        found = await ctx.map(part.call(n) for n in range(lives))
+        found = await ctx.map(part.bind(n) for n in range(lives))
         if lives < 3:
             await ctx.restart(lives=lives + 1)
         return found
@@ -96,10 +96,13 @@ async def test_what_was_heard_is_forgotten_and_what_was_not_is_kept(
 
     @app.task
     async def work(ctx: Context, life: int = 1) -> list[Any]:
-        heard.append((life, await ctx.wait("word")))
+        heard.append((life, await ctx.wait_signal("word")))
         if life < 2:
             await ctx.restart(life=life + 1)
-        return [await ctx.wait("other"), await ctx.wait("never", timeout=0, default=None)]
+        return [
+            await ctx.wait_signal("other"),
+            await ctx.wait_signal("never", timeout=0, default=None),
+        ]
 
     async with app.worker():
         run = await work.start()
@@ -122,7 +125,7 @@ async def test_a_restart_does_not_expire(rota_harness: Harness) -> None:
             await ctx.restart(life=2)
         return life
 
-    run = await work.using(expires=HOUR).start()
+    run = await work.options(expires=HOUR).start()
     for _ in range(2):
         await rota_harness.run_until_idle()
         await rota_harness.clock.advance(2 * HOUR)
@@ -202,7 +205,7 @@ def journey(rota_app: Rota) -> Task[[int], list[Any]]:
     async def journey(ctx: Context, n: int) -> list[Any]:
         key = str(ctx.uuid())
         one = await ctx.step("one", note, ran, "one", n + 1)
-        word = await ctx.wait("word")
+        word = await ctx.wait_signal("word")
         two = await ctx.step("two", note, ran, "two", one * 10 + n)
         await ctx.step("three", note, ran, "three")
         return [key, one, word, two, ",".join(ran)]

@@ -7,7 +7,7 @@ import pytest
 
 from engine.asking import fetch, until
 from rota import Context, Retry, Rota, RunFailed
-from rota.engine.ledger import JobLedger
+from rota.engine.ledger import WorkerJournal
 
 JOBS = 20
 
@@ -28,8 +28,8 @@ SERVER_ERRORS = [
 
 @pytest.fixture(autouse=True)
 def short_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rota.engine.exchange.ASIDE_FOR", 0.1)
-    monkeypatch.setattr(JobLedger, "linger", 0.05)
+    monkeypatch.setattr("rota.engine.exchange.CONTENDED_RETRY_SECONDS", 0.1)
+    monkeypatch.setattr(WorkerJournal, "inline_wait_seconds", 0.05)
 
 
 class Failing:
@@ -73,14 +73,14 @@ async def test_success_during_server_error_is_recorded_later(rota_app: Rota, cod
     dsn = rota_app._dsn or ""
     ran: list[int] = []
 
-    @rota_app.task(retry=Retry(attempts=1))
+    @rota_app.task(retry=Retry(max_attempts=1))
     async def work(n: int) -> int:
         ran.append(n)
         return n
 
     async with rota_app.worker():
         async with Failing(dsn, "outcomes", code) as failing:
-            runs = await rota_app.start_many([work.call(n=n) for n in range(JOBS)])
+            runs = await rota_app.start_many([work.bind(n=n) for n in range(JOBS)])
             await until(failing.refused)
         assert [await run.result(timeout=60) for run in runs] == list(range(JOBS))
     assert sorted(ran) == list(range(JOBS))
@@ -93,7 +93,7 @@ async def test_success_during_server_error_is_recorded_later(rota_app: Rota, cod
 async def test_retry_during_server_error_is_recorded_later(rota_app: Rota, code: str) -> None:
     dsn = rota_app._dsn or ""
 
-    @rota_app.task(retry=Retry(attempts=2, wait=0))
+    @rota_app.task(retry=Retry(max_attempts=2, delay=0))
     async def work(ctx: Context) -> int:
         if ctx.attempt == 1:
             raise ValueError("not yet")
@@ -101,7 +101,7 @@ async def test_retry_during_server_error_is_recorded_later(rota_app: Rota, code:
 
     async with rota_app.worker():
         async with Failing(dsn, "attempts", code) as failing:
-            runs = await rota_app.start_many([work.call() for _ in range(JOBS)])
+            runs = await rota_app.start_many([work.bind() for _ in range(JOBS)])
             await until(failing.refused)
         assert {await run.result(timeout=60) for run in runs} == {2}
 
@@ -110,14 +110,14 @@ async def test_retry_during_server_error_is_recorded_later(rota_app: Rota, code:
 async def test_sleep_during_server_error_is_recorded_later(rota_app: Rota, code: str) -> None:
     dsn = rota_app._dsn or ""
 
-    @rota_app.task(retry=Retry(attempts=1))
+    @rota_app.task(retry=Retry(max_attempts=1))
     async def work(ctx: Context) -> int:
         await ctx.sleep(0.2)
         return ctx.attempt
 
     async with rota_app.worker():
         async with Failing(dsn, "asleep", code) as failing:
-            runs = await rota_app.start_many([work.call() for _ in range(JOBS)])
+            runs = await rota_app.start_many([work.bind() for _ in range(JOBS)])
             await until(failing.refused)
         assert {await run.result(timeout=60) for run in runs} == {1}
 
@@ -133,7 +133,7 @@ async def test_outcome_that_can_never_be_stored_fails_its_job(rota_app: Rota, co
 
     poisoned = """new.result::text = '"poison"'"""
     async with Failing(dsn, "outcomes", code, when=poisoned), rota_app.worker():
-        runs = await rota_app.start_many([work.call(n=n) for n in range(JOBS)])
+        runs = await rota_app.start_many([work.bind(n=n) for n in range(JOBS)])
         for n, run in enumerate(runs):
             if n == 7:
                 with pytest.raises(RunFailed, match="injected"):

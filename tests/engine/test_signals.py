@@ -13,9 +13,9 @@ import pytest
 from engine.asking import ONCE, TWICE, fetch
 from engine.lasting import asleep, note, slept, steps
 from rota import ArgumentError, Context, Rota, RunCancelled, RunFailed, SignalTimeout
-from rota.engine.ledger import JobLedger
+from rota.engine.ledger import WorkerJournal
 from rota.errors import DefinitionError, RunNotFound
-from rota.model.events import JobSlept
+from rota.model.events import JobSuspended
 from rota.testing import Harness
 
 HOUR = timedelta(hours=1)
@@ -29,7 +29,7 @@ class Survey:
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(JobLedger, "linger", 0.05)
+    monkeypatch.setattr(WorkerJournal, "inline_wait_seconds", 0.05)
 
 
 # Before and after
@@ -40,12 +40,12 @@ async def test_who_waits_is_woken_by_a_signal(rota_harness: Harness) -> None:
 
     @app.task
     async def work(ctx: Context) -> Any:
-        return await ctx.wait("word")
+        return await ctx.wait_signal("word")
 
     async with app.worker() as worker:
         run = await work.start()
         await asleep(run)
-        assert worker.life.desk.running == 0
+        assert worker.session.slots.running == 0
         assert await run.signal("word", {"said": [1, 2]})
         assert await run.result(timeout=60) == {"said": [1, 2]}
 
@@ -55,13 +55,16 @@ async def test_a_signal_sent_before_the_wait_is_not_lost(rota_harness: Harness) 
 
     @app.task
     async def work(ctx: Context) -> Any:
-        return [await ctx.wait("word"), await ctx.wait("none", timeout=0, default="none")]
+        return [
+            await ctx.wait_signal("word"),
+            await ctx.wait_signal("none", timeout=0, default="none"),
+        ]
 
     run = await work.start()
     assert await run.signal("word")
     async with app.worker():
         assert await run.result(timeout=60) == [None, "none"]
-    assert not [each for each in rota_harness.events if isinstance(each, JobSlept)]
+    assert not [each for each in rota_harness.events if isinstance(each, JobSuspended)]
 
 
 async def test_a_signal_sent_while_the_job_lies_down_is_heard(
@@ -69,17 +72,17 @@ async def test_a_signal_sent_while_the_job_lies_down_is_heard(
 ) -> None:
     """Said after the code has looked, before the job is asleep."""
     app = rota_harness.app
-    leave = JobLedger.leave
+    leave = WorkerJournal.end_attempt
 
-    async def slowly(self: JobLedger) -> Any:
+    async def slowly(self: WorkerJournal) -> Any:
         assert await run.signal("word", "in between")
         await leave(self)
 
-    monkeypatch.setattr(JobLedger, "leave", slowly)
+    monkeypatch.setattr(WorkerJournal, "end_attempt", slowly)
 
     @app.task
     async def work(ctx: Context) -> Any:
-        return await ctx.wait("word")
+        return await ctx.wait_signal("word")
 
     run = await work.start()
     async with app.worker():
@@ -91,9 +94,9 @@ async def test_the_first_one_stands_for_good(rota_harness: Harness, rota_dsn: st
 
     @app.task
     async def work(ctx: Context) -> list[Any]:
-        first = await ctx.wait("word", int)
-        await ctx.wait("go")
-        return [first, await ctx.wait("word", int)]
+        first = await ctx.wait_signal("word", int)
+        await ctx.wait_signal("go")
+        return [first, await ctx.wait_signal("word", int)]
 
     async with app.worker():
         run = await work.start()
@@ -117,7 +120,7 @@ async def test_sql_alone_can_send_one(rota_harness: Harness, rota_dsn: str) -> N
 
     @app.task
     async def work(ctx: Context) -> Any:
-        return await ctx.wait("word")
+        return await ctx.wait_signal("word")
 
     async with app.worker():
         run = await work.start()
@@ -137,12 +140,12 @@ async def test_nobody_can_be_told_who_is_not_there(rota_app: Rota) -> None:
 
 
 async def test_without_notify_signals_and_sleeps_are_found_by_looking(rota_dsn: str) -> None:
-    async with Rota(rota_dsn, poll=0.05, notify=False) as app:
+    async with Rota(rota_dsn, poll_interval=0.05, notify=False) as app:
 
         @app.task
         async def work(ctx: Context) -> Any:
             await ctx.sleep(0.1)
-            return await ctx.wait("word")
+            return await ctx.wait_signal("word")
 
         async with app.worker():
             run = await work.start()
@@ -160,7 +163,7 @@ async def test_a_payload_is_read_as_what_the_code_asks_for(rota_harness: Harness
 
     @app.task(retry=TWICE)
     async def work(ctx: Context) -> int:
-        survey = await ctx.wait("survey", Survey)
+        survey = await ctx.wait_signal("survey", Survey)
         seen.append(survey)
         await ctx.step("after", lambda: None)
         if ctx.attempt == 1:
@@ -177,7 +180,7 @@ async def test_a_payload_is_read_as_what_the_code_asks_for(rota_harness: Harness
 async def test_a_payload_that_does_not_fit_says_which_signal_and_why(rota_app: Rota) -> None:
     @rota_app.task(retry=ONCE)
     async def work(ctx: Context) -> Any:
-        return await ctx.wait("survey", Survey)
+        return await ctx.wait_signal("survey", Survey)
 
     async with rota_app.worker():
         run = await work.start()
@@ -193,7 +196,7 @@ async def test_what_cannot_be_read_is_said_before_waiting_for_it(rota_app: Rota)
     @rota_app.task(retry=ONCE)
     async def work(ctx: Context) -> None:
         with pytest.raises(DefinitionError, match="signal 'word'"):
-            await ctx.wait("word", Survey | dict[str, int])
+            await ctx.wait_signal("word", Survey | dict[str, int])
 
     async with rota_app.worker():
         await (await work.start()).result(timeout=60)
@@ -207,9 +210,9 @@ async def test_nobody_sent_it_in_time(rota_harness: Harness) -> None:
 
     @app.task(retry=TWICE)
     async def work(ctx: Context) -> list[Any]:
-        found: list[Any] = [await ctx.wait("one", int, timeout=HOUR, default="no answer")]
+        found: list[Any] = [await ctx.wait_signal("one", int, timeout=HOUR, default="no answer")]
         with pytest.raises(SignalTimeout) as late:
-            await ctx.wait("two", timeout=3600)
+            await ctx.wait_signal("two", timeout=3600)
         return [*found, isinstance(late.value, TimeoutError), str(late.value)]
 
     async with app.worker():
@@ -233,10 +236,10 @@ async def test_a_timeout_that_is_kept_stands_though_the_signal_comes_later(
 
     @app.task
     async def work(ctx: Context) -> Any:
-        answer = await ctx.wait("word", timeout=HOUR, default="silence")
+        answer = await ctx.wait_signal("word", timeout=HOUR, default="silence")
         await ctx.step("note", note, seen, answer)
         await ctx.sleep(HOUR)
-        return [answer, await ctx.wait("word", timeout=HOUR, default="silence")]
+        return [answer, await ctx.wait_signal("word", timeout=HOUR, default="silence")]
 
     async with app.worker():
         run = await work.start()
@@ -259,7 +262,7 @@ async def test_what_was_heard_is_kept_before_anything_comes_of_it(
 
     @app.task(retry=TWICE)
     async def work(ctx: Context) -> Any:
-        answer = await ctx.wait("word", timeout=0.01, default="silence")
+        answer = await ctx.wait_signal("word", timeout=0.01, default="silence")
 
         async def send() -> None:
             seen.append(answer)
@@ -280,7 +283,7 @@ async def test_what_a_task_returns_because_of_a_wait_is_kept_with_it(
 ) -> None:
     @rota_app.task
     async def work(ctx: Context) -> Any:
-        return await ctx.wait("word", timeout=0, default="silence")
+        return await ctx.wait_signal("word", timeout=0, default="silence")
 
     async with rota_app.worker():
         run = await work.start()
@@ -296,7 +299,7 @@ async def test_a_run_that_waits_is_cancelled_at_once(rota_harness: Harness) -> N
 
     @app.task
     async def work(ctx: Context) -> Any:
-        return await ctx.wait("word")
+        return await ctx.wait_signal("word")
 
     async with app.worker():
         run = await work.start()
@@ -313,11 +316,11 @@ async def test_a_signal_goes_to_every_job_of_a_run_that_waits_for_it(rota_harnes
 
     @flow.task
     async def left(ctx: Context) -> str:
-        return f"left {await ctx.wait('word', str)}"
+        return f"left {await ctx.wait_signal('word', str)}"
 
     @flow.task
     def right(ctx: Context) -> str:
-        return f"right {ctx.blocking.wait('word', str)}"
+        return f"right {ctx.sync.wait_signal('word', str)}"
 
     @flow.task
     async def both(left: str, right: str) -> str:
@@ -339,14 +342,14 @@ async def test_many_who_wait_are_each_woken_once(rota_harness: Harness) -> None:
     @app.task
     async def work(ctx: Context, n: int) -> Any:
         began.append(n)
-        return await ctx.wait("word", int)
+        return await ctx.wait_signal("word", int)
 
     async def tell(runs: Sequence[Any]) -> None:
         for each in runs:
             await each.signal("word", each.id)
 
     async with app.worker(concurrency=5):
-        runs = await app.start_many([work.call(n) for n in range(40)])
+        runs = await app.start_many([work.bind(n) for n in range(40)])
         await asyncio.gather(tell(runs[:20]), tell(runs[20:]))
         assert [await run.result(timeout=60) for run in runs] == [run.id for run in runs]
     assert all(began.count(n) <= 2 for n in range(40))

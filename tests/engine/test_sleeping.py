@@ -12,9 +12,9 @@ import pytest
 from engine.asking import ONCE, TWICE, fetch
 from engine.lasting import asleep, slept, steps
 from rota import ArgumentError, Context, Rota, RunCancelled, StepFailed, Task
-from rota.engine.ledger import JobLedger
+from rota.engine.ledger import WorkerJournal
 from rota.errors import RotaError
-from rota.model.events import JobClaimed, JobSlept
+from rota.model.events import JobClaimed, JobSuspended
 from rota.testing import Harness
 
 YEAR = timedelta(days=365)
@@ -22,7 +22,7 @@ YEAR = timedelta(days=365)
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(JobLedger, "linger", 0.05)
+    monkeypatch.setattr(WorkerJournal, "inline_wait_seconds", 0.05)
 
 
 # How long
@@ -111,7 +111,7 @@ async def test_no_time_at_all_is_no_reason_to_leave(rota_harness: Harness, rota_
     await rota_harness.run_until_idle()
     assert await run.result(timeout=60) == 2
     assert await steps(rota_dsn, run) == ["sleep sleep", "sleep sleep 2", "step after"]
-    assert not [each for each in rota_harness.events if isinstance(each, JobSlept)]
+    assert not [each for each in rota_harness.events if isinstance(each, JobSuspended)]
 
 
 async def test_a_short_sleep_is_slept_where_it_is(rota_harness: Harness, rota_dsn: str) -> None:
@@ -125,7 +125,7 @@ async def test_a_short_sleep_is_slept_where_it_is(rota_harness: Harness, rota_ds
         run = await work.start()
         await run.result(timeout=60)
     assert await steps(rota_dsn, run) == ["sleep sleep"]
-    assert not [each for each in rota_harness.events if isinstance(each, JobSlept)]
+    assert not [each for each in rota_harness.events if isinstance(each, JobSuspended)]
 
 
 async def test_what_is_no_time_is_refused(rota_app: Rota) -> None:
@@ -135,7 +135,7 @@ async def test_what_is_no_time_is_refused(rota_app: Rota) -> None:
             with pytest.raises(ArgumentError, match="0 seconds to a hundred years"):
                 await ctx.sleep(wrong)
             with pytest.raises(ArgumentError, match="0 seconds to a hundred years"):
-                await ctx.wait("x", timeout=wrong)
+                await ctx.wait_signal("x", timeout=wrong)
         with pytest.raises(ArgumentError, match="does not say in which zone"):
             await ctx.sleep_until(datetime(2040, 1, 1))  # noqa: DTZ001
 
@@ -181,9 +181,9 @@ async def test_sleepers_hold_no_place(rota_harness: Harness, rota_dsn: str) -> N
         return "done"
 
     async with app.worker(concurrency=1) as worker:
-        runs = await app.start_many([sleeper.call(n) for n in range(50)])
+        runs = await app.start_many([sleeper.bind(n) for n in range(50)])
         await asleep(*runs)
-        assert worker.life.desk.running == 0
+        assert worker.session.slots.running == 0
         assert await fetch(rota_dsn, "select count(*) from rota.claims") == [(0,)]
         assert await (await busy.start()).result(timeout=60) == "done"
         assert meanwhile == 50
@@ -199,7 +199,7 @@ async def test_what_has_begun_does_not_expire_in_its_sleep(rota_harness: Harness
         await ctx.sleep(days=2)
         return "done"
 
-    run = await work.using(expires=timedelta(hours=1)).start()
+    run = await work.options(expires=timedelta(hours=1)).start()
     await rota_harness.run_until_idle()
     await rota_harness.clock.advance(timedelta(days=2))
     await rota_harness.run_until_idle()
@@ -291,7 +291,7 @@ async def test_code_that_swallows_its_end_for_ever_does_not_stop_its_worker(
 
     async with app.worker():
         run = await work.start()
-        await rota_harness.saw(JobClaimed, job=run.id)
+        await rota_harness.wait_for_event(JobClaimed, job=run.id)
         async with asyncio.timeout(60):
             assert await (await double.start(4)).result() == 8
         stop = True
@@ -306,13 +306,13 @@ async def test_a_step_has_nothing_of_its_own(rota_app: Rota, double: Task[[int],
         tries: dict[str, Any] = {
             "step": lambda: ctx.step("inner", lambda: None),
             "sleep": lambda: ctx.sleep(0),
-            "wait": lambda: ctx.wait("word"),
+            "wait": lambda: ctx.wait_signal("word"),
             "restart": lambda: ctx.restart(),
             "now": ctx.now,
             "uuid": ctx.uuid,
             "version": lambda: ctx.version("x"),
-            "map": lambda: ctx.map([double.call(1)]),
-            "run": lambda: ctx.run(double.call(1)),
+            "map": lambda: ctx.map([double.bind(1)]),
+            "run": lambda: ctx.run(double.bind(1)),
         }
         for name, ask in tries.items():
 
@@ -337,7 +337,7 @@ async def test_a_transaction_is_ended_before_one_sleeps(rota_app: Rota) -> None:
     @rota_app.task(retry=ONCE)
     async def work(ctx: Context) -> None:
         async with ctx.transaction():
-            for wait in (ctx.sleep(10), ctx.wait("word"), ctx.restart()):
+            for wait in (ctx.sleep(10), ctx.wait_signal("word"), ctx.restart()):
                 with pytest.raises(RotaError, match=r"inside ctx\.transaction\(\)"):
                     await wait
 

@@ -13,26 +13,26 @@ from engine.lasting import asleep, slept, steps
 from rota import (
     ClaimLost,
     Context,
-    HandBack,
     ReplayMismatch,
+    Requeue,
     Retry,
     RetryLater,
     Rota,
     RunFailed,
     StepFailed,
 )
-from rota.engine.ledger import JobLedger
-from rota.model.events import JobGivenBack, JobRetried
+from rota.engine.ledger import WorkerJournal
+from rota.model.events import JobRetried, JobReturned
 from rota.testing import Harness
 
-SHORT = Retry(attempts=3, wait=0, jitter=0)
+SHORT = Retry(max_attempts=3, delay=0, jitter=0)
 AN_HOUR = timedelta(hours=1)
-LONG = Retry(attempts=3, wait=3600, backoff=1, jitter=0)
+LONG = Retry(max_attempts=3, delay=3600, backoff=1, jitter=0)
 
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(JobLedger, "linger", 0.05)
+    monkeypatch.setattr(WorkerJournal, "inline_wait_seconds", 0.05)
 
 
 def failing(times: int, ran: list[int]) -> Any:
@@ -92,7 +92,7 @@ async def test_it_is_kept_with_whatever_the_code_comes_to_next(rota_app: Rota, h
             if how == "value":
                 ctx.uuid()
             elif how == "wait":
-                await ctx.wait("word", timeout=0.1, default=None)
+                await ctx.wait_signal("word", timeout=0.1, default=None)
         await ctx.sleep(0.1)
         return len(ran)
 
@@ -126,7 +126,7 @@ async def test_what_a_task_never_tries_again_it_does_not_out_of_a_step_either(
 ) -> None:
     ran: list[int] = []
 
-    @rota_app.task(retry=Retry(attempts=5, wait=0, never=(LookupError,)))
+    @rota_app.task(retry=Retry(max_attempts=5, delay=0, non_retryable=(LookupError,)))
     async def work(ctx: Context) -> None:
         await ctx.step("charge", failing(1, ran))
 
@@ -205,9 +205,9 @@ async def test_caught_step_failure_is_kept_before_a_child_run_starts(
             await ctx.step("charge", failing(1, ran))
         except StepFailed:
             if how == "map":
-                await ctx.map([apologize.call()])
+                await ctx.map([apologize.bind()])
             else:
-                await ctx.run(apologize.call())
+                await ctx.run(apologize.bind())
         if ctx.attempt == 1:
             raise ValueError("crash")
         return len(ran)
@@ -305,7 +305,7 @@ async def test_a_step_is_tried_again_at_once_within_its_attempt(
 
     @rota_app.task(retry=ONCE)
     async def work(ctx: Context) -> int:
-        return await ctx.using(retry=SHORT).step("charge", failing(2, ran))
+        return await ctx.options(retry=SHORT).step("charge", failing(2, ran))
 
     async with rota_app.worker():
         run = await work.start()
@@ -325,7 +325,7 @@ async def test_tries_that_are_used_up_are_kept_as_a_failure_and_not_as_unfinishe
     async def work(ctx: Context) -> int:
         for _ in range(2):
             with pytest.raises(StepFailed, match="try"):
-                await ctx.using(retry=SHORT).step("charge", failing(99, ran))
+                await ctx.options(retry=SHORT).step("charge", failing(99, ran))
         await ctx.sleep(0.1)
         return len(ran)
 
@@ -340,7 +340,7 @@ async def test_the_next_attempt_has_all_the_tries_of_a_step_again(rota_app: Rota
 
     @rota_app.task(retry=TWICE)
     async def work(ctx: Context) -> int:
-        return await ctx.using(retry=SHORT).step("charge", failing(5, ran))
+        return await ctx.options(retry=SHORT).step("charge", failing(5, ran))
 
     async with rota_app.worker():
         assert await (await work.start()).result(timeout=60) == 6
@@ -354,14 +354,14 @@ async def test_between_tries_far_apart_the_job_leaves_and_its_tries_are_counted(
 
     @app.task(retry=ONCE)
     async def work(ctx: Context) -> None:
-        await ctx.using(retry=LONG).step("charge", failing(99, ran))
+        await ctx.options(retry=LONG).step("charge", failing(99, ran))
 
     async with app.worker() as worker:
         run = await work.start()
         for tries in (1, 2):
             await until(lambda tries=tries: _are(len(ran), tries))
             await asleep(run)
-            assert worker.life.desk.running == 0
+            assert worker.session.slots.running == 0
             assert await fetch(rota_dsn, "select open, tries from rota.steps") == [(True, tries)]
             await clock.advance(AN_HOUR)
         with pytest.raises(RunFailed, match="try 3"):
@@ -378,7 +378,7 @@ async def test_a_step_waits_out_its_time_though_it_comes_back_early(
 
     @app.task(retry=ONCE)
     async def work(ctx: Context) -> int:
-        return await ctx.using(retry=LONG).step("charge", failing(1, ran))
+        return await ctx.options(retry=LONG).step("charge", failing(1, ran))
 
     async with app.worker():
         run = await work.start()
@@ -397,7 +397,7 @@ async def test_a_step_that_takes_too_long_fails(rota_app: Rota) -> None:
     @rota_app.task(retry=ONCE)
     async def work(ctx: Context) -> str:
         try:
-            await ctx.using(timeout=0.05).step("slow", asyncio.sleep, 60)
+            await ctx.options(timeout=0.05).step("slow", asyncio.sleep, 60)
         except StepFailed as error:
             return f"{error.kind}: {error.reason}"
         return "in time"
@@ -415,7 +415,7 @@ async def test_a_timeout_of_the_steps_own_making_is_its_own(rota_app: Rota) -> N
     @rota_app.task(retry=ONCE)
     async def work(ctx: Context) -> str:
         with pytest.raises(StepFailed) as failed:
-            await ctx.using(timeout=60).step("slow", gives_up)
+            await ctx.options(timeout=60).step("slow", gives_up)
         return failed.value.kind
 
     async with rota_app.worker():
@@ -433,7 +433,7 @@ async def test_each_try_has_the_whole_time(rota_app: Rota) -> None:
 
     @rota_app.task(retry=ONCE)
     async def work(ctx: Context) -> int:
-        return await ctx.using(retry=SHORT, timeout=0.1).step("slow", slow_at_first)
+        return await ctx.options(retry=SHORT, timeout=0.1).step("slow", slow_at_first)
 
     async with rota_app.worker():
         assert await (await work.start()).result(timeout=60) == 2
@@ -452,18 +452,18 @@ async def test_retry_later_out_of_a_step_is_meant_for_the_attempt(rota_harness: 
                 raise RetryLater(0.01)
             return ctx.attempt
 
-        return await ctx.using(retry=LONG).step("busy", busy)
+        return await ctx.options(retry=LONG).step("busy", busy)
 
     async with app.worker():
         run = await work.start()
         assert await run.result(timeout=60) == 2
-    retried = await rota_harness.saw(JobRetried, job=run.id)
+    retried = await rota_harness.wait_for_event(JobRetried, job=run.id)
     assert retried.delay == 0.01
 
 
 async def test_hand_back_out_of_a_step_gives_the_job_back(rota_dsn: str) -> None:
     begun = asyncio.Event()
-    async with Rota(rota_dsn, poll=0.05) as app, Harness(app) as harness:
+    async with Rota(rota_dsn, poll_interval=0.05) as app, Harness(app) as harness:
 
         @app.task(retry=ONCE)
         async def work(ctx: Context) -> str:
@@ -473,14 +473,14 @@ async def test_hand_back_out_of_a_step_gives_the_job_back(rota_dsn: str) -> None
                         return "done"
                     await asyncio.sleep(0.01)
                 begun.set()
-                raise HandBack
+                raise Requeue
 
             return await ctx.step("long", long)
 
         run = await work.start()
         async with app.worker() as worker:
-            await until(lambda: _are(worker.life.desk.running, 1))
-        await harness.saw(JobGivenBack, job=run.id)
+            await until(lambda: _are(worker.session.slots.running, 1))
+        await harness.wait_for_event(JobReturned, job=run.id)
         async with app.worker():
             assert await run.result(timeout=60) == "done"
 
@@ -497,7 +497,7 @@ async def test_a_lost_claim_out_of_a_step_is_no_failure_of_the_step(
     @rota_app.task(retry=ONCE)
     async def work(ctx: Context) -> None:
         try:
-            await ctx.using(retry=SHORT).step("breaks", breaks)
+            await ctx.options(retry=SHORT).step("breaks", breaks)
         except BaseException as raised:
             seen.append(type(raised))
             raise
@@ -522,7 +522,7 @@ async def test_what_cannot_be_stored_or_does_not_fit_its_hint_is_not_kept(
         ran.append("lies")
         return "three"  # type: ignore[return-value]
 
-    @rota_app.task(retry=Retry(attempts=5, wait=0))
+    @rota_app.task(retry=Retry(max_attempts=5, delay=0))
     async def work(ctx: Context, what: str) -> int:
         if what == "nan":
             await ctx.step("nan", lambda: [float("nan")])

@@ -15,11 +15,11 @@ import pytest
 from engine.asking import ONCE, TWICE, fetch, until
 from engine.lasting import lose_workers, steps
 from rota import ClaimLost, Context, Retry, Rota, RunCancelled, StepFailed
-from rota.engine.transaction import Fence
+from rota.engine.transaction import JobTransaction
 from rota.errors import RotaError
 from rota.model.events import JobFinished
 from rota.testing import Harness, Proxy
-from rota.testing.link import Where
+from rota.testing.link import CutPoint
 
 NOTE = "insert into note (n) values (%s)"
 
@@ -114,7 +114,7 @@ async def test_a_step_tried_again_begins_its_transaction_anew(rota_app: Rota, no
             if len(tries) < 3:
                 raise LookupError
 
-        await ctx.using(retry=Retry(attempts=3, wait=0)).step("write", write)
+        await ctx.options(retry=Retry(max_attempts=3, delay=0)).step("write", write)
 
     async with rota_app.worker():
         await (await work.start()).result(timeout=60)
@@ -126,9 +126,9 @@ async def test_the_same_in_a_thread(rota_app: Rota, notes: str, kind: str) -> No
     seen: list[Any] = []
 
     def write(ctx: Context, n: int) -> int:
-        with ctx.blocking.transaction() as connection:
+        with ctx.sync.transaction() as connection:
             connection.execute(NOTE, (n,))
-        with ctx.blocking.transaction() as connection:
+        with ctx.sync.transaction() as connection:
             connection.execute(NOTE, (n + 1,))
         with psycopg.connect(notes) as other:
             seen.append(other.execute("select n from note").fetchall())
@@ -141,8 +141,8 @@ async def test_the_same_in_a_thread(rota_app: Rota, notes: str, kind: str) -> No
         @rota_app.task(name="work", retry=TWICE)
         def work(ctx: Context) -> int:
             with pytest.raises(StepFailed):
-                ctx.blocking.step("breaks", write, ctx, 0)
-            found = ctx.blocking.step("write", write, ctx, 5)
+                ctx.sync.step("breaks", write, ctx, 0)
+            found = ctx.sync.step("write", write, ctx, 5)
             if ctx.attempt == 1:
                 raise ValueError("not yet")
             return found
@@ -193,11 +193,11 @@ async def test_a_job_that_was_taken_away_keeps_and_writes_nothing(
     run = await work.start()
     async with app.worker() as worker:
         await asyncio.wait_for(here.wait(), 60)
-        worker.life.heart._hear = lambda pulse: None  # deaf: it goes on as if it lived
+        worker.session.heartbeat._on_result = lambda pulse: None  # deaf: it goes on as if it lived
         await lose_workers(app)
         go.set()
         await until(lambda: _has_some(told))
-        del worker.life.heart._hear
+        del worker.session.heartbeat._on_result
     async with app.worker():
         assert await run.result(timeout=60) == "again"
     assert [type(each) for each in told] == [ClaimLost]
@@ -208,14 +208,14 @@ async def test_a_job_that_was_taken_away_keeps_and_writes_nothing(
 @pytest.mark.parametrize("when", ["before", "sent", "answered", "late"])
 @pytest.mark.parametrize("form", ["transaction", "record"])
 async def test_cut_off_at_the_commit_a_step_is_done_once(
-    notes: str, when: Where, form: str
+    notes: str, when: CutPoint, form: str
 ) -> None:
     """Whether the commit was cut off before it was made or after: it is found out, or made again."""
     ran: list[int] = []
     with Proxy(notes) as proxy:
-        async with Rota(proxy.dsn, poll=0.1) as app:
+        async with Rota(proxy.dsn, poll_interval=0.1) as app:
 
-            @app.task(retry=Retry(attempts=3, wait=0))
+            @app.task(retry=Retry(max_attempts=3, delay=0))
             async def work(ctx: Context) -> int:
                 async def write() -> int:
                     ran.append(ctx.attempt)
@@ -232,7 +232,7 @@ async def test_cut_off_at_the_commit_a_step_is_done_once(
             async with app.worker():
                 assert await run.result(timeout=60) == 5
             if when != "late":  # which is told of to nobody here
-                await asyncio.to_thread(proxy.until_cut)
+                await asyncio.to_thread(proxy.wait_for_cuts)
     assert await fetch(notes, "select n from note") == [(1,)] * (form == "transaction")
     assert await fetch(notes, "select name, result::text from rota.steps") == [("write", "5")]
     if when == "answered" or form == "record":
@@ -243,27 +243,27 @@ async def test_one_that_is_given_up_while_it_opens_its_transaction_leaves_none_o
     rota_app: Rota, notes: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thread cannot be stopped: it comes to have a transaction that nobody waits for."""
-    opened_blocking = Fence.opened_blocking
+    opened_blocking = JobTransaction.sync_locked_transaction
     late = threading.Event()
     told: list[Any] = []
 
     @contextmanager
-    def slowly(self: Fence, wait: Any) -> Iterator[Any]:
+    def slowly(self: JobTransaction, wait: Any) -> Iterator[Any]:
         with opened_blocking(self, wait) as connection:
             assert late.wait(60)
             yield connection
 
-    monkeypatch.setattr(Fence, "opened_blocking", slowly)
+    monkeypatch.setattr(JobTransaction, "sync_locked_transaction", slowly)
 
     def write(ctx: Context) -> None:
-        with ctx.blocking.transaction() as connection:
+        with ctx.sync.transaction() as connection:
             connection.execute(NOTE, (1,))
 
     @rota_app.task(retry=ONCE)
     async def work(ctx: Context) -> str:
         asyncio.get_running_loop().call_later(0.2, late.set)
         with pytest.raises(StepFailed) as failed:
-            await ctx.using(timeout=0.05).step("write", write, ctx)
+            await ctx.options(timeout=0.05).step("write", write, ctx)
         told.append(failed)  # and with it all that was open
         return failed.value.kind
 
@@ -278,7 +278,7 @@ async def test_one_that_was_given_up_before_opens_none_any_more(rota_app: Rota, 
     def write(ctx: Context) -> None:
         time.sleep(0.2)
         try:
-            with ctx.blocking.transaction() as connection:
+            with ctx.sync.transaction() as connection:
                 connection.execute(NOTE, (1,))
         except RotaError as error:
             told.append(str(error))
@@ -286,7 +286,7 @@ async def test_one_that_was_given_up_before_opens_none_any_more(rota_app: Rota, 
     @rota_app.task(retry=ONCE)
     async def work(ctx: Context) -> None:
         with pytest.raises(StepFailed):
-            await ctx.using(timeout=0.05).step("write", write, ctx)
+            await ctx.options(timeout=0.05).step("write", write, ctx)
 
     async with rota_app.worker():
         await (await work.start()).result(timeout=60)
@@ -317,7 +317,7 @@ async def test_cancelled_inside_its_transaction_a_step_has_written_nothing(
         assert await run.cancel() == "requested"
         with pytest.raises(RunCancelled):
             await run.result(timeout=60)
-        await rota_harness.saw(JobFinished, job=run.id)
+        await rota_harness.wait_for_event(JobFinished, job=run.id)
     assert await fetch(notes, "select n from note") == []
     assert await fetch(notes, "select count(*) from rota.claims") == [(0,)]
 
@@ -356,8 +356,8 @@ async def test_neighbours_end_and_keep_steps_while_a_transaction_is_open(
     async def plain(ctx: Context, n: int) -> int:
         return await ctx.step("plain", lambda: n)
 
-    calls: list[Any] = [plain.call(n) for n in range(20)]
-    calls[5:5] = [work.call(n) for n in range(2)]
+    calls: list[Any] = [plain.bind(n) for n in range(20)]
+    calls[5:5] = [work.bind(n) for n in range(2)]
     async with rota_app.worker():
         runs = await rota_app.start_many(calls)
         for run in [*runs[:5], *runs[7:]]:

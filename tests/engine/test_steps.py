@@ -16,15 +16,15 @@ from pydantic import BaseModel
 from engine.asking import ONCE, TWICE, fetch
 from engine.lasting import asleep, lose_workers, note, steps
 from rota import ArgumentError, Context, Rota, RunFailed
-from rota.engine.ledger import JobLedger
-from rota.model.events import JobClaimed, JobGivenBack
-from rota.model.replay import Entry
+from rota.engine.ledger import WorkerJournal
+from rota.model.events import JobClaimed, JobReturned
+from rota.model.replay import JournalEntry
 from rota.testing import Harness
 
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(JobLedger, "linger", 0.05)
+    monkeypatch.setattr(WorkerJournal, "inline_wait_seconds", 0.05)
 
 
 # What comes out
@@ -136,7 +136,7 @@ async def test_a_decorated_function_is_a_step_each_time_it_is_called(
             ran.append(n)
             return n * n
 
-        @ctx.using(timeout=5).step("plain")
+        @ctx.options(timeout=5).step("plain")
         def plain() -> str:
             ran.append(0)
             return "plain"
@@ -181,7 +181,7 @@ async def test_what_cannot_be_a_step_is_said(rota_app: Rota, rota_dsn: str) -> N
         with pytest.raises(ArgumentError, match=r"ctx\.step\(name, fn, …\)"):
             ctx.step("called", 3)  # type: ignore[call-overload]
         with pytest.raises(ArgumentError, match="above 0 seconds"):
-            ctx.using(timeout=0)
+            ctx.options(timeout=0)
 
     async with rota_app.worker():
         await (await work.start()).result(timeout=60)
@@ -211,15 +211,15 @@ async def test_the_code_waits_until_a_step_is_kept(
 ) -> None:
     """With the window held open: the write takes its time, and the code has not gone on meanwhile."""
     writing, go = asyncio.Event(), asyncio.Event()
-    write = JobLedger.write
+    write = WorkerJournal.write
     went_on = False
 
-    async def slowly(self: JobLedger, entries: Sequence[Entry]) -> None:
+    async def slowly(self: WorkerJournal, entries: Sequence[JournalEntry]) -> None:
         writing.set()
         await go.wait()
         await write(self, entries)
 
-    monkeypatch.setattr(JobLedger, "write", slowly)
+    monkeypatch.setattr(WorkerJournal, "write", slowly)
 
     @rota_app.task
     async def work(ctx: Context) -> None:
@@ -272,7 +272,10 @@ async def test_after_a_sleep_what_was_done_is_given_again(rota_app: Rota, rota_d
 async def test_given_back_by_a_worker_that_leaves_it_goes_on_elsewhere(rota_dsn: str) -> None:
     ran: list[str] = []
     begun = asyncio.Event()
-    async with Rota(rota_dsn, drain_for=0.05, poll=0.05) as app, Harness(app) as harness:
+    async with (
+        Rota(rota_dsn, drain_timeout=0.05, poll_interval=0.05) as app,
+        Harness(app) as harness,
+    ):
 
         @app.task
         async def work(ctx: Context) -> int:
@@ -286,7 +289,7 @@ async def test_given_back_by_a_worker_that_leaves_it_goes_on_elsewhere(rota_dsn:
         run = await work.start()
         async with app.worker():
             await asyncio.wait_for(begun.wait(), 60)
-        await harness.saw(JobGivenBack, job=run.id)
+        await harness.wait_for_event(JobReturned, job=run.id)
         async with app.worker():
             assert await run.result(timeout=60) == 1
     assert ran == ["one", "two"]
@@ -313,14 +316,14 @@ async def test_after_its_worker_was_lost_it_goes_on_and_the_lost_one_keeps_nothi
     run = await work.start()
     async with app.worker() as worker:
         await asyncio.wait_for(begun.wait(), 60)
-        worker.life.heart._hear = lambda pulse: None  # deaf
+        worker.session.heartbeat._on_result = lambda pulse: None  # deaf
         await lose_workers(app)
         go.set()
         while "two" not in ran:
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.05)
         assert await steps(rota_dsn, run) == ["step one"]
-        del worker.life.heart._hear
+        del worker.session.heartbeat._on_result
     async with app.worker():
         assert await run.result(timeout=60) == "first: False"
     assert ran == ["one", "two", "two"]

@@ -11,11 +11,11 @@ from psycopg import AsyncConnection
 
 from rota import Rota
 from rota.engine import tally
-from rota.engine.clock import Clock
-from rota.engine.meters import Meters
-from rota.engine.tally import Tally
+from rota.engine.clock import DatabaseClock
+from rota.engine.meters import Counters
+from rota.engine.tally import MinuteStats
 from rota.store.database import Database
-from rota.store.jobs import Claimed
+from rota.store.jobs import ClaimedJob
 from rota.store.query import Query
 
 SUMS = "select coalesce(sum(claimed), 0), coalesce(sum(succeeded), 0) from rota.tallies"
@@ -30,9 +30,9 @@ async def one(db: AsyncConnection[Any], text: str) -> Any:
     return await (await db.execute(text.encode())).fetchone()
 
 
-def jobs(count: int, task: str = "work") -> list[Claimed]:
+def jobs(count: int, task: str = "work") -> list[ClaimedJob]:
     return [
-        Claimed(1, number, 1, 0, 0, number, task, "default", "{}", None, None, None, None)
+        ClaimedJob(1, number, 1, 0, 0, number, task, "default", "{}", None, None, None, None)
         for number in range(count)
     ]
 
@@ -49,7 +49,7 @@ async def test_a_worker_that_leaves_has_written_everything(
     async def work() -> None: ...
 
     async with rota_app.worker():
-        runs = await rota_app.start_many([work.call() for _ in range(300)])
+        runs = await rota_app.start_many([work.bind() for _ in range(300)])
         await asyncio.gather(*(run.result(timeout=60) for run in runs))
 
     assert await one(db, SUMS) == (300, 300)
@@ -60,16 +60,16 @@ async def test_a_worker_that_leaves_has_written_everything(
 async def test_what_was_counted_belongs_to_the_minute_it_was_seen_in(
     database: Database, db: AsyncConnection[Any]
 ) -> None:
-    meters, clock = Meters(), Clock(await now_of(db))
-    loop = Tally(database, 1, clock, meters)
-    meters.claimed(jobs(3))
+    meters, clock = Counters(), DatabaseClock(await now_of(db))
+    loop = MinuteStats(database, 1, clock, meters)
+    meters.count_claim(jobs(3))
     await loop.tick()
     clock.set(clock.now() + timedelta(minutes=1))
-    meters.claimed(jobs(4))
+    meters.count_claim(jobs(4))
     await loop.tick()
     # A clock that is put back goes on with that minute.
     clock.set(clock.now() - timedelta(minutes=1))
-    meters.claimed(jobs(5))
+    meters.count_claim(jobs(5))
     await loop.tick()
 
     rows = await (await db.execute("select claimed from rota.tallies order by minute")).fetchall()
@@ -79,9 +79,9 @@ async def test_what_was_counted_belongs_to_the_minute_it_was_seen_in(
 async def test_an_answer_that_never_came_is_asked_for_again_and_counts_once(
     database: Database, db: AsyncConnection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    meters = Meters()
-    loop = Tally(database, 1, Clock(await now_of(db)), meters)
-    meters.claimed(jobs(5))
+    meters = Counters()
+    loop = MinuteStats(database, 1, DatabaseClock(await now_of(db)), meters)
+    meters.count_claim(jobs(5))
     run = Database.run
 
     async def cut_off(self: Database, query: Query[Any], patience: float = 0.0) -> list[Any]:
@@ -92,7 +92,7 @@ async def test_an_answer_that_never_came_is_asked_for_again_and_counts_once(
     with pytest.raises(ConnectionError):
         await loop.tick()
     monkeypatch.undo()
-    meters.claimed(jobs(2))
+    meters.count_claim(jobs(2))
     await loop.tick()
 
     assert await one(db, "select sum(claimed), count(*) from rota.tallies") == (7, 1)
@@ -101,9 +101,9 @@ async def test_an_answer_that_never_came_is_asked_for_again_and_counts_once(
 async def test_what_is_written_is_not_written_again(
     database: Database, db: AsyncConnection[Any]
 ) -> None:
-    meters = Meters()
-    loop = Tally(database, 1, Clock(await now_of(db)), meters)
-    meters.claimed(jobs(5))
+    meters = Counters()
+    loop = MinuteStats(database, 1, DatabaseClock(await now_of(db)), meters)
+    meters.count_claim(jobs(5))
     await loop.tick()
     await db.execute("delete from rota.tallies")
     await loop.tick()
@@ -115,9 +115,9 @@ async def test_what_is_written_is_not_written_again(
 async def test_who_leaves_does_not_stay_for_what_cannot_be_written(
     database: Database, db: AsyncConnection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    meters = Meters()
-    loop = Tally(database, 1, Clock(await now_of(db)), meters)
-    meters.claimed(jobs(5))
+    meters = Counters()
+    loop = MinuteStats(database, 1, DatabaseClock(await now_of(db)), meters)
+    meters.count_claim(jobs(5))
 
     async def away(*_: Any) -> list[Any]:
         raise ConnectionError("the database is away")
@@ -137,11 +137,11 @@ async def test_who_has_nothing_to_write_writes_nothing(
         return await run(self, query, patience)
 
     monkeypatch.setattr(Database, "run", counting)
-    meters, clock = Meters(), Clock(datetime(2026, 11, 15, 12, 0, 1, tzinfo=UTC))
-    loop = Tally(database, 1, clock, meters)
+    meters, clock = Counters(), DatabaseClock(datetime(2026, 11, 15, 12, 0, 1, tzinfo=UTC))
+    loop = MinuteStats(database, 1, clock, meters)
     rests = [await loop.tick() for _ in range(20)]
     assert asked == []
-    assert all(0 < rest <= tally.WRITE_EVERY for rest in rests)
+    assert all(0 < rest <= tally.WRITE_SECONDS for rest in rests)
 
     # Once a minute somebody has to look how deep the queues are.
     clock.set(clock.now() + timedelta(minutes=1))
@@ -153,11 +153,11 @@ async def test_who_has_nothing_to_write_writes_nothing(
 async def test_now_and_then_it_tidies(
     database: Database, db: AsyncConnection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tally, "TIDY_EVERY", 0.0)
+    monkeypatch.setattr(tally, "COMPACT_SECONDS", 0.0)
     await db.execute(
         "insert into rota.samples values (rota.clock() - interval '8 days', 'default', 1, 0, 1)"
     )
-    loop = Tally(database, 1, Clock(await now_of(db)), Meters())
+    loop = MinuteStats(database, 1, DatabaseClock(await now_of(db)), Counters())
     await loop.tick()
 
     assert await one(db, "select count(*) from rota.samples") == (0,)

@@ -54,12 +54,12 @@ async def test_what_a_job_writes_and_its_end_are_one_commit(rota_app: Rota, note
 async def test_the_same_from_a_thread(rota_app: Rota, notes: str) -> None:
     @rota_app.task
     def write(ctx: Context, n: int) -> int:
-        with ctx.blocking.transaction() as connection:
+        with ctx.sync.transaction() as connection:
             connection.execute(NOTE, (n,))
             ctx.complete(n * 2)
         return 0
 
-    runs = await rota_app.start_many([write.call(n=n) for n in range(20)])
+    runs = await rota_app.start_many([write.bind(n=n) for n in range(20)])
     async with rota_app.worker():
         assert [await run.result(timeout=60) for run in runs] == [n * 2 for n in range(20)]
     assert await fetch(notes, "select count(*), count(distinct n) from note") == [(20, 20)]
@@ -104,12 +104,12 @@ async def test_a_job_that_was_taken_away_writes_nothing(rota_harness: Harness, n
     run = await write.start()
     async with app.worker() as worker:
         await here.wait()
-        worker.life.heart._hear = lambda pulse: None  # deaf: it goes on as if it lived
+        worker.session.heartbeat._on_result = lambda pulse: None  # deaf: it goes on as if it lived
         await taken_away(app)
         go.set()
         while not told:
             await asyncio.sleep(0.01)
-        del worker.life.heart._hear
+        del worker.session.heartbeat._on_result
     async with app.worker():
         await run.result(timeout=60)
     assert len(told) == 1
@@ -147,8 +147,8 @@ async def test_neighbours_of_the_same_claim_end_while_a_transaction_is_open(
     async def plain(n: int) -> int:
         return n
 
-    calls: list[Any] = [plain.call(n=n) for n in range(50)]
-    calls[10:10] = [write.call(n=n) for n in range(3)]
+    calls: list[Any] = [plain.bind(n=n) for n in range(50)]
+    calls[10:10] = [write.bind(n=n) for n in range(3)]
     runs = await rota_app.start_many(calls)
     async with rota_app.worker():
         for run in [*runs[:10], *runs[13:]]:
@@ -232,7 +232,7 @@ async def test_a_fence_for_a_connection_of_ones_own(rota_harness: Harness, notes
     first = asyncio.Event()
     refused: list[str] = []
 
-    @app.task(retry=Retry(attempts=3, wait=0))
+    @app.task(retry=Retry(max_attempts=3, delay=0))
     async def write(ctx: Context) -> str:
         if first.is_set():
             return "again"
@@ -248,11 +248,11 @@ async def test_a_fence_for_a_connection_of_ones_own(rota_harness: Harness, notes
         return "zombie"
 
     async with app.worker() as worker:
-        worker.life.heart._hear = lambda pulse: None  # deaf: it goes on as if it lived
+        worker.session.heartbeat._on_result = lambda pulse: None  # deaf: it goes on as if it lived
         run = await write.start()
         while not refused:
             await asyncio.sleep(0.01)
-        del worker.life.heart._hear
+        del worker.session.heartbeat._on_result
     async with app.worker():
         assert await run.result(timeout=60) == "again"
     assert refused == ["RT002"]

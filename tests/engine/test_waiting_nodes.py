@@ -10,7 +10,7 @@ import pytest
 from engine.asking import equals, until
 from rota import Rota
 from rota.errors import DefinitionError, RunFailed
-from rota.model.events import JobSlept
+from rota.model.events import JobSuspended
 from rota.testing import Harness
 
 
@@ -32,7 +32,7 @@ async def test_a_node_sleeps_between_two_tasks_and_holds_nothing(rota_harness: H
 
     async with app.worker(concurrency=1) as worker:
         run = await flow.start(loaf="rye")
-        await rota_harness.saw(JobSlept, task="bread.cool")
+        await rota_harness.wait_for_event(JobSuspended, task="bread.cool")
         await until(lambda: _is_idle(worker))
         await rota_harness.clock.advance(timedelta(days=30))
         assert await run.result(timeout=60) == {"slice": "rye in slices"}
@@ -40,7 +40,7 @@ async def test_a_node_sleeps_between_two_tasks_and_holds_nothing(rota_harness: H
 
 
 async def _is_idle(worker: Any) -> bool:
-    return not worker.life.desk.running
+    return not worker.session.slots.running
 
 
 async def test_what_a_node_waited_for_is_the_argument_of_the_next(
@@ -52,7 +52,7 @@ async def test_what_a_node_waited_for_is_the_argument_of_the_next(
     async def reserve(item: str) -> str:
         return item
 
-    flow.wait("approval", type=bool, after=[reserve])
+    flow.wait_signal("approval", type=bool, after=[reserve])
 
     @flow.task
     async def ship(reserve: str, approval: bool) -> str:
@@ -67,7 +67,7 @@ async def test_what_a_node_waited_for_is_the_argument_of_the_next(
 
 async def test_a_signal_sent_before_the_node_waits_is_not_lost(rota_app: Rota) -> None:
     flow = rota_app.flow("order")
-    flow.wait("approval", signal="ok", type=int)
+    flow.wait_signal("approval", signal="ok", type=int)
 
     @flow.task
     async def ship(approval: int) -> int:
@@ -82,12 +82,12 @@ async def test_a_signal_sent_before_the_node_waits_is_not_lost(rota_app: Rota) -
 async def test_nobody_answers_a_node_in_time(rota_harness: Harness) -> None:
     app = rota_harness.app
     strict, easy = app.flow("strict"), app.flow("easy")
-    strict.wait("approval", timeout=timedelta(days=2))
-    easy.wait("approval", type=int, timeout=timedelta(days=2), default=7)
+    strict.wait_signal("approval", timeout=timedelta(days=2))
+    easy.wait_signal("approval", type=int, timeout=timedelta(days=2), default=7)
     runs = [await strict.start(), await easy.start()]
     async with app.worker():
-        await rota_harness.saw(JobSlept, task="strict.approval")
-        await rota_harness.saw(JobSlept, task="easy.approval")
+        await rota_harness.wait_for_event(JobSuspended, task="strict.approval")
+        await rota_harness.wait_for_event(JobSuspended, task="easy.approval")
         await rota_harness.clock.advance(timedelta(days=2, minutes=1))
         with pytest.raises(RunFailed, match="nobody sent signal 'approval' in time"):
             await runs[0].result(timeout=60)
@@ -97,6 +97,6 @@ async def test_nobody_answers_a_node_in_time(rota_harness: Harness) -> None:
 def test_a_default_without_an_end_and_a_negative_sleep_are_refused(rota_app: Rota) -> None:
     flow = rota_app.flow("order")
     with pytest.raises(DefinitionError, match="needs no default"):
-        flow.wait("approval", default=1)
+        flow.wait_signal("approval", default=1)
     with pytest.raises(DefinitionError, match="0 or more"):
         flow.sleep("back", -1, after=[])

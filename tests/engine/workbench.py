@@ -11,21 +11,21 @@ from pathlib import Path
 from typing import Any
 
 from rota import Task
-from rota.engine.coroutines import LoopExecutor
-from rota.engine.execute import Stop
+from rota.engine.coroutines import CoroutineExecutor
+from rota.engine.execute import StopReason
 from rota.engine.processes import ProcessExecutor
 from rota.engine.threads import ThreadExecutor
-from rota.model.outcome import Again, Ended, Outcome
-from rota.model.task import Definition
-from rota.store.jobs import Claimed
+from rota.model.outcome import FinalOutcome, Outcome, Retried
+from rota.model.task import TaskDefinition
+from rota.store.jobs import ClaimedJob
 
 LIMIT = 10_000
 
 _claims = count(1)
 
 
-def claimed(task: str, job: int = 7, checkpoint: str | None = None, **args: Any) -> Claimed:
-    return Claimed(
+def claimed(task: str, job: int = 7, checkpoint: str | None = None, **args: Any) -> ClaimedJob:
+    return ClaimedJob(
         next(_claims),
         job,
         1,
@@ -45,36 +45,38 @@ def claimed(task: str, job: int = 7, checkpoint: str | None = None, **args: Any)
 
 class Workbench:
     def __init__(self, kind: Callable[..., Any], **how: Any) -> None:
-        self.outcomes: dict[Claimed, asyncio.Future[Outcome]] = {}
-        self.ended: list[tuple[Claimed, Outcome]] = []
-        self.executor: LoopExecutor | ThreadExecutor | ProcessExecutor = kind(
+        self.outcomes: dict[ClaimedJob, asyncio.Future[Outcome]] = {}
+        self.ended: list[tuple[ClaimedJob, Outcome]] = []
+        self.executor: CoroutineExecutor | ThreadExecutor | ProcessExecutor = kind(
             self._finished, LIMIT, **how
         )
 
-    def _finished(self, job: Claimed, outcome: Outcome, took: float) -> None:
+    def _finished(self, job: ClaimedJob, outcome: Outcome, took: float) -> None:
         assert took >= 0
         self.ended.append((job, outcome))
         self.outcomes[job].set_result(outcome)  # a second time raises
 
     def start(
-        self, task: Task[..., Any] | Definition, timeout: float | None = None, **args: Any
-    ) -> Claimed:
-        definition = task if isinstance(task, Definition) else task._definition
+        self, task: Task[..., Any] | TaskDefinition, timeout: float | None = None, **args: Any
+    ) -> ClaimedJob:
+        definition = task if isinstance(task, TaskDefinition) else task._definition
         return self.put(claimed(definition.name, **args), definition, timeout)
 
-    def put(self, job: Claimed, definition: Definition, timeout: float | None = None) -> Claimed:
+    def put(
+        self, job: ClaimedJob, definition: TaskDefinition, timeout: float | None = None
+    ) -> ClaimedJob:
         self.outcomes[job] = asyncio.get_running_loop().create_future()
         self.executor.start(job, definition, definition.policy.retry, timeout)
         return job
 
-    def stop(self, job: Claimed, why: Stop) -> None:
+    def stop(self, job: ClaimedJob, why: StopReason) -> None:
         self.executor.stop(job, why)
 
-    async def outcome(self, job: Claimed, within: float = 60) -> Outcome:
+    async def outcome(self, job: ClaimedJob, within: float = 60) -> Outcome:
         async with asyncio.timeout(within):
             return await asyncio.shield(self.outcomes[job])
 
-    async def run(self, task: Task[..., Any] | Definition, **args: Any) -> Outcome:
+    async def run(self, task: Task[..., Any] | TaskDefinition, **args: Any) -> Outcome:
         return await self.outcome(self.start(task, **args))
 
     async def __aenter__(self) -> Workbench:
@@ -83,12 +85,12 @@ class Workbench:
     async def __aexit__(self, *_: object) -> None:
         self.executor.close()
         if isinstance(self.executor, ProcessExecutor):
-            await self.executor.closed()
+            await self.executor.wait_closed()
 
 
 def error(outcome: Outcome) -> tuple[str, str]:
     """The type and message of what an attempt failed with."""
-    assert isinstance(outcome, Again | Ended), outcome
+    assert isinstance(outcome, Retried | FinalOutcome), outcome
     document = json.loads(outcome.error or "{}")
     return document["type"], document["message"]
 

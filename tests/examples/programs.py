@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 APPS = Path(__file__).with_name("apps")
 
 # So that tests need not wait long for one that is dead or frozen.
-SOON = {"ROTA_BEAT": "0.4", "ROTA_DEAD_AFTER": "1.5", "ROTA_POLL": "0.2"}
+SOON = {"ROTA_HEARTBEAT_INTERVAL": "0.4", "ROTA_DEAD_AFTER": "1.5", "ROTA_POLL_INTERVAL": "0.2"}
 
 
 class Program:

@@ -24,7 +24,7 @@ from .programs import Program, Programs
 
 LONG = os.environ.get("ROTA_TEST_LONG") == "1"
 RESTARTS, KILLS = (30, 10) if LONG else (2, 1)
-SETTINGS = {"AGENTS_PACE": "0.05", "ROTA_LB_DELAY": "1.2", "ROTA_DRAIN_FOR": "10"}
+SETTINGS = {"AGENTS_PACE": "0.05", "ROTA_DRAIN_DELAY": "1.2", "ROTA_DRAIN_TIMEOUT": "10"}
 ACTIONS: dict[str, tuple[str, dict[str, Any], float]] = {
     "tea": ("remind", {"text": "tea"}, 0.5),
     "news": ("digest", {"topics": ["trade", "weather"]}, 1.0),
@@ -199,7 +199,7 @@ def test_in_one_command_an_agent_pauses_and_goes_on_elsewhere(programs: Make) ->
     first = free_port()
     second = first + 1
     crew = programs(**{**SETTINGS, "AGENTS_PACE": "0.3"})
-    both = crew.start("examples.agents", "--port", f"{first}", "--lb-delay", "0")
+    both = crew.start("examples.agents", "--port", f"{first}", "--drain-delay", "0")
     thoughts = "select what from deeds order by what"
     try:
         victim = int(both.says(rf":{first} is process (\d+)")[1])

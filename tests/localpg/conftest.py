@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rota.localpg import LocalPostgres, find_binaries
-from rota.localpg.account import Account, hand_over
+from rota.localpg.account import ServerAccount, chown_tree
 
 from .apps import App, eventually, nothing_left, processes
 
@@ -65,13 +65,13 @@ def made(fresh: Path, _spare: Path) -> Iterator[Path]:
     if not _spare.exists():
         with LocalPostgres(_spare, profile="test"):
             pass
-    mine = Account(_spare.stat().st_uid, _spare.stat().st_gid, "")
+    mine = ServerAccount(_spare.stat().st_uid, _spare.stat().st_gid, "")
     _spare.rename(fresh)
     yield fresh
     with suppress(AssertionError):
         eventually(lambda: nothing_left(fresh), within=60)
     if fresh.is_dir() and nothing_left(fresh):
-        hand_over(fresh, mine)
+        chown_tree(fresh, mine)
         fresh.rename(_spare)
 
 

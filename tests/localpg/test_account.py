@@ -67,7 +67,7 @@ def test_root_drops_to_an_existing_user_that_gets_the_data_directory_only(
     with LocalPostgres(data, profile="test") as server:
         tell(server.dsn, "create table kept as select 42 as answer")
         owner = data.stat().st_uid
-        assert pwd.getpwuid(owner).pw_name in account.NAMES
+        assert pwd.getpwuid(owner).pw_name in account.FALLBACK_USERS
         assert owner_of(pid_of(data)) == owner
         assert stat.S_IMODE(data.stat().st_mode) == 0o700
         assert data.with_name("pg.run").stat().st_uid == 0
@@ -85,8 +85,8 @@ def test_a_database_that_was_roots_is_handed_over_when_namespaces_are_gone(
     made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert made.stat().st_uid == 0
-    monkeypatch.setattr(account, "_in_namespace", lambda uid, gid: None)
-    monkeypatch.setattr(account, "NAMES", ("no-such-user", "nobody"))
+    monkeypatch.setattr(account, "_namespace_account", lambda uid, gid: None)
+    monkeypatch.setattr(account, "FALLBACK_USERS", ("no-such-user", "nobody"))
     with LocalPostgres(made, profile="test") as server:
         assert ask(server.dsn, "select 1") == 1
         assert made.stat().st_uid == pwd.getpwnam("nobody").pw_uid
@@ -100,7 +100,7 @@ def test_binaries_that_the_user_cannot_reach_are_copied_once(
     closed = home / "closed"
     closed.mkdir(mode=0o700)
     package = closed / real.parent.name
-    shutil.copytree(real, package / real.name, symlinks=True, ignore=reach.NOT_NEEDED)
+    shutil.copytree(real, package / real.name, symlinks=True, ignore=reach.IGNORED_FILES)
     libraries = real.parent.with_name(f"{real.parent.name}.libs")
     if libraries.is_dir():
         shutil.copytree(libraries, closed / libraries.name)
@@ -146,7 +146,7 @@ def test_the_default_directory_of_a_root_that_drops_is_one_the_user_can_reach(
 def test_with_no_way_to_be_somebody_else_the_error_names_the_remedies(
     fresh: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(account, "NAMES", ("no-such-user",))
+    monkeypatch.setattr(account, "FALLBACK_USERS", ("no-such-user",))
     with pytest.raises(LocalPostgresError) as caught:
         LocalPostgres(fresh).start()
     for remedy in ("run as another user", "ROTA_DATABASE_URL", "ROTA_PG_BIN"):

@@ -28,16 +28,16 @@ def pretend(directory: Path, version: str) -> Path:
 @pytest.fixture
 def nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A machine without any PostgreSQL."""
-    monkeypatch.setattr(binaries, "WHEELS", ())
-    monkeypatch.setattr(binaries, "INSTALLED", ())
+    monkeypatch.setattr(binaries, "WHEEL_PACKAGES", ())
+    monkeypatch.setattr(binaries, "INSTALL_PATTERNS", ())
     monkeypatch.setenv("PATH", str(tmp_path))
 
 
 @pytest.fixture
 def wheels(nothing: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Where wheels can be put; importing one is an error."""
-    monkeypatch.setattr(binaries, "WHEELS", ("pretend_first", "pretend_second"))
-    for name in binaries.WHEELS:
+    monkeypatch.setattr(binaries, "WHEEL_PACKAGES", ("pretend_first", "pretend_second"))
+    for name in binaries.WHEEL_PACKAGES:
         (tmp_path / "site" / name).mkdir(parents=True)
         (tmp_path / "site" / name / "__init__.py").write_text("raise SystemExit('imported')")
     monkeypatch.syspath_prepend(tmp_path / "site")
@@ -62,7 +62,7 @@ def test_the_first_wheel_wins_and_its_newest_release(wheels: Path) -> None:
     assert (found.version, found.major, found.source) == ("18.4", 18, "pretend_first")
     assert find_binaries(16).version == "16.14"
     assert find_binaries(19).source == "pretend_second"
-    assert not set(binaries.WHEELS) & set(sys.modules)
+    assert not set(binaries.WHEEL_PACKAGES) & set(sys.modules)
 
 
 def test_an_installed_one_is_found_through_the_path(

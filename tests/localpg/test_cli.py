@@ -48,7 +48,7 @@ def test_status_as_json_is_for_programs(made: Path) -> None:
         told = json.loads(up.output)
         assert told["dsn"] == server.dsn
         assert told["directory"] == str(made)
-        assert not told["kept"]
+        assert not told["stays_up"]
 
 
 def test_stop_waits_for_apps_unless_told_not_to(made: Path, app: Callable[..., App]) -> None:
@@ -96,7 +96,7 @@ def test_psql_holds_the_server_while_it_runs(made: Path) -> None:
         assert psql.stdout.readline() == "hello\n"
         status = LocalPostgres(made).status()
         assert status.running
-        assert status.sharers in (None, (psql.pid,))
+        assert status.user_pids in (None, (psql.pid,))
         psql.stdin.close()
     eventually(lambda: nothing_left(made))
 
@@ -104,7 +104,7 @@ def test_psql_holds_the_server_while_it_runs(made: Path) -> None:
 def test_psql_says_what_to_do_when_there_is_none(
     made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(LocalPostgres, "program", lambda self, name: None)
+    monkeypatch.setattr(LocalPostgres, "find_program", lambda self, name: None)
     monkeypatch.setattr("shutil.which", lambda name: None)
     told = run("psql", "--directory", made)
     assert told.exit_code == 1
@@ -113,8 +113,8 @@ def test_psql_says_what_to_do_when_there_is_none(
 
 
 def test_errors_are_told_without_a_traceback(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(binaries, "WHEELS", ())
-    monkeypatch.setattr(binaries, "INSTALLED", ())
+    monkeypatch.setattr(binaries, "WHEEL_PACKAGES", ())
+    monkeypatch.setattr(binaries, "INSTALL_PATTERNS", ())
     monkeypatch.setenv("PATH", str(fresh))
     for command in ("start", "stop", "status", "psql"):
         told = run(command, "--directory", fresh)

@@ -13,7 +13,7 @@ import pytest
 
 from rota.localpg import LocalPostgres, watch
 from rota.localpg.locks import is_free
-from rota.localpg.places import Place
+from rota.localpg.places import ServerPaths
 
 from .apps import App, ask, eventually, nothing_left, on_linux, pid_of, processes, tell
 
@@ -116,7 +116,7 @@ def test_an_initdb_that_outlives_its_app_keeps_the_others_waiting(
 
     unlucky.kill()
     assert processes(fresh.with_name("pg.new"))
-    assert not is_free(Place(fresh).gate)
+    assert not is_free(ServerPaths(fresh).control_lock)
 
     (waiting / "go").touch()
     with LocalPostgres(fresh, profile="test") as server:
@@ -124,12 +124,12 @@ def test_an_initdb_that_outlives_its_app_keeps_the_others_waiting(
 
 
 def test_the_log_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "LOG_LIMIT", 1000)
-    monkeypatch.setattr(watch, "LOG_TAIL", 100)
+    monkeypatch.setattr(watch, "MAX_LOG_BYTES", 1000)
+    monkeypatch.setattr(watch, "LOG_TAIL_BYTES", 100)
     log = tmp_path / "server.log"
     with log.open("ab", buffering=0) as server:  # it keeps the file open, and appends
         server.write(b"old " * 500)
-        watch._trim(str(log))
+        watch._trim_log(str(log))
         server.write(b"new")
 
     assert log.read_bytes() == b"old " * 25 + b"new"

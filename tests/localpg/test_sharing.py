@@ -14,9 +14,9 @@ import pytest
 
 from rota.errors import LocalPostgresError
 from rota.localpg import LocalPostgres
-from rota.localpg.locks import Share, gate, is_free
-from rota.localpg.places import Place
-from rota.localpg.postmaster import serves
+from rota.localpg.locks import ServerShare, control_lock, is_free
+from rota.localpg.places import ServerPaths
+from rota.localpg.postmaster import is_serving
 
 from .apps import App, ask, eventually, nothing_left, on_linux, pid_of, processes, watcher_of
 
@@ -68,7 +68,7 @@ def test_a_killed_app_does_not_take_the_server_from_the_others(made: Path, app: 
     second.stop()
 
     assert nothing_left(made)
-    assert not serves(server, made)
+    assert not is_serving(server, made)
 
 
 def test_when_every_app_is_killed_the_server_goes_too(made: Path, app: Start) -> None:
@@ -108,7 +108,7 @@ def test_an_app_that_arrives_while_the_last_one_leaves_gets_a_working_server(
     old = pid_of(made)
     os.kill(old, signal.SIGSTOP)  # so that stopping takes as long as we like
     last.tell("stop")
-    eventually(lambda: not is_free(Place(made).gate))
+    eventually(lambda: not is_free(ServerPaths(made).control_lock))
 
     arriving = app(made).asking()
     eventually(lambda: is_at_the_gate(arriving.pid, made))
@@ -128,7 +128,7 @@ def test_an_app_killed_while_its_server_starts_leaves_the_watcher_in_charge(
     eventually(lambda: any(str(waiting / "postgres") in c for c in processes(made).values()))
 
     unlucky.kill()
-    assert not is_free(Place(made).gate)
+    assert not is_free(ServerPaths(made).control_lock)
 
     (waiting / "go").touch()
     with LocalPostgres(made, profile="test") as server:
@@ -140,15 +140,15 @@ def test_an_app_killed_while_its_server_starts_leaves_the_watcher_in_charge(
 def test_the_watcher_waits_at_the_gate_and_lets_a_new_app_keep_the_server(
     made: Path, app: Start
 ) -> None:
-    place = Place(made)
+    place = ServerPaths(made)
     last = app(made)
     dsn = last.started()
     server, watcher = pid_of(made), watcher_of(made)
 
-    with gate(place, patience=5):
+    with control_lock(place, timeout=5):
         last.kill()
         eventually(lambda: is_at_the_gate(watcher, made))
-        share = Share(place)
+        share = ServerShare(place)
     eventually(lambda: not is_at_the_gate(watcher, made))
 
     assert pid_of(made) == server
@@ -163,7 +163,7 @@ def is_at_the_gate(pid: int, directory: Path) -> bool:
     for file in Path(f"/proc/{pid}/fd").glob("*"):
         with suppress(OSError):
             opened.add(os.readlink(file))
-    return str(Place(directory).gate) in opened
+    return str(ServerPaths(directory).control_lock) in opened
 
 
 def test_an_app_that_arrives_while_the_last_one_is_killed_gets_a_working_server(
@@ -240,7 +240,7 @@ def test_a_lost_watcher_is_replaced_by_the_next_app_that_joins(made: Path, app: 
     first.started()
     lost = watcher_of(made)
     os.kill(lost, signal.SIGKILL)
-    eventually(lambda: is_free(Place(made).watcher))
+    eventually(lambda: is_free(ServerPaths(made).watcher_lock))
 
     second = app(made)
     second.started()
@@ -255,8 +255,8 @@ def test_a_kept_server_stays_when_everybody_leaves_until_it_is_released(
     made: Path, app: Start
 ) -> None:
     server = LocalPostgres(made, profile="test")
-    dsn = server.keep()
-    assert server.status().kept
+    dsn = server.start_detached()
+    assert server.status().detached
     one = app(made)
     one.started()
     one.stop()
@@ -265,17 +265,17 @@ def test_a_kept_server_stays_when_everybody_leaves_until_it_is_released(
     two.kill()
     assert ask(dsn, "select 1") == 1
 
-    assert server.release()
+    assert server.stop_detached()
     assert nothing_left(made)
 
 
 def test_a_released_server_in_use_stops_with_its_last_app(made: Path, app: Start) -> None:
     server = LocalPostgres(made, profile="test")
-    dsn = server.keep()
+    dsn = server.start_detached()
     one = app(made)
     one.started()
 
-    assert not server.release()
+    assert not server.stop_detached()
     assert ask(dsn, "select 1") == 1
 
     one.kill()
@@ -289,7 +289,10 @@ def test_a_server_whose_directory_was_removed_goes_with_its_last_app(
     one.started()
     elsewhere = home / "trash"
     elsewhere.mkdir()
-    for path in (made, Place(made).run):  # moved, not deleted: other tests want it back
+    for path in (
+        made,
+        ServerPaths(made).run_directory,
+    ):  # moved, not deleted: other tests want it back
         path.rename(elsewhere / path.name)
 
     one.kill()

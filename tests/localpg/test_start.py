@@ -52,7 +52,7 @@ def test_a_stopped_server_can_be_started_again(made: Path) -> None:
 def test_status_says_what_is_so(made: Path) -> None:
     server = LocalPostgres(made, profile="test")
     before = server.status()
-    assert (before.running, before.pid, before.dsn, before.kept) == (False, None, None, False)
+    assert (before.running, before.pid, before.dsn, before.detached) == (False, None, None, False)
     assert before.directory == made
 
     with server:
@@ -60,9 +60,9 @@ def test_status_says_what_is_so(made: Path) -> None:
         assert (status.running, status.pid) == (True, pid_of(made))
         assert status.dsn == server.dsn
         assert str(ask(server.dsn, "show server_version")).startswith(status.version)
-        assert not status.kept
+        assert not status.detached
         if sys.platform == "linux":
-            assert status.sharers == (os.getpid(),)
+            assert status.user_pids == (os.getpid(),)
 
 
 async def test_psycopg_asyncpg_and_sqlalchemy_understand_the_dsn(made: Path) -> None:

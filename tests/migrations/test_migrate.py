@@ -21,7 +21,7 @@ from rota.store import migrate as module
 from rota.store.database import Database
 from rota.store.migrate import applied, check, migrate, migrations
 from rota.testing import Harness
-from rota.testing.server import Server
+from rota.testing.server import DatabaseServer
 
 from .racers import race
 
@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
-def empty_dsn(rota_server: Server) -> Iterator[str]:
+def empty_dsn(rota_server: DatabaseServer) -> Iterator[str]:
     with rota_server.empty_database() as dsn:
         yield dsn
 
@@ -180,7 +180,7 @@ async def test_one_that_others_were_in_the_way_of_is_tried_again(
 async def test_one_that_others_are_always_in_the_way_of_is_given_up(
     empty_dsn: str, empty: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PAUSE", 0.001)
+    monkeypatch.setattr(module, "RETRY_SECONDS", 0.001)
     await thwart(empty_dsn, monkeypatch, "40P01", times=1000)
 
     with pytest.raises(psycopg.errors.DeadlockDetected):
@@ -211,8 +211,8 @@ async def thwart(dsn: str, monkeypatch: pytest.MonkeyPatch, code: str, times: in
 async def test_a_schema_of_another_name_works_beside_the_first(rota_dsn: str) -> None:
     """Notifications too: each app hears its own, and neither runs the other's jobs."""
     async with (
-        Rota(rota_dsn, poll=60) as first,
-        Rota(rota_dsn, schema="other", poll=60) as second,
+        Rota(rota_dsn, poll_interval=60) as first,
+        Rota(rota_dsn, schema="other", poll_interval=60) as second,
         Harness(first) as mine,
         Harness(second) as theirs,
     ):
@@ -223,7 +223,7 @@ async def test_a_schema_of_another_name_works_beside_the_first(rota_dsn: str) ->
                 run = await task.start()
                 # Found by notification, not by looking: that would take a minute.
                 assert await run.result(timeout=60) == schema
-                await harness.saw(JobFinished, job=run.id)
+                await harness.wait_for_event(JobFinished, job=run.id)
         done = [[e for e in h.events if isinstance(e, JobFinished)] for h in (mine, theirs)]
         assert [len(each) for each in done] == [1, 1]
 

@@ -10,7 +10,7 @@ from rota import Context, Rota
 
 dsn, notes = sys.argv[1], sys.argv[2]
 seen = open(notes, "a", buffering=1)  # noqa: SIM115 - open for the life of the process
-app = Rota(dsn, poll=0.2, beat=0.5, dead_after=30, drain_for=10)
+app = Rota(dsn, poll_interval=0.2, heartbeat_interval=0.5, dead_after=30, drain_timeout=10)
 
 
 @app.task

@@ -97,7 +97,7 @@ async def gone(server: LocalPostgres) -> None:
     """Kill a server, and wait for the sessions that outlive it by a moment."""
     await asyncio.to_thread(server.kill)
     async with asyncio.timeout(60):
-        while postmaster.orphans(server.place.data):
+        while postmaster.find_orphans(server.paths.data):
             await asyncio.sleep(0.01)
 
 

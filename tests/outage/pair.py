@@ -15,7 +15,7 @@ import psycopg
 
 from rota.localpg import LocalPostgres, account
 from rota.localpg.binaries import find_binaries
-from rota.localpg.cluster import environment
+from rota.localpg.cluster import server_environment
 
 
 @contextmanager
@@ -39,7 +39,7 @@ class Pair:
     @property
     def dsn(self) -> str:
         """Both, in the order in which they are tried."""
-        one = str(self.primary.place.data)
+        one = str(self.primary.paths.data)
         return f"postgresql://postgres@/rota?host={one},{self._data}&port=5432,5432"
 
     @property
@@ -48,17 +48,17 @@ class Pair:
 
     def start(self) -> None:
         self.primary.start()
-        data = self.primary.place.data
+        data = self.primary.paths.data
         user, binaries = account.choose(data), find_binaries()
         self._data.mkdir(mode=0o700)
-        account.hand_over(self._data, user)
+        account.chown_tree(self._data, user)
         copy = ["-D", self._data, "-R", "-c", "fast", "--no-sync", "-U", "postgres", "-p", "5432"]
         subprocess.run(
             user.command(binaries.program("pg_basebackup"), *map(str, copy), "-h", data),
             check=True,
             capture_output=True,
-            env=environment(),
-            **user.identity(),
+            env=server_environment(),
+            **user.process_user(),
         )
         for left in self._data.glob(".s.PGSQL.*"):  # the primary's, whose socket lies with its data
             left.unlink()
@@ -69,9 +69,9 @@ class Pair:
                 *("-c", "listen_addresses=", "-c", "port=5432", "-c", "fsync=off"),
             ),
             stderr=subprocess.DEVNULL,
-            env=environment(),
+            env=server_environment(),
             cwd="/",
-            **user.identity(),
+            **user.process_user(),
         )
         self._until("select pg_is_in_recovery()")
 

@@ -36,11 +36,11 @@ async def test_a_worker_waits_quietly_and_goes_on_by_itself(
             dsn = opened.enter_context(bouncer(direct)).before(direct)
         app, note = await opened.enter_async_context(starter(dsn))
         process = worker(dsn)
-        done = await app.start_many([note.call(n=n) for n in range(200)])
+        done = await app.start_many([note.bind(n=n) for n in range(200)])
         for run in done:
             await run.result(timeout=60)
         # These end while nobody is there to hear of it.
-        await app.start_many([note.call(n=n, wait=1.5) for n in range(200, 215)])
+        await app.start_many([note.bind(n=n, wait=1.5) for n in range(200, 215)])
         await until(direct, "select sum(cardinality(jobs)) from rota.claims", (15,), within=60)
         # A claim is not flushed by itself; one that is lost with the server is made again.
         await until(direct, FLUSHED, (True,), within=60)
@@ -74,7 +74,7 @@ async def test_a_worker_waits_quietly_and_goes_on_by_itself(
 
 async def test_a_start_waits_for_the_database_and_is_made_once(server: LocalPostgres) -> None:
     dsn = server.dsn
-    async with starter(dsn, patience=20) as (_, note):
+    async with starter(dsn, outage_timeout=20) as (_, note):
         await note.start(n=0)
         await gone(server)
         starting = asyncio.create_task(note.start(n=1))
@@ -87,7 +87,7 @@ async def test_a_start_waits_for_the_database_and_is_made_once(server: LocalPost
 
 
 async def test_a_start_that_has_waited_long_enough_says_so(server: LocalPostgres) -> None:
-    async with starter(server.dsn, patience=0.5) as (_, note):
+    async with starter(server.dsn, outage_timeout=0.5) as (_, note):
         await note.start(n=0)
         await gone(server)
         began = time.monotonic()
@@ -102,11 +102,11 @@ async def test_after_a_failover_everybody_finds_the_new_primary(
     pair: Pair, worker: Callable[[str], Worker]
 ) -> None:
     """Two hosts in the DSN and nothing else: the one that can be written to is meant."""
-    async with starter(pair.dsn, patience=30) as (app, note):
+    async with starter(pair.dsn, outage_timeout=30) as (app, note):
         process = worker(pair.dsn)
-        for run in await app.start_many([note.call(n=n) for n in range(50)]):
+        for run in await app.start_many([note.bind(n=n) for n in range(50)]):
             await run.result(timeout=60)
-        await app.start_many([note.call(n=n, wait=2) for n in range(50, 60)])
+        await app.start_many([note.bind(n=n, wait=2) for n in range(50, 60)])
         held = "select sum(cardinality(jobs)) from rota.claims"
         await until(pair.primary.dsn, held, (10,), within=60)
         await asyncio.to_thread(pair.follows)
@@ -131,10 +131,10 @@ async def test_a_start_whose_answer_was_lost_is_not_sent_again(
 ) -> None:
     """It has been made; the caller hears that this is not known, and nobody makes it twice."""
     with Proxy(rota_dsn) as proxy:
-        async with starter(proxy.dsn, patience=5) as (_, note):
+        async with starter(proxy.dsn, outage_timeout=5) as (_, note):
             proxy.cut("answered", matching="rota.jobs")
             with pytest.raises(DatabaseUnavailable, match="lost before the answer came"):
                 await note.start(n=1)
-            [cut] = await asyncio.to_thread(proxy.until_cut)
+            [cut] = await asyncio.to_thread(proxy.wait_for_cuts)
     assert cut.committed
     assert await (await db.execute("select count(*) from rota.jobs")).fetchone() == (1,)

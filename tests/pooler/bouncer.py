@@ -81,11 +81,11 @@ def bouncer(dsn: str, shared: int = SHARED) -> Iterator[Bouncer]:
                 server=server, sockets=directory, port=PORT, shared=shared, log=directory / "log"
             )
         )
-        account.hand_over(directory, user)
+        account.chown_tree(directory, user)
         process = subprocess.Popen(
             user.command(program, "-q", directory / "ini"),
             stdin=subprocess.DEVNULL,
-            **user.identity(),
+            **user.process_user(),
         )
         started = Bouncer(directory, process)
         try:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from pooler.bouncer import installed
-from rota.testing.server import Server
+from rota.testing.server import DatabaseServer
 
 TESTS = Path(__file__).parent.parent
 
@@ -119,7 +119,7 @@ EXEMPT = {
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_tests_of_jobs_and_recovery_pass_through_a_pooler(rota_server: Server) -> None:
+def test_the_tests_of_jobs_and_recovery_pass_through_a_pooler(rota_server: DatabaseServer) -> None:
     if not installed():
         pytest.skip("there is no PgBouncer here; on Debian and Ubuntu: apt install pgbouncer")
     environment = dict(os.environ, ROTA_TEST_POOLER="1", ROTA_TEST_DATABASE_URL=rota_server.dsn)

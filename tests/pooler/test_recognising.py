@@ -16,16 +16,16 @@ from pooler.bouncer import Bouncer, bouncer
 from rota import KeyBusy, Rota
 from rota.model.settings import Settings
 from rota.store import jobs, views
-from rota.store.database import Database, exchange, run
-from rota.store.jobs import Start
+from rota.store.database import Database, pipeline, run
+from rota.store.jobs import StartJob
 from rota.store.query import Query
-from rota.store.session import Session
-from rota.testing.server import Server
+from rota.store.session import PgConnection
+from rota.testing.server import DatabaseServer
 from store.test_role_settings import SAID, SAID_BY_ENGINES, change
 
 
 @pytest.fixture(scope="module")
-def pooler(rota_server: Server) -> Iterator[Bouncer]:
+def pooler(rota_server: DatabaseServer) -> Iterator[Bouncer]:
     with bouncer(rota_server.dsn, shared=2) as started:
         yield started
 
@@ -37,13 +37,13 @@ def pooled_dsn(pooler: Bouncer, direct_dsn: str) -> str:
 
 @pytest.fixture
 async def database(pooled_dsn: str) -> AsyncIterator[Database]:
-    opened = Database(pooled_dsn, Settings(patience=0.5))
+    opened = Database(pooled_dsn, Settings(outage_timeout=0.5))
     yield opened
     await opened.close()
 
 
-def job(**more: Any) -> Start:
-    return Start(task="work", args='{"text": "it\'s \\\\ 100%"}', queue="default", **more)
+def job(**more: Any) -> StartJob:
+    return StartJob(task="work", args='{"text": "it\'s \\\\ 100%"}', queue="default", **more)
 
 
 async def test_it_is_recognised(database: Database, direct_dsn: str) -> None:
@@ -64,7 +64,7 @@ async def test_there_is_a_way_past_it(pooled_dsn: str, direct_dsn: str) -> None:
 async def test_what_is_said_of_it_wins(direct_dsn: str, said: str, pooled: bool) -> None:
     async with await Database(direct_dsn, Settings(pooler=said)).connect() as connection:
         assert connection.pooled is pooled
-        assert await run(connection, views.places(), "rota")
+        assert await run(connection, views.state_counts(), "rota")
 
 
 @pytest.mark.parametrize("engine", [False, True], ids=["a client's", "a worker's"])
@@ -82,7 +82,7 @@ async def test_every_transaction_says_what_it_relies_on(
 
     async with await database.connect(engine=engine) as connection:
         assert dict(await run(connection, query, "rota")) == wanted
-        [[first], [second]] = await exchange(connection, [[query], [query]], "rota")
+        [[first], [second]] = await pipeline(connection, [[query], [query]], "rota")
         assert dict(first) == dict(second) == wanted
         async with connection.transaction():
             assert dict(await run(connection, query, "rota")) == wanted
@@ -101,7 +101,7 @@ async def test_it_leaves_nothing_of_ours_to_others(
             connection = await database.connect(engine=True)
             await run(connection, jobs.start(job(), notify=True), "rota")
             async with connection.transaction():
-                await run(connection, jobs.reserve(1), "rota")
+                await run(connection, jobs.reserve_ids(1), "rota")
             await connection.close()
             assert await (await other.execute(asked, (shown,))).fetchall() == before
 
@@ -110,21 +110,21 @@ async def test_no_connection_is_kept_by_whoever_does_nothing(database: Database)
     """Ten sessions on two connections: each has them for the length of a transaction."""
     sessions = [await database.connect(engine=True) for _ in range(10)]
     segments: list[list[Query[Any]]] = [
-        [jobs.start(job(), notify=True), jobs.reserve(1)],
-        [views.places()],
+        [jobs.start(job(), notify=True), jobs.reserve_ids(1)],
+        [views.state_counts()],
     ]
 
-    async def transaction(session: Session) -> None:
+    async def transaction(session: PgConnection) -> None:
         async with session.transaction():
-            await exchange(session, segments, "rota")
+            await pipeline(session, segments, "rota")
 
     async with asyncio.timeout(60):
         # One kind after the other: each has to let go by itself.
         for _ in range(2):
             for session in sessions:
-                await exchange(session, segments, "rota")
+                await pipeline(session, segments, "rota")
         for session in sessions:
-            await exchange(session, segments[1:], "rota")
+            await pipeline(session, segments[1:], "rota")
         for session in sessions:
             await transaction(session)
     for session in sessions:
@@ -134,17 +134,19 @@ async def test_no_connection_is_kept_by_whoever_does_nothing(database: Database)
 async def test_an_error_leaves_the_session_usable_and_what_came_before_committed(
     database: Database, db: AsyncConnection[Any]
 ) -> None:
-    broken = jobs.start(Start(task="work", args="this is not JSON", queue="default"), notify=False)
+    broken = jobs.start(
+        StartJob(task="work", args="this is not JSON", queue="default"), notify=False
+    )
     async with await database.connect() as session:
         with pytest.raises(psycopg.DataError):
-            await exchange(
+            await pipeline(
                 session,
                 [[jobs.start(job(), notify=False)], [broken], [jobs.start(job(), notify=False)]],
                 "rota",
             )
         assert session.is_idle
         assert await (await db.execute("select count(*) from rota.jobs")).fetchone() == (1,)
-        assert await run(session, views.places(), "rota")
+        assert await run(session, views.state_counts(), "rota")
 
 
 async def test_values_arrive_as_they_were_sent(database: Database) -> None:
@@ -152,7 +154,7 @@ async def test_values_arrive_as_they_were_sent(database: Database) -> None:
     at = datetime(2031, 3, 29, 1, 30, 0, 250000, tzinfo=UTC)
     [started] = await database.run(jobs.start(job(at=at, key="it's \\ %s"), notify=False))
     [again] = await database.run(jobs.start(job(at=at, key="it's \\ %s"), notify=False))
-    assert (started.created, again) == (True, jobs.Started(started.run, False))
+    assert (started.created, again) == (True, jobs.StartedJob(started.run, False))
     async with database.connection() as connection:
         cursor = await connection.execute(
             "select jobs.args->>'text', asleep.wake from rota.jobs join rota.asleep on job = id"
@@ -188,7 +190,7 @@ async def test_an_app_says_once_that_it_polls_and_is_quiet(
     pooled_dsn: str, db: AsyncConnection[Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "rota")
-    async with Rota(pooled_dsn, poll=0.05) as app:
+    async with Rota(pooled_dsn, poll_interval=0.05) as app:
 
         @app.task
         async def double(n: int) -> int:
@@ -198,7 +200,7 @@ async def test_an_app_says_once_that_it_polls_and_is_quiet(
             for n in range(3):
                 assert await (await double.start(n=n)).result(timeout=60) == 2 * n
             client = await app.open()
-            assert client.wakeups.deaf
+            assert client.listener.unavailable
             listening = await db.execute(
                 "select count(*) from pg_stat_activity where query ilike 'listen %'"
             )
@@ -211,7 +213,7 @@ async def test_an_app_says_once_that_it_polls_and_is_quiet(
 
 
 async def test_an_app_with_a_way_past_it_is_told_at_once(pooled_dsn: str, direct_dsn: str) -> None:
-    async with Rota(pooled_dsn, direct=direct_dsn, poll=60) as app:
+    async with Rota(pooled_dsn, direct=direct_dsn, poll_interval=60) as app:
 
         @app.task
         async def double(n: int) -> int:

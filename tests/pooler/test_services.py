@@ -11,7 +11,7 @@ import pytest
 
 from cluster.monitors import Monitors, gaps, misnumbered, now, overlaps
 from pooler.bouncer import Bouncer, bouncer
-from rota.testing.server import Server
+from rota.testing.server import DatabaseServer
 
 pytestmark = pytest.mark.slow
 
@@ -19,7 +19,7 @@ LEASE = 2.0
 
 
 @pytest.fixture(scope="module")
-def pooler(rota_server: Server) -> Iterator[Bouncer]:
+def pooler(rota_server: DatabaseServer) -> Iterator[Bouncer]:
     with bouncer(rota_server.dsn) as pooler:
         yield pooler
 

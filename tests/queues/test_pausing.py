@@ -12,7 +12,7 @@ from psycopg import AsyncConnection
 
 from rota import ArgumentError, Retry, Rota
 from rota.cli import main
-from rota.cli.endings import FAILED, NOT_THERE, OK
+from rota.cli.endings import FAILED, NOT_FOUND, OK
 from web.visitors import Visitors, shop
 
 Database = AsyncConnection[Any]
@@ -28,7 +28,7 @@ async def test_what_runs_ends_and_what_is_ready_waits_until_it_is_resumed(
     direct_dsn: str, db: Database
 ) -> None:
     # It looks once a minute unless it is told, which no pooler lets through.
-    async with Rota(direct_dsn, poll=60) as app:
+    async with Rota(direct_dsn, poll_interval=60) as app:
         gate, ran = asyncio.Event(), list[str]()
         began = asyncio.Event()
 
@@ -86,7 +86,7 @@ async def test_a_worker_that_comes_later_takes_nothing_either(rota_app: Rota, db
 async def test_what_wakes_up_or_is_tried_again_waits_too(rota_app: Rota) -> None:
     tries: list[int] = []
 
-    @rota_app.task(queue="mail", retry=Retry(attempts=2, wait=0.2))
+    @rota_app.task(queue="mail", retry=Retry(max_attempts=2, delay=0.2))
     async def send() -> int:
         tries.append(1)
         if len(tries) == 1:
@@ -97,7 +97,7 @@ async def test_what_wakes_up_or_is_tried_again_waits_too(rota_app: Rota) -> None
     async with rota_app.worker():
         run = await send.start()
         async with asyncio.timeout(60):
-            while (await run.why()).reasons[0].code != "paused":
+            while (await run.explain()).reasons[0].code != "paused":
                 await asyncio.sleep(0.02)
         assert tries == [1]
         await rota_app.queues.resume("mail")
@@ -111,13 +111,13 @@ async def test_doing_it_twice_changes_nothing_and_each_deed_is_written_down(
 
     assert [await queues.pause("mail", "a deploy", by="ada") for _ in range(2)] == [True, False]
     [paused] = await queues.paused()
-    assert (paused.queue, paused.who, paused.why) == ("mail", "ada", "a deploy")
+    assert (paused.queue, paused.operator, paused.reason) == ("mail", "ada", "a deploy")
     assert [await queues.resume("mail", by="ben") for _ in range(2)] == [True, False]
     assert await queues.paused() == []
 
     cursor = await db.execute("select who, action, subject, detail from rota.audit order by id")
     assert await cursor.fetchall() == [
-        ("ada", "pause queue", "mail", {"why": "a deploy"}),
+        ("ada", "pause queue", "mail", {"reason": "a deploy"}),
         ("ben", "resume queue", "mail", {}),
     ]
 
@@ -140,7 +140,7 @@ async def test_nobody_is_wanted_for_what_waits_there(rota_app: Rota, db: Databas
     @rota_app.task(queue="mail")
     async def send() -> None: ...
 
-    await rota_app.start_many([send.call() for _ in range(50)])
+    await rota_app.start_many([send.bind() for _ in range(50)])
     wanted = "select rota.wanted_workers('mail')"
     assert await counted(db, wanted) > 0
 
@@ -153,7 +153,7 @@ async def test_nobody_is_wanted_for_what_waits_there(rota_app: Rota, db: Databas
 async def test_over_http_viewers_see_that_it_is_paused_and_not_why(rota_dsn: str) -> None:
     api = "/api/v1/queues"
     async with shop(rota_dsn) as app, Visitors(app) as visitors:
-        done = await visitors.done("POST", f"{api}/a/b c/pause", json={"why": "planted"})
+        done = await visitors.done("POST", f"{api}/a/b c/pause", json={"reason": "planted"})
         again = await visitors.done("POST", f"{api}/a/b c/pause")
         shown = await visitors.ask("GET", api, who="operator")
         viewed = await visitors.ask("GET", api, who="viewer")
@@ -162,7 +162,7 @@ async def test_over_http_viewers_see_that_it_is_paused_and_not_why(rota_dsn: str
 
     assert done == {"queue": "a/b c", "paused": True, "changed": True}
     assert again["changed"] is False
-    assert [each["why"] for each in shown.json()["paused"]] == ["planted"]
+    assert [each["reason"] for each in shown.json()["paused"]] == ["planted"]
     [line] = viewed.json()["paused"]
     assert set(line) == {"queue", "since"}
     assert 'rota_queue_paused{queue="a/b c"} 1.0' in metrics.text
@@ -177,7 +177,7 @@ def test_on_the_command_line(
         row = connection.execute("select run from rota.start('send', queue => 'mail')").fetchone()
     assert row is not None
 
-    assert main.run(["queues", "pause", "mail", "--why", "smtp is down"]) == OK
+    assert main.run(["queues", "pause", "mail", "--reason", "smtp is down"]) == OK
     assert capfd.readouterr().out == "queue 'mail' is paused\n"
     assert main.run(["queues", "pause", "mail"]) == OK
     assert "was paused already" in capfd.readouterr().err
@@ -194,11 +194,11 @@ def test_on_the_command_line(
     assert main.run(["explain", str(row[0])]) == FAILED
     said = capfd.readouterr().out
     assert "it is ready, and queue 'mail' is paused" in said
-    assert "do   `rota queues resume mail`" in said
+    assert "remedy  `rota queues resume mail`" in said
     main.run(["doctor"])
     assert "notice   paused" in capfd.readouterr().out
 
     assert main.run(["queues", "resume", "mail"]) == OK
-    assert main.run(["queues", "resume", "mail"]) == NOT_THERE
+    assert main.run(["queues", "resume", "mail"]) == NOT_FOUND
     assert main.run(["queues", "--json"]) == OK
     assert json.loads(capfd.readouterr().out.split("goes on\n")[-1])[0]["paused"] is None

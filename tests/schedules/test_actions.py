@@ -21,7 +21,7 @@ async def test_a_row_is_carried_out_by_the_handler_of_its_type(rota_harness: Har
     app = rota_harness.app
     seen: list[tuple[str, list[str], datetime | None]] = []
 
-    @app.action("mail", queue="mails", retry=Retry(attempts=7))
+    @app.action("mail", queue="mails", retry=Retry(max_attempts=7))
     async def mail(ctx: Context, subject: str, to: list[str]) -> str:
         seen.append((subject, to, ctx.scheduled_for))
         return "sent"
@@ -38,7 +38,7 @@ async def test_a_row_is_carried_out_by_the_handler_of_its_type(rota_harness: Har
     [tick] = await app.schedules.ticks("x")
     assert (tick.outcome, await app.run(tick.run or 0).result()) == ("succeeded", "sent")
     assert app.registry.tasks["action.mail"].policy.queue == "mails"
-    assert app.registry.tasks["action.mail"].policy.retry.attempts == 7
+    assert app.registry.tasks["action.mail"].policy.retry.max_attempts == 7
 
 
 async def test_a_config_is_checked_where_its_handler_is_known(rota_app: Rota) -> None:
@@ -60,8 +60,8 @@ async def test_a_config_is_checked_where_its_handler_is_known(rota_app: Rota) ->
 async def test_a_type_that_nobody_knows_is_kept_and_told_of_once(
     rota_harness: Harness, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.engine.scheduler.SWEEP", 0.05)
-    monkeypatch.setattr("rota.engine.scheduler.REST", 0.05)
+    monkeypatch.setattr("rota.engine.scheduler.SWEEP_SECONDS", 0.05)
+    monkeypatch.setattr("rota.engine.scheduler.IDLE_SWEEP_SECONDS", 0.05)
     app = rota_harness.app
 
     @app.task
@@ -79,14 +79,14 @@ async def test_a_type_that_nobody_knows_is_kept_and_told_of_once(
         "schedule 'fax' is due, and nobody knows action 'fax': it starts nothing until a worker does"
     ]
     found = await app.schedules.get("fax")
-    assert (found.state, found.known, found.failures, found.missed) == ("active", False, 0, 0)
+    assert (found.state, found.has_worker, found.failures, found.missed) == ("active", False, 0, 0)
     assert await app.schedules.ticks("fax") == []
 
     @app.action("fax")
     async def fax(to: int) -> None: ...
 
     async with app.worker():
-        assert (await app.schedules.get("fax")).known
+        assert (await app.schedules.get("fax")).has_worker
         async with asyncio.timeout(60):
             while not await app.schedules.ticks("fax"):
                 await asyncio.sleep(0.02)
@@ -104,7 +104,7 @@ async def test_one_that_nobody_knows_keeps_nobody_else_waiting(rota_app: Rota) -
         while len(ticks := await rota_app.schedules.ticks("beat")) < 10:
             await asyncio.sleep(0.05)
 
-    late = sorted(each.late for each in ticks)
+    late = sorted(each.late_seconds for each in ticks)
     assert late[len(late) // 2] < 0.2, late
 
 
@@ -138,7 +138,7 @@ async def test_one_runs_a_task_and_comes_to_what_that_comes_to(rota_harness: Har
     async def double(number: int) -> int:
         return 2 * number
 
-    @app.task(retry=Retry(attempts=1))
+    @app.task(retry=Retry(max_attempts=1))
     async def fails() -> None:
         raise ValueError("no")
 

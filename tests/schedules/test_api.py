@@ -74,9 +74,9 @@ async def test_a_schedule_is_seen_as_it_was_made(app: Rota, rota_harness: Harnes
     )
     assert (seen.overlap, seen.catch_up, seen.at_most) == ("queue_one", "all", 7)
     assert (seen.grace, seen.jitter, seen.pause_after, seen.max_runs) == (300, 2, 3, 9)
-    assert (seen.state, seen.why, seen.created) == ("active", None, NOON)
+    assert (seen.state, seen.reason, seen.created) == ("active", None, NOON)
     assert (seen.last, seen.last_success, seen.last_failure) == (None, None, None)
-    assert (seen.failures, seen.runs, seen.missed, seen.known) == (0, 0, 0, False)
+    assert (seen.failures, seen.runs, seen.missed, seen.has_worker) == (0, 0, 0, False)
     paris = ZoneInfo("Europe/Paris")
     assert seen.next == [datetime(2026, 3, day, 7, tzinfo=paris) for day in (3, 4, 5, 6)]
 
@@ -102,8 +102,8 @@ async def test_what_it_has_done_is_seen(app: Rota, rota_harness: Harness) -> Non
     await rota_harness.run_until_idle()
     [tick] = await app.schedules.ticks("hourly")
 
-    assert (tick.planned, tick.started, tick.late) == (NOON + HOUR, now, 3)
-    assert (tick.state, tick.outcome, tick.took) == ("started", "succeeded", 0)
+    assert (tick.planned, tick.started, tick.late_seconds) == (NOON + HOUR, now, 3)
+    assert (tick.state, tick.outcome, tick.seconds) == ("started", "succeeded", 0)
     assert tick.pid > 0
     assert tick.host
     assert tick.run is not None

@@ -93,7 +93,7 @@ async def test_what_is_backfilled_before_the_clock_comes_to_it_is_not_started_ag
 async def test_backfills_at_the_same_time_do_not_double_each_other(
     rota_dsn: str, app: Rota, rota_harness: Harness, seen: Seen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(by_hand, "RUNS_AT_ONCE", 7)
+    monkeypatch.setattr(by_hand, "MAX_BATCH_RUNS", 7)
     await rota_harness.clock.set(NOON)
     await app.schedules.create("x", "report", cron="* * * * *")
 
@@ -128,8 +128,8 @@ async def test_it_goes_by_starts_and_ends_and_by_when_every_began(
 async def test_a_long_one_tells_how_far_it_is(
     app: Rota, rota_harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(by_hand, "RUNS_AT_ONCE", 50)
-    monkeypatch.setattr(by_hand, "JOBS_AT_ONCE", 80)
+    monkeypatch.setattr(by_hand, "MAX_BATCH_RUNS", 50)
+    monkeypatch.setattr(by_hand, "MAX_BATCH_JOBS", 80)
     await rota_harness.clock.set(NOON)
     await app.schedules.create("x", "report", cron="* * * * *")
     await app.schedules.create("y", "etl", cron="* * * * *", input={"day": "friday"})
@@ -138,11 +138,11 @@ async def test_a_long_one_tells_how_far_it_is(
     def tell(done: int, many: int) -> None:
         told.append((done, many))
 
-    runs = await app.schedules.backfill("x", NOON - 2 * HOUR, NOON, told=tell)
+    runs = await app.schedules.backfill("x", NOON - 2 * HOUR, NOON, on_progress=tell)
     assert (len(runs), told) == (120, [(50, 120), (100, 120), (120, 120)])
 
     told.clear()
-    runs = await app.schedules.backfill("y", NOON - HOUR, NOON, told=tell)
+    runs = await app.schedules.backfill("y", NOON - HOUR, NOON, on_progress=tell)
     assert (len(runs), told) == (60, [(40, 60), (60, 60)])  # each has two jobs
 
 

@@ -32,7 +32,7 @@ async def test_a_trigger_starts_a_run_besides_those_of_the_clock(
     assert await run.result() == "friday"
     assert seen == [("friday", NOON + MINUTE, False)]
     [tick] = await app.schedules.ticks("x")
-    assert (tick.run, tick.why, tick.backfilled) == (run.id, "by hand", False)
+    assert (tick.run, tick.reason, tick.backfilled) == (run.id, "by hand", False)
     # It is none of those that the clock may start.
     assert (await app.schedules.get("x")).next == [NOON + HOUR]
     assert (await app.schedules.get("x")).last == tick
@@ -110,8 +110,8 @@ async def test_triggers_while_ticks_fire_take_nothing_from_each_other(
 
     assert len({id for some in runs for id in some}) == 60
     assert set(ran.values()) == {1}
-    assert len([each for each in ticks if each.why == "by hand"]) == 60
-    by_the_clock = sorted(each.planned for each in ticks if each.why is None)
+    assert len([each for each in ticks if each.reason == "by hand"]) == 60
+    by_the_clock = sorted(each.planned for each in ticks if each.reason is None)
     steps = {b - a for a, b in pairwise(by_the_clock)}
     assert steps == {timedelta(seconds=0.1)}
 

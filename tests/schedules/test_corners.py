@@ -10,11 +10,11 @@ import pytest
 from psycopg import AsyncConnection
 
 from rota import ArgumentError, Context, Retry, Rota
-from rota.app.scheduling import define
-from rota.app.ticking import makers
+from rota.app.scheduling import define_schedule
+from rota.app.ticking import run_factories
 from rota.engine import firing, schedules
-from rota.engine.firing import Fired
-from rota.engine.misfits import Misfits
+from rota.engine.firing import FireResult
+from rota.engine.misfits import DeferredSchedules
 from rota.testing import Harness
 
 DB = AsyncConnection[tuple[Any, ...]]
@@ -32,7 +32,7 @@ async def app(rota_harness: Harness) -> Rota:
     @app.task
     async def report(ctx: Context, flag: bool | int = False) -> None: ...
 
-    @app.task(retry=Retry(attempts=1))
+    @app.task(retry=Retry(max_attempts=1))
     async def fails(ctx: Context) -> None:
         raise ValueError("no")
 
@@ -40,15 +40,15 @@ async def app(rota_harness: Harness) -> Rota:
     return app
 
 
-async def fire(app: Rota) -> Fired:
+async def fire(app: Rota) -> FireResult:
     """What a worker would start now; nobody is there to do it."""
     client = await app.open()
-    return await firing.fire(client.database, makers(app), ("here", 1), Misfits())
+    return await firing.fire(client.database, run_factories(app), ("here", 1), DeferredSchedules())
 
 
 async def told(app: Rota, name: str = "x") -> list[tuple[datetime, str, str | None]]:
     found = await app.schedules.ticks(name)
-    return sorted((each.planned, each.state, each.why) for each in found)
+    return sorted((each.planned, each.state, each.reason) for each in found)
 
 
 # A tick that waits for the run before it
@@ -106,7 +106,7 @@ async def test_one_that_waits_when_the_schedule_pauses_itself_starts_nothing_lat
 
     await clock.advance(7 * 24 * HOUR)
     await app.schedules.resume("x")
-    assert not (await fire(app)).seen
+    assert not (await fire(app)).handled
     await clock.advance(HOUR)
     [(_, tick)] = (await fire(app)).started
     assert tick == NOON + (7 * 24 + 3) * HOUR
@@ -162,7 +162,7 @@ async def test_one_that_has_had_all_its_runs_is_not_woken_by_other_times(
 
 async def declare(app: Rota, **how: Any) -> None:
     client = await app.open()
-    definition = define("x", "task", "report", declared=True, **how)
+    definition = define_schedule("x", "task", "report", declared=True, **how)
     await schedules.declare(client.database, [definition], ["report"])
 
 

@@ -28,7 +28,7 @@ async def deploy(dsn: str, define: Define) -> None:
     """A worker of this code starts, as far as schedules are concerned."""
     async with Rota(dsn, connections=2) as app:
         define(app)
-        await app._by_the_clock(await app.open())
+        await app._declare_schedules(await app.open())
 
 
 def report(app: Rota, *schedules: dict[str, Any]) -> None:
@@ -121,7 +121,7 @@ async def test_what_the_code_drops_is_disabled_and_not_forgotten(
     with caplog.at_level(logging.INFO, "rota"):
         await deploy(rota_dsn, code(DAILY))
     seen = await app.schedules.get("hourly")
-    assert (seen.state, seen.why) == ("disabled", "the code does not declare it any more")
+    assert (seen.state, seen.reason) == ("disabled", "the code does not declare it any more")
     assert seen.next == []
     assert (await app.schedules.get("daily")).state == "active"
     assert "schedule 'hourly' is disabled" in caplog.text
@@ -132,13 +132,13 @@ async def test_what_the_code_drops_is_disabled_and_not_forgotten(
     await deploy(rota_dsn, code(HOURLY, DAILY))
 
     seen = await app.schedules.get("hourly")
-    assert (seen.state, seen.why) == ("active", None)
+    assert (seen.state, seen.reason) == ("active", None)
     assert seen.next[0] == NOON + 11 * HOUR  # it was not there when ten of them came
 
 
 def quickly(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """It is seen to that they are as declared after so long, not after a minute."""
-    for name in ("DECLARE_FIRST", "DECLARE"):
+    for name in ("FIRST_DECLARE_SECONDS", "DECLARE_SECONDS"):
         monkeypatch.setattr(scheduler, name, seconds)
 
 
@@ -231,7 +231,7 @@ async def test_one_paused_by_hand_stays_paused_through_deploys(
 
     await deploy(rota_dsn, code({**HOURLY, "input": {"day": "friday"}}))
     seen = await rota_app.schedules.get("hourly")
-    assert (seen.state, seen.why, seen.input) == (
+    assert (seen.state, seen.reason, seen.input) == (
         "paused",
         "wait for the audit",
         {"day": "friday"},
@@ -244,7 +244,7 @@ async def test_one_paused_by_hand_stays_paused_through_deploys(
     assert (await rota_app.schedules.get("hourly")).state == "disabled"
     await deploy(rota_dsn, code(HOURLY))
     seen = await rota_app.schedules.get("hourly")
-    assert (seen.state, seen.why) == ("paused", "wait for the audit")
+    assert (seen.state, seen.reason) == ("paused", "wait for the audit")
 
 
 async def test_a_deploy_moves_the_next_tick_only_if_it_changes_the_times(

@@ -75,9 +75,9 @@ def test_the_page_tells_of_every_option() -> None:
     import inspect
 
     from rota import Rota
-    from rota.app.schedules import Changes, Schedules
+    from rota.app.schedules import ScheduleChanges, Schedules
 
-    for name in (*inspect.signature(Rota.schedule).parameters, *Changes.__annotations__):
+    for name in (*inspect.signature(Rota.schedule).parameters, *ScheduleChanges.__annotations__):
         assert name == "self" or f"`{name}" in PAGE or f"{name}=" in PAGE or name in PAGE, name
     for name, value in vars(Schedules).items():
         if inspect.iscoroutinefunction(value):

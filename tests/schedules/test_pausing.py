@@ -35,12 +35,12 @@ async def test_a_paused_one_starts_nothing_and_goes_on_with_the_next_tick(
     await rota_harness.clock.advance(3.5 * HOUR)
     await rota_harness.run_until_idle()
     seen = await app.schedules.get("x")
-    assert (seen.state, seen.why, seen.next) == ("paused", "the printer is on fire", [])
+    assert (seen.state, seen.reason, seen.next) == ("paused", "the printer is on fire", [])
     assert await app.schedules.ticks("x") == []
 
     await app.schedules.resume("x")
     seen = await app.schedules.get("x")
-    assert (seen.state, seen.why, seen.next[0]) == ("active", None, NOON + 4 * HOUR)
+    assert (seen.state, seen.reason, seen.next[0]) == ("active", None, NOON + 4 * HOUR)
 
 
 async def test_one_that_comes_once_and_was_paused_over_its_time_comes_when_it_is_resumed(
@@ -96,7 +96,7 @@ async def test_they_are_listed_by_tenant_and_by_state(app: Rota) -> None:
 
 
 async def test_a_list_is_whole_beyond_a_page(app: Rota, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rota.app.schedules.PAGE", 2)
+    monkeypatch.setattr("rota.app.schedules.PAGE_ROWS", 2)
     for number in range(5):
         await app.schedules.create(f"s{number}", "report", every=60)
 
@@ -137,7 +137,7 @@ def test_the_same_without_awaiting(rota_dsn: str) -> None:
     async def report() -> int:
         return 7
 
-    schedules = app.schedules.blocking
+    schedules = app.schedules.sync
     try:
         schedules.create("x", report, every=HOUR)
         schedules.update("x", every=2 * HOUR)
@@ -153,4 +153,4 @@ def test_the_same_without_awaiting(rota_dsn: str) -> None:
         schedules.delete("x")
         assert schedules.list() == []
     finally:
-        app.close_blocking()
+        app.close_sync()

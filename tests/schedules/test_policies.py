@@ -47,7 +47,7 @@ def nth(n: float) -> datetime:
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs that have ended are noted at once."""
-    monkeypatch.setattr(scheduler, "SWEEP", 0.3)
+    monkeypatch.setattr(scheduler, "SWEEP_SECONDS", 0.3)
 
 
 class Bell:
@@ -60,7 +60,7 @@ class Bell:
         self.go = asyncio.Event()
 
         @self.app.schedule(every=600, starts=NOON, **how)
-        @self.app.task(retry=Retry(attempts=1))
+        @self.app.task(retry=Retry(max_attempts=1))
         async def ring(ctx: Context) -> None:
             self.began.append(ctx.scheduled_for)
             await self.go.wait()
@@ -254,7 +254,7 @@ async def test_it_is_paused_after_so_many_failures_and_starts_nothing_more(
     fails = True
 
     @app.schedule(every=600, starts=NOON, pause_after=2)
-    @app.task(retry=Retry(attempts=1))
+    @app.task(retry=Retry(max_attempts=1))
     async def ring(ctx: Context) -> None:
         if fails:
             raise ValueError("no bell")
@@ -296,7 +296,7 @@ async def test_runs_that_are_removed_before_they_are_noted_hold_nothing_up(
         blind.setattr(scheduler.Scheduler, "_sweep", lambda self: asyncio.sleep(0.01))
         async with app.worker():
             await clock.set(nth(0))
-            await rota_harness.saw(ScheduleTicked)
+            await rota_harness.wait_for_event(ScheduleTicked)
             await eventually(db, "select count(*)::int from rota.outcomes", [(1,)])
     await db.execute("delete from rota.outcomes")
     await db.execute("delete from rota.jobs")

@@ -18,7 +18,7 @@ from rota import Context, Rota
 from rota.engine import firing, scheduler
 from rota.model.events import ScheduleTicked
 from rota.testing import Harness
-from rota.testing.link import Where
+from rota.testing.link import CutPoint
 from rota.testing.proxy import Proxy
 
 DB = AsyncConnection[tuple[Any, ...]]
@@ -71,7 +71,7 @@ async def test_every_tick_starts_one_run_whatever_the_number_of_workers(
     rota_app: Rota, rota_dsn: str
 ) -> None:
     ran = define(rota_app)
-    async with Rota(rota_dsn, poll=0.1) as other:
+    async with Rota(rota_dsn, poll_interval=0.1) as other:
         define(other, ran=ran)
         async with rota_app.worker(), other.worker():
             await until(ran, 8)
@@ -90,7 +90,7 @@ async def test_a_flow_and_a_schedule_made_at_run_time(rota_harness: Harness) -> 
     at = datetime.now(UTC) + timedelta(seconds=0.5)
     async with app.worker():
         await app.schedules.create("nightly", flow, at=at, input={"day": "monday"})
-        await rota_harness.saw(ScheduleTicked, schedule="nightly")
+        await rota_harness.wait_for_event(ScheduleTicked, schedule="nightly")
         async with asyncio.timeout(60):
             while not seen:
                 await asyncio.sleep(0.01)
@@ -103,7 +103,7 @@ async def test_a_flow_and_a_schedule_made_at_run_time(rota_harness: Harness) -> 
 async def test_a_worker_that_is_full_and_asks_for_no_jobs_fires_all_the_same(
     rota_app: Rota, db: DB, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scheduler, "UNTOLD", 0.5)
+    monkeypatch.setattr(scheduler, "MIN_FALLBACK_POLL_SECONDS", 0.5)
     go = asyncio.Event()
     app = rota_app
     ran = define(app, every=0.3)
@@ -112,7 +112,7 @@ async def test_a_worker_that_is_full_and_asks_for_no_jobs_fires_all_the_same(
     async def long() -> None:
         await go.wait()
 
-    await app.start_many([long.call(), long.call()])
+    await app.start_many([long.bind(), long.bind()])
     async with app.worker(concurrency=2):
         async with asyncio.timeout(60):
             while (fired := await ask(db, "select count(*)::int from rota.ticks")) < 4:
@@ -126,7 +126,7 @@ async def test_a_worker_that_is_full_and_asks_for_no_jobs_fires_all_the_same(
 async def test_one_that_is_full_looks_by_itself_for_what_nobody_has_told_it(
     rota_app: Rota, db: DB, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scheduler, "UNTOLD", 0.5)
+    monkeypatch.setattr(scheduler, "MIN_FALLBACK_POLL_SECONDS", 0.5)
     go, there = asyncio.Event(), asyncio.Event()
 
     @rota_app.task
@@ -146,7 +146,7 @@ async def test_one_that_is_full_looks_by_itself_for_what_nobody_has_told_it(
 
 
 async def test_one_that_polls_seldom_hears_of_a_change(direct_dsn: str, db: DB) -> None:
-    async with Rota(direct_dsn, poll=30) as app:
+    async with Rota(direct_dsn, poll_interval=30) as app:
 
         @app.task
         async def ring() -> None: ...
@@ -160,7 +160,7 @@ async def test_one_that_polls_seldom_hears_of_a_change(direct_dsn: str, db: DB) 
 
 
 async def test_one_that_hears_nothing_and_polls_seldom_fires_in_time(rota_dsn: str, db: DB) -> None:
-    async with Rota(rota_dsn, poll=600, notify=False) as app:
+    async with Rota(rota_dsn, poll_interval=600, notify=False) as app:
         define(app, every=0.3)
         async with app.worker(), asyncio.timeout(60):
             while not await ask(db, "select ticks >= 3 from rota.schedules"):
@@ -171,7 +171,7 @@ async def test_one_that_hears_nothing_and_polls_seldom_fires_in_time(rota_dsn: s
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What schedulers ask of the database."""
     asked: list[str] = []
-    fire, ask = firing.fire, scheduler.Scheduler._ask
+    fire, ask = firing.fire, scheduler.Scheduler._query
 
     async def counted_fire(*given: Any) -> Any:
         asked.append("fire")
@@ -182,20 +182,20 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return await ask(self, query)
 
     monkeypatch.setattr(firing, "fire", counted_fire)
-    monkeypatch.setattr(scheduler.Scheduler, "_ask", counted_ask)
+    monkeypatch.setattr(scheduler.Scheduler, "_query", counted_ask)
     return asked
 
 
 async def test_what_a_poll_says_of_others_does_not_put_our_own_off(rota_app: Rota) -> None:
     client = await rota_app.open()
-    one = scheduler.Scheduler(client.database, client.news, rota_app.announcer, 1, {})
-    ours = one._look_at = time.monotonic() + 1
+    one = scheduler.Scheduler(client.database, client.notifier, rota_app.event_bus, 1, {})
+    ours = one._poll_at = time.monotonic() + 1
     one._misses, one._missed_at = 10, time.monotonic()
-    one.hear(-60.0)
-    assert one._look_at == ours
+    one.on_next_schedule(-60.0)
+    assert one._poll_at == ours
     # Nothing is due at all: that is news.
-    one.hear(30.0)
-    assert one._look_at > ours
+    one.on_next_schedule(30.0)
+    assert one._poll_at > ours
 
 
 async def test_what_nobody_here_knows_neither_hides_our_own_nor_keeps_us_busy(
@@ -249,7 +249,10 @@ async def test_what_another_has_in_hand_is_looked_for_again_soon_and_not_at_once
 
 
 async def test_who_leaves_fires_no_more_and_who_stays_goes_on(rota_dsn: str, db: DB) -> None:
-    async with Rota(rota_dsn, poll=0.1) as first, Rota(rota_dsn, poll=0.1) as second:
+    async with (
+        Rota(rota_dsn, poll_interval=0.1) as first,
+        Rota(rota_dsn, poll_interval=0.1) as second,
+    ):
         ran = define(first)
         define(second, ran=ran)
         async with second.worker(), first.worker() as worker:
@@ -262,7 +265,7 @@ async def test_who_leaves_fires_no_more_and_who_stays_goes_on(rota_dsn: str, db:
 
 @asynccontextmanager
 async def through(proxy: Proxy) -> AsyncIterator[tuple[Rota, Ran]]:
-    async with Rota(proxy.dsn, poll=0.1, beat=0.2) as app:
+    async with Rota(proxy.dsn, poll_interval=0.1, heartbeat_interval=0.2) as app:
         ran = define(app)
         async with app.worker():
             await until(ran, 2)
@@ -286,11 +289,11 @@ async def test_after_a_time_without_a_database_what_was_missed_is_caught_up_with
 async def test_commits_of_which_nobody_knows_are_neither_lost_nor_repeated(rota_dsn: str) -> None:
     with Proxy(rota_dsn) as proxy:
         async with through(proxy) as (_, ran):
-            ways: list[Where] = ["before", "sent", "answered"]
+            ways: list[CutPoint] = ["before", "sent", "answered"]
             for number, where in enumerate(ways, 1):
                 ticks = len(ran)
                 proxy.cut(where, matching="COMMIT")
-                await asyncio.to_thread(proxy.until_cut, number)
+                await asyncio.to_thread(proxy.wait_for_cuts, number)
                 await until(ran, ticks + 3)
     check(ran)
 
@@ -300,7 +303,7 @@ async def test_commits_of_which_nobody_knows_are_neither_lost_nor_repeated(rota_
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduler, "SWEEP", 0.5)
+    monkeypatch.setattr(scheduler, "SWEEP_SECONDS", 0.5)
 
 
 NOTED = "select succeeded is not null from rota.schedules"

@@ -18,9 +18,9 @@ import pytest
 
 from rota import Rota
 from rota.engine import webhook
-from rota.engine.webhook import Hook, send
+from rota.engine.webhook import WebhookRequest, send
 from rota.errors import ArgumentError, RetryLater, WebhookFailed, WebhookRefused
-from rota.model.hosts import Hosts
+from rota.model.hosts import WebhookHosts
 from rota.testing import Harness
 
 from .receiver import CERTIFICATE, Receiver, no_one_listens, receiving
@@ -34,10 +34,12 @@ def receiver() -> Iterator[Receiver]:
         yield receiver
 
 
-async def sent(receiver: Receiver, hook: Hook | None = None, **how: Any) -> int:
+async def sent(receiver: Receiver, hook: WebhookRequest | None = None, **how: Any) -> int:
     """To a receiver on this machine, which is allowed on purpose."""
-    hook = hook or Hook(f"http://localhost:{receiver.port}/hook?token=sesame", {"hello": "world"})
-    hosts = Hosts.parse(f"localhost:{receiver.port}")
+    hook = hook or WebhookRequest(
+        f"http://localhost:{receiver.port}/hook?token=sesame", {"hello": "world"}
+    )
+    hosts = WebhookHosts.parse(f"localhost:{receiver.port}")
     return await send(hook, hosts, key=17, now=NOW, **how)
 
 
@@ -46,7 +48,7 @@ async def sent(receiver: Receiver, hook: Hook | None = None, **how: Any) -> int:
 
 async def test_the_body_goes_as_json_with_a_key_that_stays_the_same(receiver: Receiver) -> None:
     url = f"http://localhost:{receiver.port}/hook?token=sesame"
-    hook = Hook(url, {"hello": "wörld"}, headers={"X-Tenant": "acme"})
+    hook = WebhookRequest(url, {"hello": "wörld"}, headers={"X-Tenant": "acme"})
 
     assert await sent(receiver, hook) == 204
 
@@ -63,7 +65,7 @@ async def test_the_body_goes_as_json_with_a_key_that_stays_the_same(receiver: Re
 async def test_one_without_a_body_has_none(receiver: Receiver) -> None:
     url = f"http://localhost:{receiver.port}"
 
-    await sent(receiver, Hook(url, method="DELETE"))
+    await sent(receiver, WebhookRequest(url, method="DELETE"))
 
     [request] = receiver.requests
     assert (request.method, request.path, request.body) == ("DELETE", "/", b"")
@@ -95,7 +97,7 @@ async def test_who_knows_the_secret_can_tell_that_it_is_ours_and_new(receiver: R
 )
 def test_what_cannot_be_sent_is_refused(said: dict[str, Any], reason: str) -> None:
     with pytest.raises(ArgumentError, match=reason):
-        Hook("https://hooks.example.com/", **said)
+        WebhookRequest("https://hooks.example.com/", **said)
 
 
 # To whom it is not
@@ -122,8 +124,8 @@ async def test_a_name_with_an_address_within_is_not_connected_to(
 
     with pytest.raises(WebhookRefused, match="not out in the world"):
         await send(
-            Hook("https://hooks.example.com/"),
-            Hosts.parse("hooks.example.com"),
+            WebhookRequest("https://hooks.example.com/"),
+            WebhookHosts.parse("hooks.example.com"),
             key=1,
             now=NOW,
             resolve=lambda host, port: addresses,
@@ -142,8 +144,8 @@ async def test_a_name_is_looked_up_once_and_what_was_judged_is_connected_to(
     )
 
     status = await send(
-        Hook("http://hooks.example.com:8080/x"),
-        Hosts.parse("http://hooks.example.com:8080"),
+        WebhookRequest("http://hooks.example.com:8080/x"),
+        WebhookHosts.parse("http://hooks.example.com:8080"),
         key=1,
         now=NOW,
         resolve=lambda host, port: answers.pop(0),
@@ -195,7 +197,7 @@ async def test_the_receiver_is_who_its_certificate_says(
     webhook._context.cache_clear()
     try:
         with receiving(tls=True) as receiver:
-            hook = Hook(f"https://localhost:{receiver.port}/", {"a": 1})
+            hook = WebhookRequest(f"https://localhost:{receiver.port}/", {"a": 1})
             assert await sent(receiver, hook) == 204
             assert receiver.names == ["localhost"]
 
@@ -204,8 +206,8 @@ async def test_the_receiver_is_who_its_certificate_says(
             )
             with pytest.raises(WebhookFailed, match=r"certificate.*Hostname mismatch"):
                 await send(
-                    Hook("https://hooks.example.com/", {"a": 1}),
-                    Hosts.parse("hooks.example.com"),
+                    WebhookRequest("https://hooks.example.com/", {"a": 1}),
+                    WebhookHosts.parse("hooks.example.com"),
                     key=1,
                     now=NOW,
                     resolve=lambda host, port: ["93.184.216.34"],
@@ -220,7 +222,7 @@ async def test_a_receiver_that_nobody_vouches_for_is_told_nothing() -> None:
     webhook._context.cache_clear()
     with receiving(tls=True) as receiver:
         with pytest.raises(WebhookFailed, match="self-signed certificate"):
-            await sent(receiver, Hook(f"https://localhost:{receiver.port}/", {"a": 1}))
+            await sent(receiver, WebhookRequest(f"https://localhost:{receiver.port}/", {"a": 1}))
 
         assert receiver.requests == []
 
@@ -275,7 +277,10 @@ async def test_one_that_is_not_there_is_a_failure() -> None:
 
     with pytest.raises(WebhookFailed, match="localhost could not be told: ConnectionRefused"):
         await send(
-            Hook(f"http://localhost:{port}/"), Hosts.parse(f"localhost:{port}"), key=1, now=NOW
+            WebhookRequest(f"http://localhost:{port}/"),
+            WebhookHosts.parse(f"localhost:{port}"),
+            key=1,
+            now=NOW,
         )
 
 
@@ -285,8 +290,8 @@ async def test_a_name_that_nobody_knows_is_a_failure() -> None:
 
     with pytest.raises(WebhookFailed, match=r"hooks.example.com has no address"):
         await send(
-            Hook("https://hooks.example.com/"),
-            Hosts.parse("hooks.example.com"),
+            WebhookRequest("https://hooks.example.com/"),
+            WebhookHosts.parse("hooks.example.com"),
             key=1,
             now=NOW,
             resolve=nobody,
@@ -298,7 +303,7 @@ async def test_one_that_drips_is_left_when_its_time_is_up(receiver: Receiver) ->
     began = time.monotonic()
 
     with pytest.raises(WebhookFailed, match=r"did not answer within 0.5 s"):
-        await sent(receiver, Hook(f"http://localhost:{receiver.port}/", timeout=0.5))
+        await sent(receiver, WebhookRequest(f"http://localhost:{receiver.port}/", timeout=0.5))
 
     assert time.monotonic() - began < 2
     assert await asyncio.to_thread(receiver.left.wait, 5)

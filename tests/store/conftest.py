@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 
-from rota.testing.server import Server
+from rota.testing.server import DatabaseServer
 
 from .polls import Polls, polls_at
 from .stage import EMPTY, Stage
 
 
 @pytest.fixture(scope="session")
-def store_dsn(rota_server: Server, way: Callable[[str], str]) -> Iterator[str]:
+def store_dsn(rota_server: DatabaseServer, way: Callable[[str], str]) -> Iterator[str]:
     with rota_server.database() as dsn:
         yield way(dsn)
 
@@ -44,7 +44,7 @@ async def _stage(dsn: str) -> AsyncIterator[Stage]:
 
 
 @pytest.fixture(scope="session")
-def polls_dsn(rota_server: Server) -> Iterator[str]:
+def polls_dsn(rota_server: DatabaseServer) -> Iterator[str]:
     with rota_server.database() as dsn:
         yield dsn
 

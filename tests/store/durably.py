@@ -9,41 +9,45 @@ from collections.abc import Sequence
 from typing import Any
 
 from rota.engine import record
-from rota.model.outcome import Asleep
-from rota.model.replay import Entry, Kept
+from rota.model.outcome import Suspended
+from rota.model.replay import JournalEntry, StoredEntry
 from rota.store import claims, jobs, signals, steps
-from rota.store.jobs import Claimed, Moved
+from rota.store.jobs import ClaimedJob, MoveResult
 from rota.store.query import Query
-from rota.store.steps import Unkept
+from rota.store.steps import UnwrittenEntry
 
 from .stage import Batch, Connection, Stage
 
 
-def step(name: str = "a", number: int = 1, position: int = 1, **more: Any) -> Entry:
+def step(name: str = "a", number: int = 1, position: int = 1, **more: Any) -> JournalEntry:
     """A step that came to something, unless more is said."""
-    return Entry("step", name, number, position, own=True, **{"result": "1", **more})
+    return JournalEntry(
+        "step", name, number, position, in_main_branch=True, **{"result": "1", **more}
+    )
 
 
-def wait(name: str = "go", number: int = 1, position: int = 1, **more: Any) -> Entry:
+def wait(name: str = "go", number: int = 1, position: int = 1, **more: Any) -> JournalEntry:
     """A wait that has just begun; with `seconds`, for so long."""
-    return Entry("wait", name, number, position, own=True, **{"open": True, **more})
+    return JournalEntry(
+        "wait", name, number, position, in_main_branch=True, **{"is_open": True, **more}
+    )
 
 
-def sleep(seconds: float, number: int = 1, position: int = 1) -> Entry:
-    return Entry("sleep", "sleep", number, position, own=True, seconds=seconds)
+def sleep(seconds: float, number: int = 1, position: int = 1) -> JournalEntry:
+    return JournalEntry("sleep", "sleep", number, position, in_main_branch=True, seconds=seconds)
 
 
-def heard(name: str = "go", payload: str = "1", position: int = 1) -> Entry:
+def heard(name: str = "go", payload: str = "1", position: int = 1) -> JournalEntry:
     """A wait that is over."""
-    return Entry("wait", name, 1, position, own=True, result=payload)
+    return JournalEntry("wait", name, 1, position, in_main_branch=True, result=payload)
 
 
-def missed(name: str = "go") -> Entry:
+def missed(name: str = "go") -> JournalEntry:
     """A wait in vain."""
-    return Entry("wait", name, 1, 1, own=True, error='{"type": "SignalTimeout"}')
+    return JournalEntry("wait", name, 1, 1, in_main_branch=True, error='{"type": "SignalTimeout"}')
 
 
-def under(batch: Batch, claimed: Claimed) -> Claimed:
+def under(batch: Batch, claimed: ClaimedJob) -> ClaimedJob:
     """A job as the batch holds it, whatever claim it came with."""
     if claimed.claim != batch.id:
         claimed.claim = batch.id
@@ -51,41 +55,43 @@ def under(batch: Batch, claimed: Claimed) -> Claimed:
 
 
 async def keep(
-    stage: Stage, batch: Batch, *entries: Entry, on: Connection | None = None
-) -> list[Unkept]:
+    stage: Stage, batch: Batch, *entries: JournalEntry, on: Connection | None = None
+) -> list[UnwrittenEntry]:
     """Keep steps of the first job of a batch. Answers those that were not."""
     job = under(batch, batch.members[0])
     found = await stage.run(steps.record(batch.worker, [(job, each) for each in entries]), on)
     return sorted(found, key=lambda each: each.index)
 
 
-async def known(stage: Stage, batch: Batch) -> list[Kept]:
+async def known(stage: Stage, batch: Batch) -> list[StoredEntry]:
     """What the first job of a batch is given when it runs again."""
-    return [each.kept for each in await stage.run(steps.of(batch.members[:1]))]
+    return [each.entry for each in await stage.run(steps.read(batch.members[:1]))]
 
 
-def lying(batch: Batch, *waits: Entry, kept: Sequence[Entry] | None = None) -> list[Query[Any]]:
+def lying(
+    batch: Batch, *waits: JournalEntry, kept: Sequence[JournalEntry] | None = None
+) -> list[Query[Any]]:
     """The statements with which the first job of a batch lies down: expect, if it waits for a signal; hold,
     record, suspend, release."""
     job = under(batch, batch.members[0])
-    asleep = Asleep(tuple(waits if kept is None else kept), tuple(waits))
+    asleep = Suspended(tuple(waits if kept is None else kept), tuple(waits))
     return record.suspend(batch.worker, [(job, asleep)])
 
 
 async def lie_down(
     stage: Stage,
     batch: Batch,
-    *waits: Entry,
-    kept: Sequence[Entry] | None = None,
+    *waits: JournalEntry,
+    kept: Sequence[JournalEntry] | None = None,
     on: Connection | None = None,
-) -> Moved:
+) -> MoveResult:
     """Let the first job of a batch wait. Answers whether it was accepted."""
     *_, [moved], _ = await stage.together(*lying(batch, *waits, kept=kept), on=on)
-    answer: Moved = moved
+    answer: MoveResult = moved
     return answer
 
 
-async def asleep(stage: Stage, *waits: Entry, **more: Any) -> Batch:
+async def asleep(stage: Stage, *waits: JournalEntry, **more: Any) -> Batch:
     """A job that waits, and the batch it was in."""
     batch = await stage.held(1, **more)
     assert (await lie_down(stage, batch, *waits)).jobs == batch.jobs
@@ -111,22 +117,22 @@ async def say(
 
 
 async def said(stage: Stage, run: int, name: str = "go") -> str | None:
-    found = await stage.run(signals.look(run, name))
+    found = await stage.run(signals.read_payload(run, name))
     return found[0] if found else None
 
 
 async def begin_anew(
     stage: Stage, batch: Batch, args: str = '{"n": 2}', on: Connection | None = None
-) -> Moved:
+) -> MoveResult:
     """Let the first job of a batch begin anew, as the engine does."""
     job = under(batch, batch.members[0])
     _, [moved], _ = await stage.together(
-        claims.hold(batch.worker, [batch.id]),
-        steps.clear(batch.worker, [job], [args]),
+        claims.lock(batch.worker, [batch.id]),
+        steps.restart(batch.worker, [job], [args]),
         claims.release(batch.worker, [batch.id], [job.job]),
         on=on,
     )
-    answer: Moved = moved
+    answer: MoveResult = moved
     return answer
 
 
@@ -137,7 +143,7 @@ async def again(stage: Stage, tasks: Sequence[str] = ("work",)) -> Batch:
 
 async def quarantine(stage: Stage, batch: Batch) -> None:
     await stage.together(
-        claims.hold(batch.worker, [batch.id]),
+        claims.lock(batch.worker, [batch.id]),
         jobs.quarantine(batch.worker, [batch.id], batch.jobs, [None]),
         claims.release(batch.worker, [batch.id], batch.jobs),
     )

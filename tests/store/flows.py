@@ -13,10 +13,10 @@ from typing import Any
 from psycopg.errors import LockNotAvailable
 
 from rota.store import claims, flows, jobs, runs
-from rota.store.arrays import inside
-from rota.store.flows import Caller, Columns, StartRun
-from rota.store.jobs import Moved, Started
-from rota.store.runs import Settled
+from rota.store.arrays import array_items
+from rota.store.flows import CallingJob, JobColumns, StartRun
+from rota.store.jobs import MoveResult, StartedJob
+from rota.store.runs import ReleaseResult
 
 from .stage import Batch, Connection, Stage
 
@@ -49,19 +49,19 @@ def run_of(
     for name in sinks:
         children[name].append(0)
     many = len(parents)
-    columns = Columns(
-        tasks=inside(f"f.{name}" for name in parents),
+    columns = JobColumns(
+        tasks=array_items(f"f.{name}" for name in parents),
         queues=",".join(["default"] * many),
-        lanes=",".join(["0"] * many),
-        args=inside(["{}"] * many),
+        priorities=",".join(["0"] * many),
+        args=array_items(["{}"] * many),
         options=",".join(["NULL"] * many),
         rules=",".join((rules or {}).get(name, "all_succeeded") for name in parents),
-        parents=",".join(str(len(each)) for each in parents.values()),
-        children=inside(f"{{{','.join(map(str, each))}}}" for each in children.values()),
-        takes=",".join(["NULL"] * many),
+        predecessor_counts=",".join(str(len(each)) for each in parents.values()),
+        successors=array_items(f"{{{','.join(map(str, each))}}}" for each in children.values()),
+        input_jobs=",".join(["NULL"] * many),
     )
     opened = how.pop("open", len(sinks))
-    return StartRun(flow=flow, input="{}", size=many, open=opened, jobs=columns, **how)
+    return StartRun(flow=flow, input="{}", size=many, open_jobs=opened, jobs=columns, **how)
 
 
 async def start(
@@ -87,16 +87,16 @@ async def call(
     parts: Sequence[StartRun] = (),
     number: int = 0,
     on: Connection | None = None,
-) -> list[Started]:
+) -> list[StartedJob]:
     """Let the first job of a batch start calls, as the engine does: so many tasks, and flows that are parts
     of it."""
     names = [f"call{each}" for each in range(many)]
     whole = run_of(dict.fromkeys(names, ()), flow=None, open=many + len(parts))
     job = batch.members[0]
-    caller = Caller(job.job, batch.id, batch.worker, number, job.attempt)
-    started: list[Started]
+    caller = CallingJob(job.job, batch.id, batch.worker, number, job.attempt)
+    started: list[StartedJob]
     _, started = await stage.together(
-        claims.hold(batch.worker, [batch.id]),
+        claims.lock(batch.worker, [batch.id]),
         flows.start([whole, *parts], notify=False, caller=caller),
         on=on,
     )
@@ -124,11 +124,11 @@ async def end(
     state: str = "succeeded",
     given: Sequence[int] | None = None,
     on: Connection | None = None,
-) -> Moved:
+) -> MoveResult:
     """Let jobs of a batch end, as the engine does."""
     which = list(batch.jobs if given is None else given)
     many = len(which)
-    moved: Moved
+    moved: MoveResult
     if state == "succeeded":
         [moved] = await stage.run(
             jobs.complete(
@@ -139,7 +139,7 @@ async def end(
         return moved
     error = None if state == "skipped" else '{"type": "E"}'
     _, [moved], _ = await stage.together(
-        claims.hold(batch.worker, [batch.id]),
+        claims.lock(batch.worker, [batch.id]),
         jobs.finish(
             *(batch.worker, [batch.id] * many, which, [state] * many),
             *([error] * many, [0.1] * many),
@@ -150,18 +150,18 @@ async def end(
     return moved
 
 
-async def run_one(stage: Stage, worker: int, name: str, state: str = "succeeded") -> Moved:
+async def run_one(stage: Stage, worker: int, name: str, state: str = "succeeded") -> MoveResult:
     """Let the one ready job of this name run to an end."""
     return await end(stage, await claim_only(stage, worker, name), state)
 
 
-async def settle(stage: Stage, on: Connection | None = None) -> list[Settled]:
+async def settle(stage: Stage, on: Connection | None = None) -> list[ReleaseResult]:
     """Pass on whatever could not be passed on before, until nothing is left."""
     found = []
     while True:
-        [settled] = await stage.run(runs.settle(1000), on)
+        [settled] = await stage.run(runs.release_pending(1000), on)
         found.append(settled)
-        if not settled.rest:
+        if not settled.pending:
             return found
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from rota.store import locks
-from rota.store.locks import Answer, Kept, Released
+from rota.store.locks import LockAnswer, ReleasedLockRow, RenewedLock
 from rota.store.query import Query
 
 from .stage import Connection, Stage
@@ -29,14 +29,14 @@ def taking(
     earlier: Sequence[UUID] = (),
     wait: bool = False,
     permits: int = 0,
-) -> Query[Answer]:
+) -> Query[LockAnswer]:
     who = {"instance": by, "host": f"host of {by}", "pid": 1, "label": ""}
     return locks.acquire(
-        name, permits, nonce or uuid4(), who, ttl, None, wait=wait, earlier=earlier
+        name, permits, nonce or uuid4(), who, ttl, None, wait=wait, earlier_nonces=earlier
     )
 
 
-async def take(stage: Stage, on: Connection | None = None, **more: Any) -> Answer:
+async def take(stage: Stage, on: Connection | None = None, **more: Any) -> LockAnswer:
     [answer] = await stage.run(taking(**more), on or stage.watch)
     return answer
 
@@ -50,12 +50,12 @@ async def taken(stage: Stage, on: Connection | None = None, **more: Any) -> int:
 
 async def renew(
     stage: Stage, token: int, by: UUID = ME, on: Connection | None = None, ttl: float = 30.0
-) -> Kept:
+) -> RenewedLock:
     [kept] = await stage.run(locks.renew(by, [(NAME, token, ttl)]), on or stage.watch)
     return kept
 
 
-async def release(stage: Stage, token: int, on: Connection | None = None) -> Released | None:
+async def release(stage: Stage, token: int, on: Connection | None = None) -> ReleasedLockRow | None:
     rows = await stage.run(locks.release(NAME, 0, token), on or stage.watch)
     return rows[0] if rows else None
 
@@ -73,7 +73,7 @@ async def run_out(stage: Stage, name: str = NAME) -> None:
 async def pin(stage: Stage, token: int, on: Connection) -> None:
     """Rely on it in a transaction that stays open."""
     await stage.sql("begin", on=on)
-    await stage.run(locks.assertion(NAME, token), on)
+    await stage.run(locks.assert_lock(NAME, token), on)
 
 
 async def row(stage: Stage, name: str = NAME) -> str:

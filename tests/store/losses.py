@@ -7,28 +7,28 @@ from typing import Any
 from uuid import uuid4
 
 from rota.store import claims, jobs, workers
-from rota.store.jobs import Claimed, Moved
-from rota.store.workers import Declared, Seen
+from rota.store.jobs import ClaimedJob, MoveResult
+from rota.store.workers import DeclaredDead, ObservedWorker
 
 from .stage import Batch, Connection, Stage
 
-NOTHING = Moved([], [], [], False)
+NOTHING = MoveResult([], [], [], False)
 
 
-async def seen(stage: Stage, worker: int, on: Connection | None = None) -> Seen:
+async def seen(stage: Stage, worker: int, on: Connection | None = None) -> ObservedWorker:
     """What somebody who looks sees of a worker."""
     [beats] = await stage.sql("select beats from rota.workers where id = %s", worker, on=on)
-    return Seen(worker, beats, None)
+    return ObservedWorker(worker, beats, None)
 
 
-async def bury(stage: Stage, *dead: int, on: Connection | None = None) -> list[Declared]:
+async def bury(stage: Stage, *dead: int, on: Connection | None = None) -> list[DeclaredDead]:
     """Declare workers dead, as somebody does who has not heard of them."""
-    return await stage.run(workers.declare([await seen(stage, each, on) for each in dead]), on)
+    return await stage.run(workers.mark_dead([await seen(stage, each, on) for each in dead]), on)
 
 
 async def reap(
     stage: Stage, claim: int, only: Sequence[int] | None = None, on: Connection | None = None
-) -> Moved:
+) -> MoveResult:
     [moved] = await stage.run(claims.reap(claim, only), on)
     return moved
 
@@ -37,7 +37,7 @@ async def orphans(stage: Stage, after: int = 0, limit: int = 1000) -> list[int]:
     return [each.id for each in await stage.run(claims.orphans(after, limit))]
 
 
-async def die(stage: Stage, batch: Batch) -> Moved:
+async def die(stage: Stage, batch: Batch) -> MoveResult:
     """The worker of a batch dies, and somebody takes back what is in the batch."""
     await bury(stage, batch.worker)
     return await reap(stage, batch.id)
@@ -86,12 +86,12 @@ async def put_in_ready(stage: Stage, mark: int, count: int = 1, attempt: int = 1
     return ids
 
 
-async def quarantine(stage: Stage, batch: Batch, on: Connection | None = None) -> Moved:
+async def quarantine(stage: Stage, batch: Batch, on: Connection | None = None) -> MoveResult:
     """Put the jobs of a batch away, as the engine does. Answers those accepted."""
     many = len(batch.jobs)
-    moved: Moved
+    moved: MoveResult
     _, [moved], _ = await stage.together(
-        claims.hold(batch.worker, [batch.id]),
+        claims.lock(batch.worker, [batch.id]),
         jobs.quarantine(batch.worker, [batch.id] * many, batch.jobs, ['{"type": "E"}'] * many),
         claims.release(batch.worker, [batch.id], batch.jobs),
         on=on,
@@ -101,13 +101,15 @@ async def quarantine(stage: Stage, batch: Batch, on: Connection | None = None) -
 
 async def judge(
     stage: Stage, batch: Batch, state: str = "failed", on: Connection | None = None
-) -> Moved:
+) -> MoveResult:
     """End the jobs of a batch because they were lost, as the engine does. Answers those accepted."""
     many = len(batch.jobs)
-    moved: Moved
+    moved: MoveResult
     _, [moved], _ = await stage.together(
-        claims.hold(batch.worker, [batch.id]),
-        jobs.judge(batch.worker, [batch.id] * many, batch.jobs, [state] * many, ["{}"] * many),
+        claims.lock(batch.worker, [batch.id]),
+        jobs.finish_lost(
+            batch.worker, [batch.id] * many, batch.jobs, [state] * many, ["{}"] * many
+        ),
         claims.release(batch.worker, [batch.id], batch.jobs),
         on=on,
     )
@@ -123,12 +125,12 @@ async def split(
 ) -> Batch:
     """Give a job of a batch a claim of its own, as the engine does. It is number 0 where there is none."""
     _, _, found = await stage.together(
-        claims.hold(batch.worker, [batch.id]),
+        claims.lock(batch.worker, [batch.id]),
         claims.split(batch.worker, batch.id, job, uuid4(), seconds),
-        claims.of(batch.worker, job),
+        claims.by_job(batch.worker, job),
         on=on,
     )
-    members: list[Claimed] = [each for each in batch.members if each.job == job]
+    members: list[ClaimedJob] = [each for each in batch.members if each.job == job]
     return Batch(batch.worker, found[0] if found else 0, [job], members)
 
 

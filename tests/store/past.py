@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from rota.model.retention import Keep
+from rota.model.retention import Retention
 from rota.store import retention
-from rota.store.retention import Found, Line
+from rota.store.retention import PrunableRow, PrunableRuns
 
 from .stage import Connection, Stage
 
@@ -114,25 +114,25 @@ class Past:
     # Removing
 
     @staticmethod
-    def rules(keep: str) -> Keep:
-        return Keep.parse(keep)
+    def rules(keep: str) -> Retention:
+        return Retention.parse(keep)
 
     async def find(
         self, keep: str = "7d", after: int = 0, most: int = 100, on: Connection | None = None
-    ) -> Found:
+    ) -> PrunableRuns:
         [found] = await self.stage.run(retention.find(self.rules(keep), after, most), on)
         return found
 
-    async def remove(self, found: Found, on: Connection | None = None) -> list[Line]:
+    async def remove(self, found: PrunableRuns, on: Connection | None = None) -> list[PrunableRow]:
         return await self.stage.run(retention.remove(found), on)
 
     async def prune(
         self, keep: str = "7d", after: int = 0, most: int = 100, on: Connection | None = None
-    ) -> Found:
+    ) -> PrunableRuns:
         """A batch as the engine does it. Answers what was found."""
         connection = on or self.stage.engine
         async with connection.transaction():
-            [ours] = await self.stage.run(retention.turn(self.stage.schema), connection)
+            [ours] = await self.stage.run(retention.try_lock(self.stage.schema), connection)
             assert ours
             found = await self.find(keep, after, most, connection)
             await self.remove(found, connection)

@@ -13,7 +13,7 @@ import psycopg
 from rota.model.settings import Settings
 from rota.store import leaders, query
 from rota.store.database import Database, run
-from rota.store.leaders import Elected
+from rota.store.leaders import ElectionResult
 from rota.store.query import Query
 
 from .stage import Connection
@@ -30,7 +30,7 @@ class Voter:
         self.instance: UUID = uuid4()
         self.name = name
         self._schema = schema
-        self.seat = leaders.seat_of(name, schema)
+        self.seat = leaders.session_lock_key(name, schema)
 
     @property
     def who(self) -> dict[str, Any]:
@@ -40,12 +40,12 @@ class Voter:
         return await run(self.connection, query, self._schema)
 
     async def sits(self) -> bool:
-        return await self.ask(leaders.sit([self.seat])) == [self.seat]
+        return await self.ask(leaders.lock_session([self.seat])) == [self.seat]
 
     async def rises(self) -> None:
-        await self.ask(leaders.rise([self.seat]))
+        await self.ask(leaders.unlock_session([self.seat]))
 
-    async def elect(self, lease: float | None = None) -> Elected | None:
+    async def elect(self, lease: float | None = None) -> ElectionResult | None:
         found = await self.ask(leaders.elect(self.name, self.seat, self.who, lease))
         return found[0] if found else None
 
@@ -62,18 +62,18 @@ class Voter:
 
     async def stands(self, term: int) -> bool | None:
         [answer] = await self.ask(leaders.probe(self.instance, [self.name], [self.seat], [term]))
-        return bool(answer.stands)
+        return bool(answer.is_current)
 
     async def renews(self, term: int) -> bool | None:
         [answer] = await self.ask(leaders.renew(self.instance, [self.name], [term], [LEASE]))
-        stands: bool | None = answer.stands
+        stands: bool | None = answer.is_current
         return stands
 
     async def resigns(self, term: int) -> None:
         await self.ask(leaders.resign(self.instance, self.name, term))
 
     async def sees_it_vacant(self) -> bool:
-        return await self.ask(leaders.vacant([self.name], [self.seat])) == [self.name]
+        return await self.ask(leaders.vacant_names([self.name], [self.seat])) == [self.name]
 
     async def sql(self, text: str, *params: Any) -> list[Any]:
         cursor = await self.connection.execute(text.encode(), params)

@@ -17,7 +17,7 @@ from psycopg import AsyncConnection
 from rota.model.settings import Settings
 from rota.store import claims, jobs, workers
 from rota.store.database import Database, run
-from rota.store.jobs import Claimed, Moved, Start
+from rota.store.jobs import ClaimedJob, MoveResult, StartJob
 from rota.store.query import Query
 
 T = TypeVar("T")
@@ -87,7 +87,7 @@ class Batch:
     worker: int
     id: int
     jobs: list[int]
-    members: list[Claimed]
+    members: list[ClaimedJob]
 
 
 class Stage:
@@ -133,12 +133,12 @@ class Stage:
     # Jobs on their way
 
     async def start(self, task: str = "work", queue: str = "default", **more: Any) -> int:
-        start = Start(task=task, queue=queue, **{"args": "{}", **more})
+        start = StartJob(task=task, queue=queue, **{"args": "{}", **more})
         [started] = await self.run(jobs.start(start, notify=False))
         return started.run
 
     async def start_several(self, count: int, task: str = "work", **more: Any) -> list[int]:
-        start = Start(task=task, args="{}", queue="default", **more)
+        start = StartJob(task=task, args="{}", queue="default", **more)
         return await self.run(jobs.start_many([start] * count))
 
     async def worker(self) -> int:
@@ -173,7 +173,7 @@ class Stage:
     async def unwanted(self, worker: int) -> list[int]:
         """Jobs a worker hears that somebody wished to cancel."""
         [told] = await self.run(workers.beat(worker, None))
-        return told.unwanted
+        return told.jobs_to_cancel
 
     async def held(self, count: int, **more: Any) -> Batch:
         """So many jobs, started and claimed in one batch."""
@@ -194,8 +194,8 @@ class Stage:
         """Hand jobs of a batch back, as the engine does. Answers the queues that have news."""
         which = batch.jobs if given is None else given
         _, [moved], _ = await self.together(
-            claims.seize(batch.worker, [batch.id]),
-            jobs.give_back(batch.worker, [batch.id], which),
+            claims.lock_exclusive(batch.worker, [batch.id]),
+            jobs.return_to_queue(batch.worker, [batch.id], which),
             claims.release(batch.worker, [batch.id], which),
             on=on,
         )
@@ -213,7 +213,7 @@ class Stage:
             *(['{"type": "E"}'] * many, [0.5] * many),
         )
         _, [moved], _ = await self.together(
-            claims.hold(batch.worker, [batch.id]),
+            claims.lock(batch.worker, [batch.id]),
             query,
             claims.release(batch.worker, [batch.id], which),
         )
@@ -226,7 +226,7 @@ class Stage:
         given: Sequence[int] | None = None,
         delay: float = 60.0,
         on: Connection | None = None,
-    ) -> Moved:
+    ) -> MoveResult:
         """Have jobs of a batch fail with attempts left, as the engine does. Answers those accepted."""
         which = batch.jobs if given is None else given
         many = len(which)
@@ -235,12 +235,12 @@ class Stage:
             *(['{"type": "E"}'] * many, [0.5] * many),
         )
         _, [moved], _ = await self.together(
-            claims.hold(batch.worker, [batch.id]),
+            claims.lock(batch.worker, [batch.id]),
             query,
             claims.release(batch.worker, [batch.id], which),
             on=on,
         )
-        answer: Moved = moved
+        answer: MoveResult = moved
         return answer
 
     async def complete(

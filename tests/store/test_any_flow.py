@@ -141,7 +141,7 @@ class Telling:
                             await asyncio.sleep(0.002)  # the window, held open
                     break
                 except OperationalError as error:
-                    if failures.sqlstate(error) == "40P01" or not failures.is_passing(error):
+                    if failures.sqlstate(error) == "40P01" or not failures.is_transient(error):
                         raise
             self.ended += len(which)
 
@@ -154,7 +154,7 @@ class Telling:
                     [answer] = await self.stage.run(runs.cancel(target), on)
                     break
                 except OperationalError as error:
-                    if failures.sqlstate(error) == "40P01" or not failures.is_passing(error):
+                    if failures.sqlstate(error) == "40P01" or not failures.is_transient(error):
                         raise
             if answer in ("cancelled", "requested"):
                 self.wished.add(name)

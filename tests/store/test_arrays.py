@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 from psycopg import Connection
 
-from rota.store.arrays import of_ints, of_seconds, of_texts
+from rota.store.arrays import int_array, microsecond_array, text_array
 
 Text = some.text(some.characters(exclude_categories=["Cs"], exclude_characters="\x00"))
 # One connection for all examples is the point: what is sent leaves nothing behind.
@@ -31,7 +31,7 @@ def connection(store_dsn: str) -> Iterator[Connection[tuple[object, ...]]]:
 def test_whole_numbers_arrive(
     connection: Connection[tuple[object, ...]], values: list[int]
 ) -> None:
-    row = connection.execute("select %s::bigint[]", (of_ints(values),)).fetchone()
+    row = connection.execute("select %s::bigint[]", (int_array(values),)).fetchone()
 
     assert row == (values,)
 
@@ -39,7 +39,7 @@ def test_whole_numbers_arrive(
 @relaxed
 @given(values=some.lists(some.none() | Text))
 def test_texts_arrive(connection: Connection[tuple[object, ...]], values: list[str | None]) -> None:
-    row = connection.execute("select %s::text[]", (of_texts(values),)).fetchone()
+    row = connection.execute("select %s::text[]", (text_array(values),)).fetchone()
 
     assert row == (values,)
 
@@ -50,7 +50,7 @@ def test_texts_that_mean_something_in_a_literal_arrive(
 ) -> None:
     values = [word, None, word * 2]
 
-    row = connection.execute("select %s::text[]", (of_texts(values),)).fetchone()
+    row = connection.execute("select %s::text[]", (text_array(values),)).fetchone()
 
     assert row == (values,)
 
@@ -61,7 +61,7 @@ def test_documents_arrive(
     connection: Connection[tuple[object, ...]], values: list[str | None]
 ) -> None:
     found = connection.execute(
-        "select document::text from unnest(%s::json[]) as given (document)", (of_texts(values),)
+        "select document::text from unnest(%s::json[]) as given (document)", (text_array(values),)
     )
 
     assert [row[0] for row in found] == values
@@ -74,7 +74,7 @@ def test_seconds_arrive_to_the_microsecond(
 ) -> None:
     found = connection.execute(
         "select micro::float8 / 1e6 from unnest(%s::bigint[]) as given (micro)",
-        (of_seconds(values),),
+        (microsecond_array(values),),
     )
 
     assert [row[0] for row in found] == pytest.approx(values, abs=2e-6)

@@ -17,7 +17,7 @@ async def test_a_beat_is_an_update_in_place(own_stage: Stage) -> None:
         before = await _updates(stage)
         for number in range(300):
             await stage.run(workers.beat(worker, number, number, 0.5))
-        await stage.run(workers.retire(worker))
+        await stage.run(workers.mark_draining(worker))
         after = await _updates(stage)
         found.append((after[0] - before[0], after[1] - before[1]))
         # Whoever holds a snapshot meanwhile, such as autovacuum, keeps room from being made, and costs one.

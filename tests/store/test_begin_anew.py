@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from rota.model.replay import Entry
+from rota.model.replay import JournalEntry
 from rota.store import runs, steps
-from rota.store.jobs import Moved
+from rota.store.jobs import MoveResult
 
 from . import flows
 from .durably import (
@@ -40,12 +40,12 @@ async def test_it_begins_with_other_arguments_and_nothing_of_what_it_came_to(sta
 
     moved = await begin_anew(stage, batch, '{"n": 7}')
 
-    assert moved == Moved(batch.jobs, ["default"], [], False)
+    assert moved == MoveResult(batch.jobs, ["default"], [], False)
     assert await stage.held_by(batch.id) == []
     new = await again(stage)
     assert new.jobs == batch.jobs
     [member] = new.members
-    assert (member.args, member.attempt, member.begun, member.checkpoint) == (
+    assert (member.args, member.attempt, member.has_steps, member.checkpoint) == (
         '{"n": 7}',
         1,
         None,
@@ -207,7 +207,7 @@ async def lived(stage: Stage) -> int:
     run = batch.jobs[0]
     await say(stage, run, "go", '"yes"')
     await say(stage, run, "later", '"no"')
-    now = Entry("value", "now", 1, 1, own=True, result='"then"')
+    now = JournalEntry("value", "now", 1, 1, in_main_branch=True, result='"then"')
     await keep(stage, batch, now, step("a", position=2), heard("go", '"yes"', 3))
     await keep(stage, batch, sleep(-1, position=4), step("b", position=5), step("b", 2, 6))
     await keep(stage, batch, heard("later", '"no"', 7), step("c", position=8))

@@ -96,7 +96,7 @@ async def test_a_job_that_succeeds_although_it_was_to_be_cancelled_leaves_no_wis
     await cancel(stage, batch.jobs[0])
 
     await stage.complete(batch)
-    await stage.run(waiters.tell(batch.jobs))
+    await stage.run(waiters.notify_waiters(batch.jobs))
 
     assert await stage.place(batch.jobs[0]) == "succeeded"
     assert await stage.sql("select job from rota.cancels") == []
@@ -187,7 +187,7 @@ async def test_a_wish_that_a_completion_had_to_wait_for_is_not_left_behind(stage
         completing = stage.meanwhile(stage.complete(batch, batch.jobs[:1]))
         await stage.waits(stage.engine, canceller)
     await completing
-    await stage.run(waiters.tell(batch.jobs[:1]))
+    await stage.run(waiters.notify_waiters(batch.jobs[:1]))
 
     assert await stage.sql("select job from rota.cancels") == []
 
@@ -196,7 +196,7 @@ async def test_telling_forgets_no_wish_about_a_job_that_goes_on(stage: Stage) ->
     batch = await stage.held(1)
     await cancel(stage, batch.jobs[0])
 
-    await stage.run(waiters.tell(batch.jobs))
+    await stage.run(waiters.notify_waiters(batch.jobs))
 
     assert await stage.sql("select job from rota.cancels") == batch.jobs
 
@@ -234,7 +234,7 @@ async def test_a_cancel_does_not_wait_for_ever_on_any_connection(stage: Stage) -
     holder = await stage.connect(engine=True)
 
     async with holder.transaction(), await AsyncConnection.connect(stage.dsn) as anybodys:
-        await stage.run(claims.hold(batch.worker, [batch.id]), holder)
+        await stage.run(claims.lock(batch.worker, [batch.id]), holder)
         with pytest.raises(LockNotAvailable):
             await anybodys.execute("select rota.cancel(%s)", batch.jobs)
 

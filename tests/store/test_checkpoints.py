@@ -17,7 +17,7 @@ async def keep(stage: Stage, batch: Batch, state: str, on: Connection | None = N
     """As the engine does, in a claim of the job's own."""
     [job] = batch.jobs
     _, kept = await stage.together(
-        claims.pin(batch.worker, batch.id, job),
+        claims.lock_shared(batch.worker, batch.id, job),
         jobs.checkpoint(batch.worker, batch.id, job, state),
         on=on,
     )
@@ -51,11 +51,11 @@ async def test_it_survives_being_handed_back_being_lost_and_quarantine(stage: St
 
     await keep(stage, lost, "[1, 2]")
     await stage.together(
-        claims.hold(lost.worker, [lost.id]),
+        claims.lock(lost.worker, [lost.id]),
         jobs.quarantine(lost.worker, [lost.id], lost.jobs, [None]),
         claims.release(lost.worker, [lost.id], lost.jobs),
     )
-    await stage.run(jobs.release(lost.jobs[0]))
+    await stage.run(jobs.release_quarantined(lost.jobs[0]))
     assert (await stage.claim(await stage.worker())).members[0].checkpoint == "[1, 2]"
 
 

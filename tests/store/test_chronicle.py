@@ -29,7 +29,7 @@ async def everywhere(stage: Stage) -> flows.Laid:
     await flows.run_one(stage, worker, "bad", "failed")
     await stage.retry(await flows.claim_only(stage, worker, "tried"), delay=0)
     napping = await flows.claim_only(stage, worker, "napping")
-    await keep(stage, napping, step("look", took=0.25))
+    await keep(stage, napping, step("look", duration=0.25))
     await lie_down(stage, napping, wait("go", position=2))
     await quarantine(stage, await flows.claim_only(stage, worker, "aside"))
     await flows.claim_only(stage, worker, "going")
@@ -62,11 +62,11 @@ async def test_what_happened_is_told_the_last_first(stage: Stage) -> None:
     await say(stage, laid.run, "other")
     await flows.cancel(stage, laid["going"])
 
-    found = await stage.run(chronicle.chronicle(laid.run))
+    found = await stage.run(chronicle.run_events(laid.run))
 
     assert [each.at for each in found] == sorted((each.at for each in found), reverse=True)
     names = {job: name for name, job in laid.jobs.items()} | {laid.run: "run", None: ""}
-    told = {(names[each.job], each.what) for each in found}
+    told = {(names[each.job], each.kind) for each in found}
     assert told == {
         *(("run", "created"), ("", "signal")),
         *(("good", "began"), ("good", "succeeded"), ("bad", "began"), ("bad", "failed")),
@@ -79,46 +79,46 @@ async def test_what_happened_is_told_the_last_first(stage: Stage) -> None:
 async def test_an_attempt_began_when_it_ended_less_what_it_took(stage: Stage) -> None:
     laid = await everywhere(stage)
 
-    found = await stage.run(chronicle.chronicle(laid["bad"]))
+    found = await stage.run(chronicle.run_events(laid["bad"]))
 
-    [began] = [each for each in found if each.what == "began"]
-    [failed] = [each for each in found if each.what == "failed"]
+    [began] = [each for each in found if each.kind == "began"]
+    [failed] = [each for each in found if each.kind == "failed"]
     assert (failed.at - began.at).total_seconds() == 0.1
-    assert failed.took == pytest.approx(0.1)
+    assert failed.seconds == pytest.approx(0.1)
     assert failed.error == b'{"type": "E"}'
 
 
 async def test_of_one_job_only_its_own_doings_are_told(stage: Stage) -> None:
     laid = await everywhere(stage)
 
-    found = await stage.run(chronicle.chronicle(laid["napping"]))
+    found = await stage.run(chronicle.run_events(laid["napping"]))
 
     assert {each.job for each in found} == {laid["napping"]}
-    assert {each.what for each in found} == {"created", "step", "wait", "asleep"}
+    assert {each.kind for each in found} == {"created", "step", "wait", "asleep"}
 
 
 async def test_no_more_is_told_than_asked_for_and_steps_only_of_few_jobs(stage: Stage) -> None:
     laid = await everywhere(stage)
 
-    assert len(await stage.run(chronicle.chronicle(laid.run, limit=3))) == 3
-    told = await stage.run(chronicle.chronicle(laid.run, told=5))
-    assert "step" not in {each.what for each in told}
+    assert len(await stage.run(chronicle.run_events(laid.run, limit=3))) == 3
+    told = await stage.run(chronicle.run_events(laid.run, max_jobs_with_steps=5))
+    assert "step" not in {each.kind for each in told}
 
 
 async def test_doings_are_what_the_code_did_and_slept_through(stage: Stage) -> None:
     batch = await stage.held(1)
-    await keep(stage, batch, step("look", took=0.25), sleep(60, position=2))
+    await keep(stage, batch, step("look", duration=0.25), sleep(60, position=2))
     await lie_down(stage, batch, wait("go", position=3))
     await say(stage, batch.jobs[0])
     again = await stage.claim(batch.worker)
     await keep(stage, again, heard("go", position=3))
 
-    found = await stage.run(chronicle.doings(batch.jobs[0]))
+    found = await stage.run(chronicle.run_steps(batch.jobs[0]))
 
     assert [(each.kind, each.name, each.open) for each in found] == [
         *(("step", "look", False), ("sleep", "sleep", False), ("wait", "go", False)),
     ]
-    assert found[0].took == 0.25
+    assert found[0].seconds == 0.25
     assert found[1].until is not None
     assert (found[1].until - found[1].at).total_seconds() == 60
 
@@ -126,12 +126,12 @@ async def test_doings_are_what_the_code_did_and_slept_through(stage: Stage) -> N
 async def test_the_trace_of_a_run_is_that_of_its_first_job(stage: Stage) -> None:
     trace = f"00-{'4' * 32}-{'1' * 16}-01"
     laid = await flows.start(stage, {"a": (), "b": ("a",)})
-    assert await stage.run(chronicle.trace(laid.run)) == []
+    assert await stage.run(chronicle.traceparent(laid.run)) == []
 
     await stage.sql("update rota.jobs set trace = %s where id = %s", trace, laid["a"])
 
-    assert await stage.run(chronicle.trace(laid.run)) == [trace]
-    assert await stage.run(chronicle.trace(laid["a"])) == [trace]
+    assert await stage.run(chronicle.traceparent(laid.run)) == [trace]
+    assert await stage.run(chronicle.traceparent(laid["a"])) == [trace]
 
 
 async def test_jobs_of_others_are_not_read(own_stage: Stage) -> None:
@@ -143,11 +143,11 @@ async def test_jobs_of_others_are_not_read(own_stage: Stage) -> None:
     deeds = audit.entries(10, subject=str(laid.run))
     queries = (
         views.jobs(laid.run),
-        views.tries(laid.run),
-        views.called(laid.run),
-        chronicle.chronicle(laid.run),
-        chronicle.doings(laid.run),
-        chronicle.trace(laid.run),
+        views.job_attempts(laid.run),
+        views.child_runs(laid.run),
+        chronicle.run_events(laid.run),
+        chronicle.run_steps(laid.run),
+        chronicle.traceparent(laid.run),
         runs.results(laid.run),
         deeds,
     )

@@ -39,7 +39,7 @@ async def test_places_are_read_in_the_order_given(stage: Stage) -> None:
     query = jobs.claim(worker, uuid4(), ["work"], ["b", "a"], [0, 0], [0, 0], 10)
     found = await stage.run(query)
 
-    assert [(each.job, each.place) for each in found] == [(second, 1), (first, 2)]
+    assert [(each.job, each.lane) for each in found] == [(second, 1), (first, 2)]
 
 
 async def test_only_tasks_the_worker_knows_are_taken(stage: Stage) -> None:
@@ -185,7 +185,7 @@ async def test_a_worker_can_ask_what_it_holds(stage: Stage) -> None:
     batches = [await stage.claim(worker, 1, nonce=nonce) for nonce in nonces]
     await stage.claim(other, 1)
 
-    held = await stage.run(claims.mine(worker))
+    held = await stage.run(claims.by_worker(worker))
 
     assert [(each.id, each.nonce, each.jobs) for each in held] == [
         (batch.id, nonce, batch.jobs) for batch, nonce in zip(batches, nonces, strict=True)

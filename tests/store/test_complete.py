@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from rota.store import claims, jobs
-from rota.store.jobs import Moved
+from rota.store.jobs import MoveResult
 from rota.store.query import Query
 
 from .stage import Batch, Connection, Stage
 
 
-def complete(batch: Batch, which: list[int] | None = None) -> Query[Moved]:
+def complete(batch: Batch, which: list[int] | None = None) -> Query[MoveResult]:
     given = batch.jobs if which is None else which
     return jobs.complete(
         batch.worker,
@@ -20,7 +20,9 @@ def complete(batch: Batch, which: list[int] | None = None) -> Query[Moved]:
     )
 
 
-async def refused(stage: Stage, query: Query[Moved], on: Connection | None = None) -> list[int]:
+async def refused(
+    stage: Stage, query: Query[MoveResult], on: Connection | None = None
+) -> list[int]:
     [moved] = await stage.run(query, on)
     return moved.jobs
 
@@ -30,7 +32,7 @@ async def test_completing_records_outcomes_and_empties_the_claim(stage: Stage) -
 
     [moved] = await stage.run(complete(batch))
 
-    assert moved == Moved([], [], [], False)
+    assert moved == MoveResult([], [], [], False)
     assert await stage.sql("select id from rota.claims") == []
     assert await stage.sql(
         "select job, claim, worker, state::text, attempt, result ->> 'job', took, error"
@@ -135,7 +137,7 @@ async def test_what_was_recorded_under_a_claim_can_be_asked_afterwards(stage: St
     done, failed, open_ = batch.jobs
     await stage.run(complete(batch, [done]))
     async with stage.engine.transaction():
-        await stage.run(claims.hold(batch.worker, [batch.id]))
+        await stage.run(claims.lock(batch.worker, [batch.id]))
         await stage.run(jobs.retry(batch.worker, [batch.id], [failed], [60.0], ["{}"], [0.0]))
         await stage.run(claims.release(batch.worker, [batch.id], [failed]))
 
@@ -234,12 +236,12 @@ async def test_completions_naming_the_same_claims_in_any_order_do_not_deadlock(
     one, two = await stage.claim(worker, 2), await stage.claim(worker, 2)
     holder, other = await stage.connect(engine=True), await stage.connect(engine=True)
 
-    def both(first: Batch, second: Batch, number: int) -> Query[Moved]:
+    def both(first: Batch, second: Batch, number: int) -> Query[MoveResult]:
         given = [first.jobs[number], second.jobs[number]]
         return jobs.complete(worker, [first.id, second.id], given, [None] * 2, [0.0] * 2)
 
     async with holder.transaction():
-        await stage.run(claims.hold(worker, [one.id]), holder)
+        await stage.run(claims.lock(worker, [one.id]), holder)
         up = stage.meanwhile(refused(stage, both(one, two, 0)))
         await stage.waits(stage.engine, holder)
         down = stage.meanwhile(refused(stage, both(two, one, 1), other))

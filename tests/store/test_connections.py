@@ -17,12 +17,12 @@ from rota.model.settings import Settings
 from rota.store import jobs, views
 from rota.store.database import Database
 from rota.testing.proxy import Proxy
-from rota.testing.server import Server, with_database
+from rota.testing.server import DatabaseServer, with_database
 
 
 @pytest.fixture
 async def database(store_dsn: str) -> AsyncIterator[Database]:
-    opened = Database(store_dsn, Settings(connections=3, patience=0.3))
+    opened = Database(store_dsn, Settings(connections=3, outage_timeout=0.3))
     yield opened
     await opened.close()
 
@@ -41,9 +41,9 @@ async def test_no_more_are_open_than_allowed_and_who_waits_too_long_is_told(
 ) -> None:
     async with database.connection(), database.connection(), database.connection():
         with pytest.raises(DatabaseUnavailable, match=r"all 3 connections were busy for 0\.3 s"):
-            await database.run(views.places())
+            await database.run(views.state_counts())
 
-    assert await database.run(views.places())
+    assert await database.run(views.state_counts())
 
 
 async def test_who_waits_for_a_place_gets_the_one_that_becomes_free(database: Database) -> None:
@@ -88,29 +88,31 @@ async def test_a_program_with_many_files_open_can_use_its_connections_again(
 
 
 async def test_a_failed_query_costs_no_place(database: Database) -> None:
-    missing = Database(database.dsn, Settings(schema="nowhere", connections=1, patience=0.3))
+    missing = Database(database.dsn, Settings(schema="nowhere", connections=1, outage_timeout=0.3))
     try:
         for _ in range(3):
             with pytest.raises(SchemaMissing, match="schema 'nowhere'"):
-                await missing.run(jobs.reserve(1))
+                await missing.run(jobs.reserve_ids(1))
     finally:
         await missing.close()
 
 
-async def test_a_database_that_is_not_there_is_said_at_once(rota_server: Server) -> None:
+async def test_a_database_that_is_not_there_is_said_at_once(rota_server: DatabaseServer) -> None:
     """Insisting on it would only take longer to say the same."""
-    nowhere = Database(with_database(rota_server.dsn, "rota_test_nowhere"), Settings(patience=30))
+    nowhere = Database(
+        with_database(rota_server.dsn, "rota_test_nowhere"), Settings(outage_timeout=30)
+    )
 
     async with asyncio.timeout(60):
         with pytest.raises(DatabaseError, match="does not exist; check ROTA_DATABASE_URL"):
-            await nowhere.insist(views.places())
+            await nowhere.run_with_retry(views.state_counts())
 
 
 async def test_a_server_that_is_away_is_insisted_on_for_a_while(tmp_path: object) -> None:
-    away = Database(f"postgresql:///x?host={tmp_path}", Settings(patience=0.3))
+    away = Database(f"postgresql:///x?host={tmp_path}", Settings(outage_timeout=0.3))
 
     with pytest.raises(DatabaseUnavailable, match="did not answer in time: cannot reach"):
-        await away.insist(views.places())
+        await away.run_with_retry(views.state_counts())
 
 
 # Connections that are of no more use
@@ -120,17 +122,17 @@ async def test_a_silent_server_is_given_up_and_the_next_call_goes_through(
     store_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A line that died without a word gives no error; the kernel would wait for minutes."""
-    monkeypatch.setattr("rota.store.database.ANSWER_WITHIN", 0.2)
+    monkeypatch.setattr("rota.store.database.ANSWER_GRACE_SECONDS", 0.2)
     with Proxy(store_dsn) as proxy:
         database = Database(proxy.dsn, Settings(statement_timeout=0.5))
         try:
-            assert await database.run(views.places())
+            assert await database.run(views.state_counts())
             proxy.drop()
             async with asyncio.timeout(60):
                 with pytest.raises(DatabaseUnavailable, match=r"no answer in 0\.7 s"):
-                    await database.run(views.places())
+                    await database.run(views.state_counts())
             proxy.heal()
-            assert await database.run(views.places())
+            assert await database.run(views.state_counts())
         finally:
             await database.close()
 
@@ -141,7 +143,7 @@ async def test_a_server_that_says_nothing_from_the_start_is_given_up(store_dsn: 
         database = Database(f"{proxy.dsn} connect_timeout=2", Settings())
         async with asyncio.timeout(60):
             with pytest.raises(DatabaseUnavailable, match="timeout expired"):
-                await database.run(views.places())
+                await database.run(views.state_counts())
 
 
 async def test_a_connection_whose_user_was_interrupted_is_closed(
@@ -188,4 +190,4 @@ async def test_who_found_no_place_does_not_wait_a_second_time(database: Database
     async with database.connection(), database.connection(), database.connection():
         with pytest.raises(DatabaseUnavailable, match="all 3 connections were busy"):
             async with asyncio.timeout(2):
-                await database.run(views.places(), patience=60)
+                await database.run(views.state_counts(), outage_timeout=60)

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from rota.model.replay import Entry
+from rota.model.replay import JournalEntry
 from rota.store import runs, signals, steps, timers
-from rota.store.jobs import Claimed
+from rota.store.jobs import ClaimedJob
 from rota.store.query import Query
-from rota.store.steps import Progress
+from rota.store.steps import ProgressUpdate
 
 from .durably import heard, sleep, step, wait
 from .stage import Connection, Stage
@@ -79,7 +79,7 @@ async def crowd(
     await stage.sql("truncate rota.ready, rota.asleep, rota.outcomes, rota.claims, rota.jobs")
 
 
-async def held(stage: Stage) -> tuple[int, list[Claimed]]:
+async def held(stage: Stage) -> tuple[int, list[ClaimedJob]]:
     """Jobs that have come to a few things each, in one claim."""
     worker = await stage.worker()
     started = await stage.start_several(BATCH)
@@ -104,22 +104,22 @@ async def excess(stage: Stage, ordinary: Connection) -> dict[tuple[str, str], in
     ids = [each.job for each in members]
     wrong: dict[tuple[str, str], int] = {}
 
-    def each_with(entry: Entry) -> list[tuple[Claimed, Entry]]:
+    def each_with(entry: JournalEntry) -> list[tuple[ClaimedJob, JournalEntry]]:
         return [(each, entry) for each in members]
 
     many: dict[str, Query[Any]] = {
         "record": steps.record(worker, each_with(step("b", position=3))),
         "record once more": steps.record(worker, each_with(heard("go", position=2))),
         "record what stands": steps.record(worker, each_with(step("a"))),
-        "of": steps.of(members),
-        "expect": signals.expect(each_with(wait("go"))),
+        "of": steps.read(members),
+        "expect": signals.register_waits(each_with(wait("go"))),
         "suspend for a signal": steps.suspend(worker, members, each_with(wait("go"))),
         "suspend for a time": steps.suspend(worker, members, each_with(sleep(60))),
-        "clear": steps.clear(worker, members, ["{}"] * BATCH),
-        "progress": steps.progress(
-            [Progress(each.claim, each.job, 1.0, None, None) for each in members]
+        "clear": steps.restart(worker, members, ["{}"] * BATCH),
+        "progress": steps.write_progress(
+            [ProgressUpdate(each.claim, each.job, 1.0, None, None) for each in members]
         ),
-        "log": steps.log([(each, 0.0, "so") for each in members]),
+        "log": steps.write_logs([(each, 0.0, "so") for each in members]),
     }
     # One at a time, as users and a step's own transaction do.
     first = members[0]
@@ -134,8 +134,8 @@ async def excess(stage: Stage, ordinary: Connection) -> dict[tuple[str, str], in
         "signal": signals.send(first.job, "go", "1"),
         "signal that wakes": signals.send(first.job, "on", "1"),
         "signal that is known": signals.send(first.job, "heard", "1"),
-        "look": signals.look(first.job, "heard"),
-        "of one": steps.of([first]),
+        "look": signals.read_payload(first.job, "heard"),
+        "of one": steps.read([first]),
         "record one": steps.record(worker, [(first, step("b"))]),
         "fork": runs.fork_job(first.job, "go", None),
         "wake": timers.wake(BATCH),

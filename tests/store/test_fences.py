@@ -15,9 +15,9 @@ import pytest
 
 import rota.store
 from rota.store import claims, jobs, steps
-from rota.store.jobs import Claimed, Moved
+from rota.store.jobs import ClaimedJob, MoveResult
 from rota.store.query import Query
-from rota.store.steps import Unkept
+from rota.store.steps import UnwrittenEntry
 
 from .durably import sleep, step
 from .stage import Batch, Stage
@@ -26,10 +26,10 @@ Make = Callable[[int, int, list[int]], Query[Any]]
 """A statement, from a worker, a claim and jobs."""
 
 
-def held(claim: int, given: list[int]) -> list[Claimed]:
+def held(claim: int, given: list[int]) -> list[ClaimedJob]:
     """Jobs as somebody has them who was given this claim."""
     return [
-        Claimed(claim, job, 1, 0, 1, job, "work", "default", "{}", None, None, None, None)
+        ClaimedJob(claim, job, 1, 0, 1, job, "work", "default", "{}", None, None, None, None)
         for job in given
     ]
 
@@ -54,8 +54,8 @@ FENCED: dict[str, Make] = {
         ["{}"] * len(given),
         [0.0] * len(given),
     ),
-    "job/give_back": lambda worker, claim, given: jobs.give_back(worker, [claim], given),
-    "job/judge": lambda worker, claim, given: jobs.judge(
+    "job/give_back": lambda worker, claim, given: jobs.return_to_queue(worker, [claim], given),
+    "job/judge": lambda worker, claim, given: jobs.finish_lost(
         worker, [claim] * len(given), given, ["failed"] * len(given), ["{}"] * len(given)
     ),
     "job/quarantine": lambda worker, claim, given: jobs.quarantine(
@@ -68,14 +68,16 @@ FENCED: dict[str, Make] = {
     "step/record": lambda worker, claim, given: steps.record(
         worker, [(each, step("a")) for each in held(claim, given)]
     ),
-    "step/clear": lambda worker, claim, given: steps.clear(
+    "step/clear": lambda worker, claim, given: steps.restart(
         worker, held(claim, given), ["{}"] * len(given)
     ),
-    "claim/pin": lambda worker, claim, given: claims.pin(worker, claim, given[0]),
-    "claim/mark": lambda worker, claim, given: claims.mark(worker, claim, given[0], alone=True),
+    "claim/pin": lambda worker, claim, given: claims.lock_shared(worker, claim, given[0]),
+    "claim/mark": lambda worker, claim, given: claims.mark_running(
+        worker, claim, given[0], exclusive=True
+    ),
     "claim/split": lambda worker, claim, given: claims.split(worker, claim, given[0], uuid4()),
-    "claim/hold": lambda worker, claim, _: claims.hold(worker, [claim]),
-    "claim/seize": lambda worker, claim, _: claims.seize(worker, [claim]),
+    "claim/hold": lambda worker, claim, _: claims.lock(worker, [claim]),
+    "claim/seize": lambda worker, claim, _: claims.lock_exclusive(worker, [claim]),
     "claim/release": lambda worker, claim, given: claims.release(worker, [claim], given),
 }
 
@@ -93,12 +95,12 @@ def refused(statement: str, answer: list[Any], given: list[int]) -> bool:
             return sorted(answer[0].jobs) == sorted(given)
         case "step/record":
             return {each.index: each for each in answer} == {
-                number: Unkept(number, held=False) for number in range(1, len(given) + 1)
+                number: UnwrittenEntry(number, is_held=False) for number in range(1, len(given) + 1)
             }
         case "job/finish" | "job/retry" | "job/give_back" | "job/judge" | "job/quarantine":
-            return bool(answer == [Moved([], [], [], False)])
+            return bool(answer == [MoveResult([], [], [], False)])
         case "job/suspend" | "step/clear":
-            return bool(answer == [Moved([], [], [], False)])
+            return bool(answer == [MoveResult([], [], [], False)])
         case _:
             return answer == []
 

@@ -146,7 +146,7 @@ async def test_cancelling_a_job_cancels_all_that_it_has_called(stage: Stage) -> 
     """Two levels deep, tasks and flows: what waits goes at once, what runs is asked."""
     job, worker = await stage.start(), await stage.worker()
     held = await stage.claim(worker)
-    started = await flows.call(stage, held, 2, [flows.run_of({"x": [], "y": ["x"]}, part=1)])
+    started = await flows.call(stage, held, 2, [flows.run_of({"x": [], "y": ["x"]}, part_of=1)])
     whole, part = (each.run for each in started)
     inner = await claim_only(stage, worker, "call0")
     [deeper] = await flows.call(stage, inner, 3)
@@ -321,7 +321,7 @@ async def test_a_cancel_looks_for_claims_before_it_locks_what_waits(stage: Stage
     holder, canceller = await stage.connect(engine=True), await stage.connect()
 
     async with holder.transaction():
-        await stage.run(claims.hold(worker, [batch.id]), holder)
+        await stage.run(claims.lock(worker, [batch.id]), holder)
         cancelling = stage.meanwhile(cancel(stage, run.run, canceller))
         await stage.waits(canceller, holder)
         for row in (run.run, run["b"]):

@@ -161,7 +161,7 @@ async def test_a_flow_among_a_jobs_calls_is_not_tried_again_while_the_others_are
     await stage.start()
     worker = await stage.worker()
     held = await stage.claim(worker)
-    parts = [flows.run_of({"x": []}, part=1) for _ in range(2)]
+    parts = [flows.run_of({"x": []}, part_of=1) for _ in range(2)]
     whole, one, _ = await flows.call(stage, held, 0, parts)
     await end(stage, await flows.claim(stage, worker, 1, names=["x"]), "failed")
 
@@ -175,7 +175,7 @@ async def test_of_a_jobs_calls_only_those_that_failed_run_again(stage: Stage) ->
     await stage.start()
     worker = await stage.worker()
     held = await stage.claim(worker)
-    whole, part = await flows.call(stage, held, 3, [flows.run_of({"x": [], "y": ["x"]}, part=1)])
+    whole, part = await flows.call(stage, held, 3, [flows.run_of({"x": [], "y": ["x"]}, part_of=1)])
     await run_one(stage, worker, "call0")
     await run_one(stage, worker, "call1", "failed")
     await run_one(stage, worker, "call2")

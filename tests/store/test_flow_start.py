@@ -13,7 +13,7 @@ from psycopg.errors import LockNotAvailable
 from rota.store import flows as store
 from rota.store import jobs, runs
 from rota.store.flows import StartRun
-from rota.store.jobs import Started
+from rota.store.jobs import StartedJob
 
 from . import flows
 from .flows import DIAMOND, claim_only, end, outcomes, run_of, run_one, start
@@ -24,7 +24,7 @@ FUTURE = datetime(2040, 2, 29, tzinfo=UTC)
 
 async def start_all(
     stage: Stage, given: list[StartRun], on: Connection | None = None
-) -> list[Started]:
+) -> list[StartedJob]:
     return await stage.run(store.start(given, notify=False), on)
 
 
@@ -114,7 +114,7 @@ async def test_inputs_name_jobs_of_the_same_run(stage: Stage) -> None:
     """The second of two runs in one statement: numbers are counted from its own first job."""
     given = run_of({"a": [], "b": ["a"]})
     given = msgspec.structs.replace(
-        given, jobs=msgspec.structs.replace(given.jobs, takes='NULL,"{\\"x\\":1}"')
+        given, jobs=msgspec.structs.replace(given.jobs, input_jobs='NULL,"{\\"x\\":1}"')
     )
 
     started = await start_all(stage, [given, given])
@@ -136,7 +136,7 @@ async def test_results_are_answered_for_those_who_succeeded(stage: Stage) -> Non
     await run_one(stage, worker, "b")
     await run_one(stage, worker, "c", "failed")
 
-    found = await stage.run(store.inputs(sorted([*run.jobs.values(), 12345])))
+    found = await stage.run(store.job_results(sorted([*run.jobs.values(), 12345])))
 
     assert dict(found) == {run["a"]: '{"x": 1}', run["b"]: None}
 
@@ -162,7 +162,7 @@ async def test_a_key_that_is_taken_starts_nothing_and_answers_who_has_it(stage: 
 
     [again] = await start_all(stage, [run_of(DIAMOND, key="k")])
 
-    assert again == Started(first.run, False)
+    assert again == StartedJob(first.run, False)
     assert await stage.everything() == before
 
 
@@ -181,7 +181,7 @@ async def test_only_the_runs_that_are_new_among_several_are_written(stage: Stage
 async def test_a_key_for_open_runs_is_free_when_the_run_is_over(stage: Stage) -> None:
     how: dict[str, Any] = {"key": "k", "unique_open": True}
     run, worker = await start(stage, {"a": []}, **how), await stage.worker()
-    assert await start_all(stage, [run_of({"a": []}, **how)]) == [Started(run.run, False)]
+    assert await start_all(stage, [run_of({"a": []}, **how)]) == [StartedJob(run.run, False)]
 
     await run_one(stage, worker, "a", "failed")
 
@@ -199,7 +199,7 @@ async def test_of_two_starts_with_one_key_the_second_waits_and_gets_the_firsts_r
         second = stage.meanwhile(start_all(stage, [run_of(DIAMOND, key="k")], other))
         await stage.waits(other, stage.engine)
 
-    assert await second == [Started(first.run, False)]
+    assert await second == [StartedJob(first.run, False)]
     assert await stage.one("select count(*) from rota.runs") == 1
 
 
@@ -218,7 +218,7 @@ async def test_calls_are_started_once_for_each_number(stage: Stage) -> None:
         (two.run, held.jobs[0], 1),
     ]
     [known] = await stage.run(runs.calls(held.jobs[0], 1))
-    assert (known.run, known.state, known.failing) == (two.run, None, False)
+    assert (known.run, known.state, known.is_failing) == (two.run, None, False)
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ async def test_a_start_of_calls_keeps_the_claim_until_it_is_through(stage: Stage
 async def test_flows_among_the_calls_are_parts_of_one_whole(stage: Stage) -> None:
     held = await stage.held(1)
 
-    whole, part = await flows.call(stage, held, 2, [run_of({"x": [], "y": ["x"]}, part=1)])
+    whole, part = await flows.call(stage, held, 2, [run_of({"x": [], "y": ["x"]}, part_of=1)])
 
     assert (await flows.waiting(stage))[whole.run] == (3, 0, 0, 0)
     assert await stage.sql(

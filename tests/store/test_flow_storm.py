@@ -9,9 +9,9 @@ import time
 import pytest
 from psycopg.errors import OperationalError
 
-from rota.engine.desk import Batch as Finished
-from rota.engine.record import concerned, transactions
-from rota.model.outcome import Again, Ended
+from rota.engine.desk import OutcomeBatch as Finished
+from rota.engine.record import statements_for, waiter_ids
+from rota.model.outcome import FinalOutcome, Retried
 from rota.store import failures, runs, timers, waiters
 
 from . import flows
@@ -42,7 +42,7 @@ class Storm:
                 await self._move(worker, on)
                 self.moves += 1
             except OperationalError as error:
-                if failures.sqlstate(error) == "40P01" or not failures.is_passing(error):
+                if failures.sqlstate(error) == "40P01" or not failures.is_transient(error):
                     raise
 
     async def _move(self, worker: int, on: Connection) -> None:
@@ -60,7 +60,7 @@ class Storm:
             case "retry" if self.laid:
                 await self.stage.run(runs.retry(self.chance.choice(self.laid[-20:]).run), on)
             case "settle":
-                await self.stage.run(runs.settle(10), on)
+                await self.stage.run(runs.release_pending(10), on)
                 await self.stage.run(timers.wake(100), on)
 
     async def work(self, worker: int, on: Connection, *, kindly: bool = False) -> int:
@@ -80,22 +80,22 @@ class Storm:
         for job in batch.members:
             match "done" if kindly else chance.choice(["done", "done", "failed", "again", "back"]):
                 case "done":
-                    ended.done.append((job, None, 0.1))
+                    ended.succeeded.append((job, None, 0.1))
                 case "failed":
-                    ended.ended.append((job, Ended("failed", "{}"), 0.1))
+                    ended.finished.append((job, FinalOutcome("failed", "{}"), 0.1))
                 case "again":
-                    ended.again.append((job, Again(0.0, "{}"), 0.1))
+                    ended.retried.append((job, Retried(0.0, "{}"), 0.1))
                 case "back":
-                    ended.unstarted.append(job)
-        segments = transactions(worker, ended)
+                    ended.returned.append(job)
+        segments = statements_for(worker, ended)
         while segments:
             try:
                 await stage.together(*segments[0], on=on)
                 del segments[0]
             except OperationalError as error:
-                if failures.sqlstate(error) == "40P01" or not failures.is_passing(error):
+                if failures.sqlstate(error) == "40P01" or not failures.is_transient(error):
                     raise
-        await stage.run(waiters.tell(concerned(ended)), on)
+        await stage.run(waiters.notify_waiters(waiter_ids(ended)), on)
         return len(batch.jobs)
 
     async def calm_down(self) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from rota.store import history, meters
-from rota.store.history import QueuePast
-from rota.store.meters import Tally
+from rota.store.history import QueueHistoryRow
+from rota.store.meters import MinuteTotals
 
 from .flows import DIAMOND, claim_only, end
 from .flows import start as lay
@@ -33,9 +33,11 @@ async def tell(
     **counts: Any,
 ) -> None:
     minute = int((await this_minute(stage)).timestamp()) // 60 - ago
-    given = dict.fromkeys(Tally.__struct_fields__, 0) | counts
+    given = dict.fromkeys(MinuteTotals.__struct_fields__, 0) | counts
     await stage.run(
-        meters.flush(worker, [Tally(**(given | {"minute": minute, "queue": queue, "task": task}))])
+        meters.write_minutes(
+            worker, [MinuteTotals(**(given | {"minute": minute, "queue": queue, "task": task}))]
+        )
     )
 
 
@@ -53,9 +55,9 @@ async def sample(stage: Stage, ago: int, ready: int, queue: str = "default") -> 
 
 
 async def test_every_stretch_has_a_row_and_counts_of_all_workers(stage: Stage) -> None:
-    await tell(stage, 0, worker=1, succeeded=3, attempts=4, took=2.0, longest=1.5)
-    await tell(stage, 0, worker=2, succeeded=2, failed=1, attempts=1, took=0.5, longest=0.5)
-    await tell(stage, 2, succeeded=7, waits=2, waited=3.0, longest_wait=2.5)
+    await tell(stage, 0, worker=1, succeeded=3, attempts=4, seconds=2.0, max_seconds=1.5)
+    await tell(stage, 0, worker=2, succeeded=2, failed=1, attempts=1, seconds=0.5, max_seconds=0.5)
+    await tell(stage, 2, succeeded=7, wait_count=2, wait_seconds=3.0, max_wait_seconds=2.5)
     await tell(stage, 5, succeeded=99)
 
     now = await this_minute(stage)
@@ -63,23 +65,23 @@ async def test_every_stretch_has_a_row_and_counts_of_all_workers(stage: Stage) -
 
     assert [each.at for each in found] == [now - ago * MINUTE for ago in (4, 3, 2, 1, 0)]
     assert [each.succeeded for each in found] == [0, 0, 7, 0, 5]
-    assert [each.mean for each in found] == [None, None, None, None, 0.5]
+    assert [each.mean_seconds for each in found] == [None, None, None, None, 0.5]
     last, waited = found[-1], found[2]
-    assert (last.failed, last.longest, last.rate, last.ended) == (1, 1.5, 5 / 6, 6)
-    assert (waited.mean_wait, waited.longest_wait) == (1.5, 2.5)
+    assert (last.failed, last.max_seconds, last.success_rate, last.ended) == (1, 1.5, 5 / 6, 6)
+    assert (waited.mean_wait_seconds, waited.max_wait_seconds) == (1.5, 2.5)
 
 
 async def test_longer_stretches_begin_at_whole_multiples_and_leave_nothing_out(
     stage: Stage,
 ) -> None:
     for ago in range(25):
-        await tell(stage, ago, succeeded=1, longest=1.5)
+        await tell(stage, ago, succeeded=1, max_seconds=1.5)
 
     found = await stage.run(history.counts(300.0, 6))
 
     assert all(each.at.minute % 5 == each.at.second == 0 for each in found)
     assert sum(each.succeeded for each in found) == 25
-    assert {each.longest for each in found if each.succeeded} == {1.5}
+    assert {each.max_seconds for each in found if each.succeeded} == {1.5}
 
 
 async def test_counts_of_one_queue_or_one_task_are_those_alone(stage: Stage) -> None:
@@ -97,23 +99,23 @@ async def test_counts_of_one_queue_or_one_task_are_those_alone(stage: Stage) -> 
 
 
 async def test_each_task_has_its_sums(stage: Stage) -> None:
-    await tell(stage, 1, task="a", succeeded=9, failed=1, attempts=12, took=6.0, retried=2)
+    await tell(stage, 1, task="a", succeeded=9, failed=1, attempts=12, seconds=6.0, retried=2)
     await tell(stage, 20, task="a", queue="aside", failed=10)
     await tell(stage, 1, task="b", cancelled=4)
 
-    found = {each.task: each for each in await stage.run(history.tasks(10))}
-    assert (found["a"].rate, found["a"].mean, found["a"].retried) == (0.9, 0.5, 2)
-    assert (found["b"].rate, found["b"].mean, found["b"].ended) == (None, None, 4)
-    longer = {each.task: each for each in await stage.run(history.tasks(60))}
-    assert (longer["a"].rate, longer["b"].rate) == (9 / 20, None)
+    found = {each.task: each for each in await stage.run(history.task_counts(10))}
+    assert (found["a"].success_rate, found["a"].mean_seconds, found["a"].retried) == (0.9, 0.5, 2)
+    assert (found["b"].success_rate, found["b"].mean_seconds, found["b"].ended) == (None, None, 4)
+    longer = {each.task: each for each in await stage.run(history.task_counts(60))}
+    assert (longer["a"].success_rate, longer["b"].success_rate) == (9 / 20, None)
 
 
 async def test_for_how_long_there_are_counts(stage: Stage) -> None:
-    assert await stage.run(history.begins()) == [None]
+    assert await stage.run(history.history_seconds()) == [None]
     await tell(stage, 3, succeeded=1)
     await tell(stage, 1, succeeded=1)
 
-    [age] = await stage.run(history.begins())
+    [age] = await stage.run(history.history_seconds())
     assert age is not None
     assert 180 <= age <= 241
 
@@ -122,7 +124,7 @@ async def test_for_how_long_there_are_counts(stage: Stage) -> None:
 
 
 async def deep(stage: Stage, step: float, many: int) -> list[int | None]:
-    return [ready for _, ready in await stage.run(history.depths(step, many))]
+    return [ready for _, ready in await stage.run(history.queue_depths(step, many))]
 
 
 async def test_the_depth_is_that_of_all_queues_together(stage: Stage) -> None:
@@ -155,7 +157,7 @@ async def test_a_longer_stretch_is_as_deep_as_it_was_at_most(stage: Stage) -> No
     for ago in range(12, -1, -1):
         await sample(stage, ago, ago + 1)
 
-    found = await stage.run(history.depths(300.0, 2))
+    found = await stage.run(history.queue_depths(300.0, 2))
 
     [now] = await stage.run(history.counts(60.0, 1))
     for at, ready in found:
@@ -166,29 +168,29 @@ async def test_a_longer_stretch_is_as_deep_as_it_was_at_most(stage: Stage) -> No
 
 
 async def test_a_queue_has_its_past(stage: Stage) -> None:
-    await tell(stage, 2, queue="a", claimed=5, given_back=1, succeeded=2, failed=1)
+    await tell(stage, 2, queue="a", claimed=5, returned=1, succeeded=2, failed=1)
     await tell(stage, 0, queue="a", claimed=3, succeeded=1, worker=2)
     await tell(stage, 0, queue="b", claimed=50)
     await sample(stage, 2, 10, "a")
     await sample(stage, 1, 7, "a")
     await sample(stage, 0, 0, "a")
 
-    [past] = await stage.run(history.queues(["a"], 60.0, 4))
+    [past] = await stage.run(history.queue_history(["a"], 60.0, 4))
 
-    assert past == QueuePast("a", [0, 4, 0, 3], [0, 3, 0, 1], [0, 10, 7, 0])
+    assert past == QueueHistoryRow("a", [0, 4, 0, 3], [0, 3, 0, 1], [0, 10, 7, 0])
     # 10 came though none was taken; of 4 that were taken 3 had been there; 7 went nowhere; 3 came and went.
-    assert past.arrived(ready_now=2) == [10, 1, 0, 5]
+    assert past.arrived(queued_now=2) == [10, 1, 0, 5]
 
 
 async def test_of_a_queue_nobody_looked_at_that_is_said(stage: Stage) -> None:
     await sample(stage, 8, 10, "a")
     await sample(stage, 1, 3, "a")
 
-    [past, never] = await stage.run(history.queues(["a", "b"], 60.0, 4))
+    [past, never] = await stage.run(history.queue_history(["a", "b"], 60.0, 4))
 
-    assert past.ready == [None, None, 3, None]
-    assert past.arrived(ready_now=0) == [None, None, None, None]
-    assert never.ready == [0, 0, 0, 0]
+    assert past.queued == [None, None, 3, None]
+    assert past.arrived(queued_now=0) == [None, None, None, None]
+    assert never.queued == [0, 0, 0, 0]
 
 
 async def test_what_no_worker_would_take_is_found_however_many_wait_behind_it(stage: Stage) -> None:
@@ -199,9 +201,11 @@ async def test_what_no_worker_would_take_is_found_however_many_wait_behind_it(st
     await stage.start_several(300)
     alone = await stage.start(queue="aside")
 
-    found = await stage.run(history.unserved())
+    found = await stage.run(history.unserved_tasks())
 
-    assert [(each.queue, each.task, each.jobs, each.run, each.serving) for each in found] == [
+    assert [
+        (each.queue, each.task, each.jobs, each.first_run, each.serving_workers) for each in found
+    ] == [
         ("aside", "work", 1, alone, 0),
         ("default", "gone", 3, lost[0], 1),
     ]
@@ -229,11 +233,11 @@ async def test_figures_of_a_flow_are_those_of_its_last_runs(stage: Stage) -> Non
     await finish(stage, laid[4].run, "failed", 100.0)
     await finish(stage, laid[0].run, "failed", 100.0)
 
-    [past] = await stage.run(history.flows(["f", "unknown"], runs=5))
+    [past] = await stage.run(history.flow_history(["f", "unknown"], run_limit=5))
 
     assert (past.flow, past.runs, past.running, past.succeeded, past.failed) == ("f", 5, 1, 3, 1)
-    assert (past.median, past.longest, past.rate) == (2.0, 9.0, 0.75)
-    assert past.p95 == pytest.approx(8.3)
+    assert (past.median_seconds, past.max_seconds, past.success_rate) == (2.0, 9.0, 0.75)
+    assert past.p95_seconds == pytest.approx(8.3)
 
 
 async def test_figures_of_its_tasks_are_of_as_many_runs_as_can_be_looked_at(stage: Stage) -> None:
@@ -245,13 +249,21 @@ async def test_figures_of_its_tasks_are_of_as_many_runs_as_can_be_looked_at(stag
         await end(stage, await claim_only(stage, worker, "a"), state)
         await stage.sql("update rota.outcomes set took = %s where job = %s", took, each["a"])
 
-    found = {each.task: each for each in await stage.run(history.nodes("f"))}
-    few = {each.task: each for each in await stage.run(history.nodes("f", jobs=8))}
+    found = {each.task: each for each in await stage.run(history.flow_task_history("f"))}
+    few = {each.task: each for each in await stage.run(history.flow_task_history("f", job_limit=8))}
 
-    assert (found["f.a"].ended, found["f.a"].rate, found["f.a"].median) == (3, 2 / 3, 2.0)
-    assert (found["f.d"].ended, found["f.d"].skipped, found["f.d"].rate) == (1, 1, None)
-    assert (few["f.a"].ended, few["f.a"].rate) == (2, 1.0)
-    [least] = [each for each in await stage.run(history.nodes("f", jobs=1)) if each.task == "f.a"]
+    assert (found["f.a"].ended, found["f.a"].success_rate, found["f.a"].median_seconds) == (
+        3,
+        2 / 3,
+        2.0,
+    )
+    assert (found["f.d"].ended, found["f.d"].skipped, found["f.d"].success_rate) == (1, 1, None)
+    assert (few["f.a"].ended, few["f.a"].success_rate) == (2, 1.0)
+    [least] = [
+        each
+        for each in await stage.run(history.flow_task_history("f", job_limit=1))
+        if each.task == "f.a"
+    ]
     assert least.ended == 1, "one run is read, however large"
 
 
@@ -261,7 +273,7 @@ async def test_the_last_runs_of_a_flow_come_last_first(stage: Stage) -> None:
 
     found = await stage.run(history.flow_runs("f"))
 
-    assert [(each.run, each.state, each.took) for each in found] == [
+    assert [(each.run, each.state, each.seconds) for each in found] == [
         (laid[2].run, "running", None),
         (laid[1].run, "running", None),
         (laid[0].run, "failed", 2.0),
@@ -273,7 +285,7 @@ async def test_a_flow_says_how_far_it_has_come(stage: Stage) -> None:
     begun, fresh = await lay(stage, DIAMOND), await lay(stage, DIAMOND)
     await end(stage, await claim_only(stage, worker, "a"))
 
-    found = await stage.run(history.shares([begun.run, fresh.run, 0]))
+    found = await stage.run(history.flow_progress([begun.run, fresh.run, 0]))
 
     assert sorted((each.run, each.done, each.total) for each in found) == [
         (begun.run, 1, 4),
@@ -289,7 +301,7 @@ async def test_the_last_runs_of_a_task_are_looked_for_among_the_latest(stage: St
 
     found = await stage.run(history.task_runs("rare"))
     assert [(each.run, each.state) for each in found] == [(last, "ready"), (first, "ready")]
-    few = await stage.run(history.task_runs("rare", among=3))
+    few = await stage.run(history.task_runs("rare", scan_limit=3))
     assert [each.run for each in few] == [last]
     assert await stage.run(history.task_runs("f.a")) == []
 
@@ -330,9 +342,9 @@ async def test_schedules_that_somebody_should_look_at_are_found(stage: Stage) ->
             ago,
         )
 
-    found = await stage.run(history.troubled(late=60.0))
+    found = await stage.run(history.problem_schedules(late_seconds=60.0))
 
-    assert sorted((each.name, each.trouble, each.many) for each in found) == [
+    assert sorted((each.name, each.problem, each.count) for each in found) == [
         ("broken", "failing", 4),
         ("fine", "missed", 2),
         ("fine", "refused", 1),

@@ -16,7 +16,7 @@ async def report(stage: Stage, instance: UUID, pid: int) -> dict[UUID, float]:
     """Report an instance; return the seconds for which each instance was silent."""
     identity = {"instance": instance, "host": "box", "pid": pid, "label": ""}
     found = await stage.run(services.beat(identity, "1", 60.0, ["a"], []))
-    return {each.instance: each.silent for each in found}
+    return {each.instance: each.silent_seconds for each in found}
 
 
 async def test_beat_returns_every_instance_with_its_silence(stage: Stage) -> None:

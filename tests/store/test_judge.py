@@ -74,8 +74,10 @@ async def test_the_documents_are_kept_and_each_job_gets_its_own_state(stage: Sta
     batch = await stage.held(2)
     a, b = batch.jobs
     await stage.together(
-        claims.hold(batch.worker, [batch.id]),
-        jobs.judge(batch.worker, [batch.id] * 2, [b, a], ["cancelled", "failed"], [ERROR, None]),
+        claims.lock(batch.worker, [batch.id]),
+        jobs.finish_lost(
+            batch.worker, [batch.id] * 2, [b, a], ["cancelled", "failed"], [ERROR, None]
+        ),
         claims.release(batch.worker, [batch.id], batch.jobs),
     )
 

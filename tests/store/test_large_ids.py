@@ -39,9 +39,9 @@ async def test_a_job_goes_through_every_move(large: Stage) -> None:
     assert (await large.retry(batch, [retried], delay=0)).jobs == [retried]
     assert await large.give_back(batch, [returned]) == ["default"]
     assert await large.run(runs.cancel(cancelled), large.watch) == ["requested"]
-    assert (await large.run(workers.beat(batch.worker, None)))[0].unwanted == [cancelled]
+    assert (await large.run(workers.beat(batch.worker, None)))[0].jobs_to_cancel == [cancelled]
     assert await large.finish(batch, "cancelled", [cancelled]) == [cancelled]
-    assert [each.jobs for each in await large.run(claims.mine(batch.worker))] == [[late]]
+    assert [each.jobs for each in await large.run(claims.by_worker(batch.worker))] == [[late]]
     assert await large.complete(batch, [late]) == []
 
     [woken] = await large.run(timers.wake(10))
@@ -62,7 +62,7 @@ async def test_ids_survive_keys_copies_floors_and_news(large: Stage) -> None:
 
     client = Client(large.dsn, Settings(notify=False))
     try:
-        copied = await client.start_many([jobs.Start("work", "{}", "default")] * 600)
+        copied = await client.start_many([jobs.StartJob("work", "{}", "default")] * 600)
     finally:
         await client.close()
     ids = [each.run for each in copied]
@@ -74,7 +74,7 @@ async def test_ids_survive_keys_copies_floors_and_news(large: Stage) -> None:
     ended = batch.jobs[0]
     await large.run(waiters.register("rota.a", [ended]))
     await large.complete(batch)
-    await large.run(waiters.tell([ended]))
+    await large.run(waiters.notify_waiters([ended]))
     [heard] = [note async for note in listener.notifies(timeout=5, stop_after=1)]
     assert int(heard.payload) == ended
 
@@ -99,14 +99,14 @@ async def test_jobs_are_lost_found_and_put_away(large: Stage) -> None:
     assert min(dead, batch.id, own.id, *ids) > 2**31
     [told] = await large.run(workers.beat(dead, 2**31 - 1))
     assert told.claims == [batch.id, own.id]
-    await large.run(claims.pin(dead, own.id, ids[3]))
+    await large.run(claims.lock_shared(dead, own.id, ids[3]))
     await large.run(jobs.checkpoint(dead, own.id, ids[3], "1"))
     await large.sql("select rota.assert_claim(%s, %s)", ids[3], own.id)
 
     me = await large.worker()
-    assert [each.worker for each in await large.run(workers.look(me))] == [dead]
+    assert [each.worker for each in await large.run(workers.list_others(me))] == [dead]
     assert [
-        each.worker for each in await large.run(workers.declare([await seen(large, dead)]))
+        each.worker for each in await large.run(workers.mark_dead([await seen(large, dead)]))
     ] == [dead]
     assert await orphans(large, batch.id - 1) == [batch.id, own.id]
     assert (await reap(large, batch.id, ids[:1])).jobs == ids[:1]
@@ -118,7 +118,7 @@ async def test_jobs_are_lost_found_and_put_away(large: Stage) -> None:
     assert all(each.members[0].seq == each.jobs[0] for each in (first, second, *rest))
     assert (await quarantine(large, first)).jobs == ids[:1]
     assert (await judge(large, second)).jobs == ids[1:2]
-    assert await large.run(jobs.release(ids[0])) == [1]
+    assert await large.run(jobs.release_quarantined(ids[0])) == [1]
     again = await large.claim(me)
     assert again.jobs == ids[:1]
     await bury(large, me)

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from rota.store import advisory, leaders
-from rota.testing.server import Server
+from rota.testing.server import DatabaseServer
 
 from .polls import LEASE, NAME, Polls, polls_at
 
@@ -98,7 +98,7 @@ async def test_of_two_who_ask_for_the_first_lease_at_once_one_gets_it(polls: Pol
 
 async def test_the_server_ends_a_session_that_has_been_silent(polls: Polls) -> None:
     first, second = await polls.voter(), await polls.voter()
-    await first.ask(leaders.limit(0.2))
+    await first.ask(leaders.set_idle_timeout(0.2))
     await first.wins()
     for _ in range(4):  # who speaks is heard
         await asyncio.sleep(0.1)
@@ -196,7 +196,7 @@ async def test_elections_are_remembered_but_not_for_ever(polls: Polls) -> None:
             )
         won = await voter.elect()
         assert won is not None
-        counts.append(won.elections)
+        counts.append(won.elections_last_minute)
     assert counts == [1, 2, 3, 4, 5, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
     assert await polls.sql("select cardinality(elections) from rota.leaders") == [(10,)]
 
@@ -208,7 +208,7 @@ async def test_a_term_that_a_transaction_relies_on_keeps_elections_away(polls: P
     leading, waiting, user = [await polls.voter() for _ in range(3)]
     term = await leading.wins()
     async with user.connection.transaction():
-        await user.ask(leaders.assertion(NAME, term))
+        await user.ask(leaders.assert_term(NAME, term))
         await leading.connection.close()
         async with asyncio.timeout(60):
             while not await waiting.sits():
@@ -218,7 +218,7 @@ async def test_a_term_that_a_transaction_relies_on_keeps_elections_away(polls: P
         await waiting.rises()
         assert await waiting.loses(LEASE)
         # What is asserted once more still holds.
-        await user.ask(leaders.assertion(NAME, term))
+        await user.ask(leaders.assert_term(NAME, term))
     assert await waiting.wins() == term + 1
 
 
@@ -229,7 +229,7 @@ async def test_who_leads_is_not_stopped_by_what_relies_on_it(
     leading, user = await polls.voter(), await polls.voter()
     term = await leading.wins(lease)
     async with user.connection.transaction():
-        await user.ask(leaders.assertion(NAME, term))
+        await user.ask(leaders.assert_term(NAME, term))
         async with asyncio.timeout(60):
             assert await (leading.stands(term) if lease is None else leading.renews(term))
             await leading.resigns(term)
@@ -244,12 +244,12 @@ async def test_an_assertion_waits_for_an_election_and_is_refused(polls: Polls) -
     await polls.run_out()
     async with new.connection.transaction():
         await new.wins(LEASE)
-        asserting = asyncio.create_task(user.ask(leaders.assertion(NAME, term)))
+        asserting = asyncio.create_task(user.ask(leaders.assert_term(NAME, term)))
         await asyncio.sleep(0.1)
     with pytest.raises(psycopg.Error, match="term 1 of leader 'housekeeping' is over") as refused:
         await asserting
     assert refused.value.sqlstate == "RT005"
-    await user.ask(leaders.assertion(NAME, term + 1))
+    await user.ask(leaders.assert_term(NAME, term + 1))
 
 
 async def test_an_assertion_is_refused_when_the_term_is_over(polls: Polls) -> None:
@@ -257,7 +257,7 @@ async def test_an_assertion_is_refused_when_the_term_is_over(polls: Polls) -> No
 
     async def holds(term: int) -> bool:
         try:
-            await voter.ask(leaders.assertion(NAME, term))
+            await voter.ask(leaders.assert_term(NAME, term))
         except psycopg.Error as error:
             return error.sqlstate != "RT005"
         return True
@@ -288,8 +288,10 @@ async def put_in_its_place(polls: Polls, lock: str) -> tuple[bool | None, bool]:
     return await voter.stands(term), not await other.sees_it_vacant()
 
 
-BIGINT = f"({LEADER}::bigint << 32) | ({leaders.seat_of(NAME, 'rota')}::bigint & 4294967295)"
-SEAT = leaders.seat_of(NAME, "rota")
+BIGINT = (
+    f"({LEADER}::bigint << 32) | ({leaders.session_lock_key(NAME, 'rota')}::bigint & 4294967295)"
+)
+SEAT = leaders.session_lock_key(NAME, "rota")
 
 
 @pytest.mark.parametrize(
@@ -308,7 +310,7 @@ async def test_a_lock_that_only_looks_like_the_seat_is_not_it(polls: Polls, lock
 
 
 async def test_a_lock_in_another_database_is_not_the_seat(
-    polls: Polls, rota_server: Server
+    polls: Polls, rota_server: DatabaseServer
 ) -> None:
     voter = await polls.voter()
     term = await voter.wins()
@@ -356,4 +358,4 @@ async def test_half_of_all_seats_are_below_zero(polls: Polls) -> None:
 
 
 async def test_another_schema_has_other_seats() -> None:
-    assert leaders.seat_of("a", "rota") != leaders.seat_of("a", "other")
+    assert leaders.session_lock_key("a", "rota") != leaders.session_lock_key("a", "other")

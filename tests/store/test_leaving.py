@@ -31,7 +31,7 @@ async def test_finishing_with_nothing_to_say_stores_no_error(stage: Stage) -> No
     batch = await stage.held(1)
 
     await stage.together(
-        claims.hold(batch.worker, [batch.id]),
+        claims.lock(batch.worker, [batch.id]),
         jobs.finish(batch.worker, [batch.id], batch.jobs, ["expired"], [None], [0.0]),
         claims.release(batch.worker, [batch.id], batch.jobs),
     )

@@ -60,10 +60,11 @@ async def test_deeds_are_found_by_who_what_and_whom(stage: Stage) -> None:
     await fill_audit(stage, 30)
     middle = await stage.one("select min(id) + 20 from rota.audit")
     for who, action, subject in QUESTIONS:
-        for before in (audit.NEWEST, middle):
-            asked = audit.entries(5, before, who=who, action=action, subject=subject)
+        for before in (audit.MAX_ID, middle):
+            asked = audit.entries(5, before, operator=who, action=action, subject=subject)
             found = [
-                (each.id, each.who, each.action, each.subject) for each in await stage.run(asked)
+                (each.id, each.operator, each.action, each.subject)
+                for each in await stage.run(asked)
             ]
             cursor = await stage.watch.execute(THROUGH_ALL.encode(), asked.params)
             assert found == await cursor.fetchall()
@@ -79,9 +80,9 @@ async def test_a_few_deeds_among_many_are_not_looked_for_through_all(
     for who, action, subject in QUESTIONS:
         if (who, action) == ("ada", "drain worker") and subject is None:
             continue  # of all that she did; two things are not looked for at once
-        asked = audit.entries(51, who=who, action=action, subject=subject)
+        asked = audit.entries(51, operator=who, action=action, subject=subject)
         async with own_stage.watch.transaction(force_rollback=True):
-            await own_stage.run(ticks.hurry(), own_stage.watch)
+            await own_stage.run(ticks.set_short_timeouts(), own_stage.watch)
             found = await explain(own_stage.watch, own_stage.schema, asked)
         assert read_by(found)["audit"] < 800, (who, action, subject, found)
 
@@ -94,8 +95,8 @@ async def test_those_who_have_left_are_listed_the_last_first(stage: Stage) -> No
     )
     await stage.sql(later, "stopped", 2, left)
     await stage.sql(later, "dead", 1, died)
-    assert [each.worker for each in await stage.run(views.departed())] == [left, died]
-    assert [each.worker for each in await stage.run(views.departed(1))] == [left]
+    assert [each.worker for each in await stage.run(views.ended_workers())] == [left, died]
+    assert [each.worker for each in await stage.run(views.ended_workers(1))] == [left]
     assert there in [each.worker for each in await stage.run(views.workers())]
 
 
@@ -108,9 +109,9 @@ async def test_alerts_that_are_over_are_listed_page_by_page_and_open_ones_are_no
         " select 'k', n::text, 'm', 'h', 1, case when n <> 3 then rota.clock() end"
         "   from generate_series(1, 5) as n order by n"
     )
-    first = await stage.run(standing.past_alerts(limit=3))
+    first = await stage.run(standing.closed_alerts(limit=3))
     assert [each.subject for each in first] == ["5", "4", "2"]
-    rest = await stage.run(standing.past_alerts(first[-1].id, 3))
+    rest = await stage.run(standing.closed_alerts(first[-1].id, 3))
     assert [each.subject for each in rest] == ["1"]
 
 
@@ -125,8 +126,8 @@ async def test_calls_made_once_are_found_by_how_their_keys_begin(stage: Stage) -
         "        case when key = 'b:done' then 'infinity' else rota.clock() end, '42'"
         "   from unnest(array['a', 'b', 'b:done', 'b:lost', 'b:on', 'b\U0001f600 done', 'c']) as key"
     )
-    lines = await stage.run(standing.onces("b"))
-    states = {each.key: (each.state, each.until is None) for each in lines}
+    lines = await stage.run(standing.once_calls("b"))
+    states = {each.key: (each.state, each.retained_until is None) for each in lines}
     assert states == {
         "b": ("running", False),
         "b:done": ("finished", True),
@@ -134,11 +135,11 @@ async def test_calls_made_once_are_found_by_how_their_keys_begin(stage: Stage) -
         "b:on": ("running", False),
         "b\U0001f600 done": ("finished", False),
     }
-    assert [each.key for each in await stage.run(standing.onces("b", "b:done", 2))] == [
+    assert [each.key for each in await stage.run(standing.once_calls("b", "b:done", 2))] == [
         "b:lost",
         "b:on",
     ]
-    assert len(await stage.run(standing.onces())) == 7
+    assert len(await stage.run(standing.once_calls())) == 7
 
 
 async def test_a_rate_says_how_much_of_it_is_used_up(stage: Stage) -> None:
@@ -148,11 +149,11 @@ async def test_a_rate_says_how_much_of_it_is_used_up(stage: Stage) -> None:
         " values ('busy', rota.clock() + interval '20 s', 2, rota.clock()),"
         "        ('idle', rota.clock() - interval '20 s', 2, rota.clock())"
     )
-    busy, idle = await stage.run(standing.rates())
+    busy, idle = await stage.run(standing.rate_limits())
     assert (busy.name, idle.name) == ("busy", "idle")
     assert 8 < busy.used <= 10
     assert idle.used == 0
-    assert await stage.run(standing.rates("busy")) == [idle]
+    assert await stage.run(standing.rate_limits("busy")) == [idle]
 
 
 @pytest.mark.parametrize("analysed", [False, True])
@@ -178,5 +179,5 @@ async def test_a_few_locks_that_are_held_are_found_among_many_that_are_not(
     assert [each.name for each in page] == held[10:15]
     scans = await explain(own_stage.watch, own_stage.schema, standing.locks())
     assert read_by(scans)["locks"] <= 2 * len(held), scans
-    free = await own_stage.run(standing.locks("lock 7", free=True))
+    free = await own_stage.run(standing.locks("lock 7", include_free=True))
     assert [(each.name, each.held) for each in free] == [("lock 7", False)]

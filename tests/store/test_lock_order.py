@@ -53,8 +53,8 @@ async def test_claims_are_locked_from_the_lowest_id_up(
     named = [ids[number] for number in given]
     queries: dict[str, Query[Any]] = {
         "complete": jobs.complete(worker, named, members, [None] * 3, [0.0] * 3),
-        "hold": claims.hold(worker, named),
-        "seize": claims.seize(worker, named),
+        "hold": claims.lock(worker, named),
+        "seize": claims.lock_exclusive(worker, named),
     }
     holder = await hold_one(stage, ids[1])
 
@@ -127,7 +127,7 @@ async def test_a_claim_that_is_held_is_not_completed_meanwhile(stage: Stage) -> 
     holder = await stage.connect(engine=True)
 
     async with holder.transaction():
-        await stage.run(claims.hold(batch.worker, [batch.id]), holder)
+        await stage.run(claims.lock(batch.worker, [batch.id]), holder)
         completing = stage.meanwhile(stage.complete(batch))
         await stage.waits(stage.engine, holder)
 
@@ -178,11 +178,11 @@ async def test_what_does_not_take_a_job_away_does_not_wait_for_a_pin(
     pinning, other = await stage.connect(), await stage.connect(engine=True)
 
     async with pinning.transaction():
-        await stage.run(claims.pin(batch.worker, batch.id, batch.jobs[0]), pinning)
+        await stage.run(claims.lock_shared(batch.worker, batch.id, batch.jobs[0]), pinning)
         async with asyncio.timeout(60):
             match lock:
                 case "hold":
-                    await stage.run(claims.hold(batch.worker, [batch.id]), other)
+                    await stage.run(claims.lock(batch.worker, [batch.id]), other)
                 case "cancel":
                     await stage.run(runs.cancel(batch.jobs[1]), other)
                 case "complete":
@@ -197,7 +197,7 @@ async def test_declaring_and_beating_lock_the_workers_row_and_nothing_else(stage
 
     queries: list[Query[Any]] = [
         workers.beat(batch.worker, None),
-        workers.declare([await seen(stage, batch.worker)]),
+        workers.mark_dead([await seen(stage, batch.worker)]),
     ]
     for query in queries:
         async with session.transaction(force_rollback=True):
@@ -221,6 +221,6 @@ async def test_workers_are_declared_from_the_lowest_id_up_and_none_is_waited_for
             "select from rota.workers where id = %s for no key update", ids[1], on=holder
         )
         async with asyncio.timeout(60):
-            declared = await stage.run(workers.declare(looked))
+            declared = await stage.run(workers.mark_dead(looked))
 
     assert sorted(each.worker for each in declared) == [ids[0], ids[2]]

@@ -66,7 +66,7 @@ async def excess(stage: Stage, on: Connection, keeper: Connection) -> dict[str, 
         "renew one": locks.renew(ME, held[:1]),
         "release": locks.release(NAME, 0, token),
         "abandon": locks.abandon(NAME, [uuid4()], ME),
-        "rely on it": locks.assertion(NAME, token),
+        "rely on it": locks.assert_lock(NAME, token),
     }
     wrong = {}
     for name, query in statements.items():
@@ -126,7 +126,7 @@ async def test_a_thousand_renewals_are_updates_in_place(own_stage: Stage) -> Non
 
     for _ in range(100):
         answers = await stage.run(locks.renew(ME, held), on)
-        assert all(answer.kept for answer in answers)
+        assert all(answer.renewed for answer in answers)
     await on.close()  # it tells what it did when it ends
 
     async with asyncio.timeout(60):

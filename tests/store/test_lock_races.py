@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from rota.store import locks
-from rota.store.locks import Answer
+from rota.store.locks import LockAnswer
 
 from .holding import ME, NAME, OTHER, release, renew, run_out, take, take_away, taken
 from .stage import Connection, Stage
@@ -40,7 +40,7 @@ async def test_one_of_many_has_it(stage: Stage, sessions: list[Connection], stat
             await stage.sql("delete from rota.locks")
         elif state == "run out":
             await run_out(stage)
-        answers: list[Answer] = await asyncio.gather(
+        answers: list[LockAnswer] = await asyncio.gather(
             *(
                 take(stage, on, by=uuid4(), wait=bool(number % 2))
                 for number, on in enumerate(sessions)
@@ -73,7 +73,7 @@ async def test_it_is_renewed_or_taken_but_not_both(
 
         async def keep(token: int = token) -> bool:
             await late()
-            return bool((await renew(stage, token, on=renewing, ttl=30)).kept)
+            return bool((await renew(stage, token, on=renewing, ttl=30)).renewed)
 
         async def get(on: Connection) -> int | None:
             await late()
@@ -106,7 +106,7 @@ async def test_renewing_many_and_taking_away_several_do_not_deadlock(
             order = chance.sample(names, len(names))
             held = [(name, tokens[name], 30.0) for name in order]
             for answer in await stage.run(locks.renew(ME, held), renewing):
-                kept[str(answer.kept)] += 1
+                kept[str(answer.renewed)] += 1
 
     keeping = stage.meanwhile(keep())
     for _ in range(40):
@@ -154,7 +154,7 @@ async def test_a_transaction_that_relies_on_it_is_alone(
             await asyncio.sleep(chance.uniform(0.0, 0.05))  # beyond its time, every other time
             try:
                 async with on.transaction():
-                    await stage.run(locks.assertion(NAME, token), on)
+                    await stage.run(locks.assert_lock(NAME, token), on)
                     [began] = await stage.sql(f"select {now}", on=on)
                     await asyncio.sleep(chance.uniform(0.0, 0.05))
                     await stage.sql(

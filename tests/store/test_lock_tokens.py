@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 
 from rota.store import locks
-from rota.store.locks import Released
+from rota.store.locks import ReleasedLockRow
 
 from .holding import ME, NAME, OTHER, release, renew, run_out, take, take_away, taken
 from .stage import Connection, Stage
@@ -72,8 +72,8 @@ async def test_sessions_in_different_time_zones_agree(stage: Stage, session: Con
     for one, two in ((session, stage.watch), (stage.watch, session)):
         token = await taken(stage, one)
         assert (await take(stage, two, by=OTHER)).token is None
-        assert (await renew(stage, token, on=two)).kept
-        await stage.run(locks.assertion(NAME, token), two)
+        assert (await renew(stage, token, on=two)).renewed
+        await stage.run(locks.assert_lock(NAME, token), two)
         await run_out(stage)
         other = await taken(stage, two, by=OTHER)
-        assert await release(stage, other, one) == Released(held=True, wanted=False)
+        assert await release(stage, other, one) == ReleasedLockRow(held=True, awaited=False)

@@ -11,7 +11,7 @@ import pytest
 from psycopg.errors import LockNotAvailable
 
 from rota.store import locks
-from rota.store.locks import Released
+from rota.store.locks import ReleasedLockRow
 
 from .holding import (
     ME,
@@ -43,7 +43,7 @@ async def session(stage: Stage) -> Connection:
 
 async def refused(stage: Stage, token: int) -> None:
     with pytest.raises(psycopg.Error) as caught:
-        await stage.run(locks.assertion(NAME, token), stage.watch)
+        await stage.run(locks.assert_lock(NAME, token), stage.watch)
     assert caught.value.sqlstate == "RT004"
 
 
@@ -55,12 +55,12 @@ async def test_a_lock_is_taken_once_and_the_second_is_told_who_has_it(stage: Sta
 
     answer = await take(stage, by=OTHER)
 
-    assert answer.token is answer.slot is None
-    assert (answer.instance, answer.host, answer.other) == (ME, f"host of {ME}", token)
-    assert answer.since is not None
-    assert answer.left is not None
-    assert 0 <= answer.since < 5
-    assert 25 < answer.left <= 30
+    assert answer.token is answer.permit is None
+    assert (answer.instance, answer.host, answer.holder_token) == (ME, f"host of {ME}", token)
+    assert answer.held_seconds is not None
+    assert answer.expires_in is not None
+    assert 0 <= answer.held_seconds < 5
+    assert 25 < answer.expires_in <= 30
 
 
 async def test_what_has_run_out_is_taken_under_a_larger_token(stage: Stage) -> None:
@@ -83,13 +83,13 @@ async def test_to_take_one_never_waits(stage: Stage, session: Connection, doing:
         case "takes it":
             await taken(stage, session, by=OTHER)
         case "renews it":
-            assert (await renew(stage, token, on=session)).kept
+            assert (await renew(stage, token, on=session)).renewed
         case "gives it back":
             await release(stage, token, session)
         case "takes it away":
             await take_away(stage, session)
         case "relies on it":
-            await stage.run(locks.assertion(NAME, token), session)
+            await stage.run(locks.assert_lock(NAME, token), session)
     await run_out(stage) if doing == "relies on it" else None
 
     async with asyncio.timeout(60):
@@ -108,7 +108,7 @@ async def test_only_who_makes_the_row_is_waited_for(stage: Stage, session: Conne
     await stage.sql("commit", on=session)
 
     answer = await second
-    assert (answer.token, answer.raced) == (None, True)
+    assert (answer.token, answer.lost_race) == (None, True)
     assert (await take(stage, by=OTHER)).instance == ME
 
 
@@ -119,8 +119,8 @@ async def test_the_same_call_takes_again_what_it_had_taken_unknowingly(stage: St
     again = await taken(stage, nonce=second, earlier=[first])
 
     assert again > lost
-    assert not (await renew(stage, lost)).kept
-    assert (await renew(stage, again)).kept
+    assert not (await renew(stage, lost)).renewed
+    assert (await renew(stage, again)).renewed
 
 
 async def test_an_ask_that_arrives_late_takes_nothing_from_the_one_that_was_answered(
@@ -131,7 +131,7 @@ async def test_an_ask_that_arrives_late_takes_nothing_from_the_one_that_was_answ
     token = await taken(stage, nonce=second, earlier=[first])
 
     assert (await take(stage, nonce=first)).token is None
-    assert (await renew(stage, token)).kept
+    assert (await renew(stage, token)).renewed
 
 
 async def test_what_was_taken_for_nobody_can_be_let_go_of(stage: Stage) -> None:
@@ -174,8 +174,8 @@ async def test_a_transaction_that_relies_on_it_disturbs_neither_renewing_nor_giv
     await pin(stage, token, session)
 
     async with asyncio.timeout(60):
-        assert (await renew(stage, token)).kept
-        assert await release(stage, token) == Released(held=True, wanted=False)
+        assert (await renew(stage, token)).renewed
+        assert await release(stage, token) == ReleasedLockRow(held=True, awaited=False)
 
     answer = await take(stage, by=OTHER)
     assert (answer.token, answer.host) == (None, None), "given back, and still relied on"
@@ -190,7 +190,7 @@ async def test_it_is_pinned_still_when_it_was_renewed_meanwhile(
     token = await taken(stage)
     await pin(stage, token, session)
     for _ in range(3):
-        assert (await renew(stage, token)).kept
+        assert (await renew(stage, token)).renewed
     await run_out(stage)
 
     assert (await take(stage, by=OTHER)).token is None
@@ -219,7 +219,7 @@ async def test_who_relies_on_it_waits_for_who_takes_it_away(
     for end in ("rollback", "commit"):
         await stage.sql("begin", on=session)
         await take_away(stage, session)
-        relying = stage.meanwhile(stage.run(locks.assertion(NAME, token), stage.engine))
+        relying = stage.meanwhile(stage.run(locks.assert_lock(NAME, token), stage.engine))
         await stage.waits(stage.engine, session)
         await stage.sql(end, on=session)
         if end == "rollback":
@@ -231,7 +231,7 @@ async def test_who_relies_on_it_waits_for_who_takes_it_away(
 @pytest.mark.parametrize("how", ["other token", "given back", "run out", "no row", "taken away"])
 async def test_what_is_not_held_cannot_be_relied_on(stage: Stage, how: str) -> None:
     token = await taken(stage)
-    await stage.run(locks.assertion(NAME, token))
+    await stage.run(locks.assert_lock(NAME, token))
     match how:
         case "other token":
             token -= 1
@@ -252,7 +252,7 @@ async def test_what_is_not_held_cannot_be_relied_on(stage: Stage, how: str) -> N
 
 async def test_what_has_run_out_is_not_revived(stage: Stage) -> None:
     token = await taken(stage)
-    assert (await renew(stage, token, ttl=60.0)).kept
+    assert (await renew(stage, token, ttl=60.0)).renewed
     [left] = await stage.sql("select extract(epoch from expires - rota.clock()) from rota.locks")
     assert 50 < left <= 60
     await run_out(stage)
@@ -260,7 +260,7 @@ async def test_what_has_run_out_is_not_revived(stage: Stage) -> None:
 
     answer = await renew(stage, token)
 
-    assert (answer.kept, answer.doubled) == (False, False)
+    assert (answer.renewed, answer.is_duplicate) == (False, False)
     assert await row(stage) == before
 
 
@@ -281,8 +281,8 @@ async def test_only_the_holder_renews(stage: Stage, wrong: str) -> None:
 
     answer = await renew(stage, token, by)
 
-    assert answer.kept is False
-    assert answer.doubled is (wrong == "instance"), "the same token in two hands is told"
+    assert answer.renewed is False
+    assert answer.is_duplicate is (wrong == "instance"), "the same token in two hands is told"
     assert await row(stage) == before
 
 
@@ -299,11 +299,11 @@ async def test_a_row_that_somebody_keeps_locked_costs_only_itself(
     async with asyncio.timeout(60):
         answers = await stage.run(locks.renew(ME, held), stage.watch)
 
-    assert {each.token: each.kept for each in answers} == {
+    assert {each.token: each.renewed for each in answers} == {
         token: None if token == tokens[2] else True for token in tokens
     }
     await stage.sql("rollback", on=session)
-    assert all(each.kept for each in await stage.run(locks.renew(ME, held), stage.watch))
+    assert all(each.renewed for each in await stage.run(locks.renew(ME, held), stage.watch))
 
 
 # Giving back
@@ -312,8 +312,8 @@ async def test_a_row_that_somebody_keeps_locked_costs_only_itself(
 async def test_giving_back_twice_is_no_mistake(stage: Stage) -> None:
     token = await taken(stage)
 
-    assert await release(stage, token) == Released(held=True, wanted=False)
-    assert await release(stage, token) == Released(held=True, wanted=False)
+    assert await release(stage, token) == ReleasedLockRow(held=True, awaited=False)
+    assert await release(stage, token) == ReleasedLockRow(held=True, awaited=False)
 
     following = await taken(stage, by=OTHER)
     before = await row(stage)
@@ -326,19 +326,19 @@ async def test_what_has_run_out_was_not_held_until_it_was_given_back(stage: Stag
     token = await taken(stage)
     await run_out(stage)
 
-    assert await release(stage, token) == Released(held=False, wanted=False)
+    assert await release(stage, token) == ReleasedLockRow(held=False, awaited=False)
     await taken(stage, by=OTHER)
 
 
 async def test_who_gives_it_back_hears_that_somebody_waits(stage: Stage) -> None:
     token = await taken(stage)
-    assert not (await take(stage, by=OTHER)).asked
-    assert (await take(stage, by=OTHER, wait=True)).asked
-    assert (await take(stage, by=OTHER, wait=True)).asked
+    assert not (await take(stage, by=OTHER)).wait_flag_set
+    assert (await take(stage, by=OTHER, wait=True)).wait_flag_set
+    assert (await take(stage, by=OTHER, wait=True)).wait_flag_set
 
-    assert await release(stage, token) == Released(held=True, wanted=True)
+    assert await release(stage, token) == ReleasedLockRow(held=True, awaited=True)
     token = await taken(stage, by=OTHER)
-    assert await release(stage, token) == Released(held=True, wanted=False)
+    assert await release(stage, token) == ReleasedLockRow(held=True, awaited=False)
 
 
 @pytest.fixture
@@ -353,19 +353,19 @@ async def test_many_waiters_lock_nothing_once_the_holder_knows(
 ) -> None:
     """They would be in the way of renewals, and each look would be written to disk."""
     token = await taken(stage)
-    assert (await take(stage, by=OTHER, wait=True)).asked
+    assert (await take(stage, by=OTHER, wait=True)).wait_flag_set
     await stage.sql("begin", on=waiting)
 
-    assert (await take(stage, waiting, by=OTHER, wait=True)).asked
+    assert (await take(stage, waiting, by=OTHER, wait=True)).wait_flag_set
 
     assert await stage.one("select pg_current_xact_id_if_assigned() is null")
     [assigned] = await stage.sql("select pg_current_xact_id_if_assigned()", on=waiting)
     assert assigned is None
-    assert (await renew(stage, token)).kept
+    assert (await renew(stage, token)).renewed
 
 
 async def test_permits_are_taken_once_each(stage: Stage) -> None:
-    *slots, none = [(await take(stage, permits=3)).slot for _ in range(4)]
+    *slots, none = [(await take(stage, permits=3)).permit for _ in range(4)]
 
     assert {*slots} == {1, 2, 3}
     assert none is None

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from rota.store import onces
-from rota.store.onces import Begun, Kept
+from rota.store.onces import OnceStart, RenewedOnce
 from rota.store.query import Query
 
 from .stage import Connection, Stage
@@ -31,11 +31,11 @@ def beginning(
     earlier: Sequence[UUID] = (),
     ttl: float = 30,
     wait: bool = False,
-) -> Query[Begun]:
+) -> Query[OnceStart]:
     return onces.begin(key, nonce or uuid4(), earlier, WHO, ttl, wait=wait)
 
 
-async def begin(stage: Stage, key: str = "k", **how: Any) -> Begun:
+async def begin(stage: Stage, key: str = "k", **how: Any) -> OnceStart:
     [answer] = await stage.run(beginning(key, **how))
     return answer
 
@@ -69,12 +69,12 @@ async def keys(stage: Stage) -> list[str]:
 async def test_the_first_begins_and_the_next_is_told_who_did(calls: Stage) -> None:
     first, second = await begin(calls), await begin(calls)
 
-    assert (first.got, first.raced, first.stored) == (True, False, False)
-    assert (second.got, second.raced, second.stored) == (False, False, False)
+    assert (first.is_done, first.lost_race, first.has_result) == (True, False, False)
+    assert (second.is_done, second.lost_race, second.has_result) == (False, False, False)
     assert (second.host, second.pid, second.label) == ("box", 7, "charge")
-    assert second.since is not None
-    assert second.left is not None
-    assert 29 < second.left <= 30
+    assert second.running_seconds is not None
+    assert second.expires_in is not None
+    assert 29 < second.expires_in <= 30
 
 
 async def test_tokens_only_rise_also_over_a_row_that_went(calls: Stage) -> None:
@@ -82,7 +82,7 @@ async def test_tokens_only_rise_also_over_a_row_that_went(calls: Stage) -> None:
     for _ in range(3):
         nonce = uuid4()
         tokens.append(await begun(calls, nonce=nonce))
-        await calls.run(onces.free("k", [nonce]))
+        await calls.run(onces.release("k", [nonce]))
         tokens.append(await begun(calls))
         await run_out(calls)
         tokens.append(await begun(calls))
@@ -94,9 +94,9 @@ async def test_whose_answer_was_lost_begins_again_and_nobody_else(calls: Stage) 
     nonce = uuid4()
     first = await begun(calls, nonce=nonce)
 
-    assert not (await begin(calls, earlier=[uuid4()])).got
+    assert not (await begin(calls, earlier=[uuid4()])).is_done
     assert await begun(calls, earlier=[uuid4(), nonce]) > first
-    assert not (await begin(calls, earlier=[nonce])).got, "it came late: a newer one has it"
+    assert not (await begin(calls, earlier=[nonce])).is_done, "it came late: a newer one has it"
 
 
 async def test_of_two_who_begin_at_once_one_does(calls: Stage) -> None:
@@ -111,7 +111,7 @@ async def test_of_two_who_begin_at_once_one_does(calls: Stage) -> None:
         tokens = [answer.token for [answer] in answers if answer.token is not None]
         assert len(tokens) == 1
         for [answer] in answers:
-            assert answer.got or answer.raced or answer.host == "box"
+            assert answer.is_done or answer.lost_race or answer.host == "box"
 
 
 async def test_a_row_that_somebody_has_locked_is_not_waited_for(calls: Stage) -> None:
@@ -121,7 +121,7 @@ async def test_a_row_that_somebody_has_locked_is_not_waited_for(calls: Stage) ->
     async with other.transaction():
         await other.execute("select from rota.onces for update")
         answer = await asyncio.wait_for(begin(calls, wait=True), 60)
-    assert (answer.got, answer.raced) == (False, True)
+    assert (answer.is_done, answer.lost_race) == (False, True)
 
 
 # Waiting
@@ -129,9 +129,9 @@ async def test_a_row_that_somebody_has_locked_is_not_waited_for(calls: Stage) ->
 
 async def test_who_waits_says_so_and_is_told_of_once(calls: Stage) -> None:
     token = await begun(calls)
-    assert not (await begin(calls)).asked
-    assert (await begin(calls, wait=True)).asked
-    assert (await begin(calls, wait=True)).asked
+    assert not (await begin(calls)).wait_flag_set
+    assert (await begin(calls, wait=True)).wait_flag_set
+    assert (await begin(calls, wait=True)).wait_flag_set
 
     assert await finish(calls, token) == [True]
     assert await finish(calls, token) == [False]
@@ -148,11 +148,11 @@ async def test_whoever_begins_anew_is_asked_anew(calls: Stage) -> None:
     assert await finish(calls, token, keep=-1) == [False]
     nonce = uuid4()
     await begun(calls, nonce=nonce)
-    assert await calls.run(onces.free("k", [nonce])) == [False]
+    assert await calls.run(onces.release("k", [nonce])) == [False]
     nonce = uuid4()
     await begun(calls, nonce=nonce)
     await begin(calls, wait=True)
-    assert await calls.run(onces.free("k", [nonce])) == [True]
+    assert await calls.run(onces.release("k", [nonce])) == [True]
 
 
 # Keeping
@@ -165,8 +165,8 @@ async def test_who_was_replaced_keeps_nothing_and_frees_nothing(calls: Stage) ->
     token = await begun(calls)
 
     assert await finish(calls, zombie, '"zombie"') == []
-    assert await calls.run(onces.free("k", [nonce])) == []
-    assert not (await begin(calls)).got
+    assert await calls.run(onces.release("k", [nonce])) == []
+    assert not (await begin(calls)).is_done
     assert await finish(calls, token, '"mine"') == [False]
     assert await finish(calls, zombie, '"zombie"') == []
     assert (await begin(calls)).result == b'"mine"'
@@ -177,7 +177,7 @@ async def test_what_has_run_out_is_kept_unless_somebody_has_begun_anew(calls: St
     await run_out(calls)
 
     assert await finish(calls, token) == [False]
-    assert (await begin(calls)).stored
+    assert (await begin(calls)).has_result
 
 
 async def test_a_result_that_is_kept_cannot_be_freed(calls: Stage) -> None:
@@ -185,8 +185,8 @@ async def test_a_result_that_is_kept_cannot_be_freed(calls: Stage) -> None:
     token = await begun(calls, nonce=nonce)
     await finish(calls, token)
 
-    assert await calls.run(onces.free("k", [nonce])) == []
-    assert (await begin(calls)).stored
+    assert await calls.run(onces.release("k", [nonce])) == []
+    assert (await begin(calls)).has_result
 
 
 async def test_who_begins_while_a_zombie_writes_waits_for_neither_nor_loses_it(
@@ -212,7 +212,7 @@ async def test_what_is_over_counts_as_absent_though_it_is_there(calls: Stage) ->
     await run_out(calls, "until")
 
     answer = await begin(calls)
-    assert (answer.stored, answer.result) == (False, None)
+    assert (answer.has_result, answer.result) == (False, None)
     assert answer.token is not None
 
 
@@ -242,7 +242,7 @@ async def test_what_is_kept_late_does_not_go_as_if_it_were_over(calls: Stage) ->
     await run_out(calls, "until")
 
     assert await finish(calls, token) == [False]
-    assert (await begin(calls)).stored
+    assert (await begin(calls)).has_result
 
 
 async def test_those_that_somebody_has_locked_are_left_to_others(calls: Stage) -> None:
@@ -288,12 +288,12 @@ async def test_calls_go_on_until_they_are_replaced_or_have_run_out(calls: Stage)
 
     assert sorted(answers, key=lambda each: each.token) == sorted(
         [
-            Kept(held, True),
-            Kept(over, False),
-            Kept(replaced, False),
-            Kept(locked, None),
-            Kept(done, True),
-            Kept(1, False),
+            RenewedOnce(held, True),
+            RenewedOnce(over, False),
+            RenewedOnce(replaced, False),
+            RenewedOnce(locked, None),
+            RenewedOnce(done, True),
+            RenewedOnce(1, False),
         ],
         key=lambda each: each.token,
     )
@@ -328,7 +328,7 @@ async def read_by(stage: Stage, on: Connection, keeper: Connection) -> dict[str,
         "begin": beginning(f"new {nonce}"),
         "wait": beginning(key, wait=True),
         "renew": onces.renew([(key, token, 30.0), ("gone", 1, 30.0)]),
-        "free": onces.free(key, [nonce]),
+        "free": onces.release(key, [nonce]),
         "finish": onces.finish(key, token, "1", DAY),
     }
     found = dict[str, int]()

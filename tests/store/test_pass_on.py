@@ -25,7 +25,7 @@ async def test_a_job_is_ready_when_the_last_of_its_parents_has_ended(stage: Stag
     moved = await run_one(stage, worker, "c")
 
     assert await stage.place(run["d"]) == "ready"
-    assert (moved.queues, moved.runs, moved.rest) == (["default"], [], False)
+    assert (moved.queues, moved.runs, moved.pending) == (["default"], [], False)
 
 
 async def test_a_run_ends_with_the_last_of_its_jobs(stage: Stage) -> None:
@@ -55,7 +55,7 @@ async def test_a_failure_is_news_of_the_run_before_the_run_is_over(stage: Stage)
     await run_one(stage, worker, "a", "failed")
 
     [ending] = await stage.run(runs.outcome([run.run]))
-    assert (ending.state, ending.failing) == (None, True)
+    assert (ending.state, ending.is_failing) == (None, True)
     assert await outcomes(stage, run) == {
         "a": "failed",
         "b": "ready",
@@ -158,7 +158,7 @@ async def test_what_a_later_round_cannot_lock_is_left_for_later_and_not_waited_f
     async with stage.engine.transaction():
         await end(stage, two)
         moved = await end(stage, one, "failed", on=other)
-        assert moved.rest
+        assert moved.pending
         assert await stage.sql("select job, kind::text from rota.echoes") == [(run["c"], "failed")]
         await stage.check()
 
@@ -199,14 +199,14 @@ async def test_two_who_settle_at_once_pass_each_end_on_once(stage: Stage) -> Non
 async def test_the_end_of_a_flow_among_calls_is_passed_on_later_if_need_be(stage: Stage) -> None:
     """What is left for later may be a run, which a whole waits for."""
     held = await stage.held(1)
-    parts = [flows.run_of({name: []}, part=1) for name in ("x", "y")]
+    parts = [flows.run_of({name: []}, part_of=1) for name in ("x", "y")]
     whole, one, _ = await flows.call(stage, held, 0, parts)
     other = await stage.connect()
 
     async with other.transaction():
         await stage.sql("select from rota.waiting where job = %s for update", whole.run, on=other)
         moved = await run_one(stage, held.worker, "x")
-    assert (moved.rest, moved.runs) == (True, [one.run])
+    assert (moved.pending, moved.runs) == (True, [one.run])
     assert await stage.sql("select job from rota.echoes") == [one.run]
 
     await flows.settle(stage)
@@ -257,9 +257,9 @@ async def test_claims_are_locked_before_those_who_wait(stage: Stage) -> None:
 async def test_ends_and_wishes_recorded_together_take_their_locks_in_order(stage: Stage) -> None:
     """One batch with a failure and a job that was to be tried again but is wished cancelled, as the engine
     records it, against a batch whose jobs the same two wait for."""
-    from rota.engine.desk import Batch as Finished
-    from rota.engine.record import transactions
-    from rota.model.outcome import Again, Ended
+    from rota.engine.desk import OutcomeBatch as Finished
+    from rota.engine.record import statements_for
+    from rota.model.outcome import FinalOutcome, Retried
 
     graph = {"p": [], "q": [], "r": [], "s": [], "low": ["p", "q"], "high": ["r", "s"]}
     run, worker = await start(stage, graph), await stage.worker()
@@ -269,12 +269,12 @@ async def test_ends_and_wishes_recorded_together_take_their_locks_in_order(stage
     other = await stage.connect(engine=True)
     by_job = {member.job: member for member in mine.members}
     batch = Finished(
-        ended=[(by_job[run["r"]], Ended("failed", "{}"), 0.1)],
-        again=[(by_job[run["p"]], Again(60.0, "{}"), 0.1)],
+        finished=[(by_job[run["r"]], FinalOutcome("failed", "{}"), 0.1)],
+        retried=[(by_job[run["p"]], Retried(60.0, "{}"), 0.1)],
     )
 
     ending: Any = None
-    for segment in transactions(worker, batch):
+    for segment in statements_for(worker, batch):
         async with stage.engine.transaction():
             for query in segment:
                 await stage.run(query)

@@ -21,7 +21,7 @@ from .stage import Batch, Connection, Stage
 
 
 async def pin(stage: Stage, batch: Batch, on: Connection) -> list[int]:
-    return await stage.run(claims.pin(batch.worker, batch.id, batch.jobs[0]), on)
+    return await stage.run(claims.lock_shared(batch.worker, batch.id, batch.jobs[0]), on)
 
 
 async def pinned(stage: Stage, batch: Batch, job: int) -> tuple[Batch, Connection]:

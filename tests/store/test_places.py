@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from rota.app.listing import find, lines
+from rota.app.listing import find_runs, load_rows
 from rota.store import runs, timers, views
-from rota.store.listing import NEWEST, Matching
+from rota.store.listing import MAX_ID, RunFilter
 
 from .stage import Stage
 
@@ -95,7 +95,9 @@ async def test_places_are_counted(stage: Stage) -> None:
     await stage.start_several(2)
     await stage.start(delay=timedelta(hours=1))
 
-    assert await stage.run(views.places()) == [views.Places(2, asleep=1, quarantined=0, running=3)]
+    assert await stage.run(views.state_counts()) == [
+        views.StateCounts(2, sleeping=1, quarantined=0, running=3)
+    ]
 
 
 async def test_a_run_is_told_in_full(stage: Stage) -> None:
@@ -108,7 +110,7 @@ async def test_a_run_is_told_in_full(stage: Stage) -> None:
 
     assert (detail.state, detail.attempt, detail.args, detail.result) == ("asleep", 2, b"{}", None)
     assert detail.wakes is not None
-    assert (attempt.attempt, attempt.state, attempt.took) == (1, "failed", 0.5)
+    assert (attempt.attempt, attempt.state, attempt.seconds) == (1, "failed", 0.5)
     assert await stage.run(views.run(999)) == []
 
 
@@ -117,9 +119,9 @@ async def test_runs_are_listed_from_the_latest_and_by_what_is_asked(stage: Stage
     two = await stage.start("other", queue="images")
     three = await stage.start("work", delay=timedelta(hours=1))
 
-    async def listed(before: int = NEWEST, limit: int = 20, **asked: Any) -> list[int]:
-        found = await find(stage.together, Matching(**asked), limit, before=before)
-        return [line.run for line in await lines(stage.together, Matching(), found.spots)]
+    async def listed(before: int = MAX_ID, limit: int = 20, **asked: Any) -> list[int]:
+        found = await find_runs(stage.together, RunFilter(**asked), limit, before=before)
+        return [line.run for line in await load_rows(stage.together, RunFilter(), found.positions)]
 
     assert await listed() == [three, two, one]
     assert await listed(name="work") == [three, one]
@@ -135,7 +137,7 @@ async def test_queues_tell_what_waits_and_whether_anybody_will_come(stage: Stage
 
     lines = await stage.run(views.queues())
 
-    assert [(line.queue, line.task, line.ready, line.workers) for line in lines] == [
+    assert [(line.queue, line.task, line.queued, line.workers) for line in lines] == [
         ("default", "unknown", 1, 0),
         ("default", "work", 2, 1),
     ]

@@ -136,9 +136,9 @@ async def check_all(stage: Stage) -> None:
         "claim": claim,
         "complete": _complete(batch),
         "wake": timers.wake(BATCH),
-        "tell": waiters.tell(given),
-        "hold": claims.hold(worker, [batch.id]),
-        "seize": claims.seize(worker, [batch.id]),
+        "tell": waiters.notify_waiters(given),
+        "hold": claims.lock(worker, [batch.id]),
+        "seize": claims.lock_exclusive(worker, [batch.id]),
         "release": claims.release(worker, [batch.id], given[: many // 2]),
         "finish": jobs.finish(
             *(worker, [batch.id] * many, given, ["failed"] * many, ["{}"] * many, [0.0] * many)
@@ -146,7 +146,7 @@ async def check_all(stage: Stage) -> None:
         "retry": jobs.retry(
             *(worker, [batch.id] * many, given, [60.0] * many, ["{}"] * many, [0.0] * many)
         ),
-        "give back": jobs.give_back(worker, [batch.id], given),
+        "give back": jobs.return_to_queue(worker, [batch.id], given),
         "recorded": jobs.recorded(given, [batch.id]),
         "outcome": runs.outcome(given),
     }

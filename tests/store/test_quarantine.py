@@ -63,7 +63,7 @@ async def test_released_it_is_tried_again_as_if_nothing_had_been(stage: Stage) -
     listener = await stage.connect()
     await stage.sql('listen "rota.wake"', on=listener)
 
-    assert await stage.run(jobs.release(job)) == [1]
+    assert await stage.run(jobs.release_quarantined(job)) == [1]
 
     [heard] = [note async for note in listener.notifies(timeout=5, stop_after=1)]
     assert heard.payload == "default"
@@ -88,8 +88,8 @@ async def test_a_flow_waits_for_it_and_is_released_by_the_run_or_the_job(stage: 
     await quarantine(stage, both)
     assert (await flows.outcomes(stage, laid))["run"] == "running"
 
-    assert await stage.run(jobs.release(laid["b"])) == [1]
-    assert await stage.run(jobs.release(laid.run)) == [2]
+    assert await stage.run(jobs.release_quarantined(laid["b"])) == [1]
+    assert await stage.run(jobs.release_quarantined(laid.run)) == [2]
 
     await flows.end(stage, await flows.claim(stage, worker))
     await flows.end(stage, await flows.claim(stage, worker))
@@ -137,8 +137,8 @@ async def test_two_who_release_at_once_put_it_back_once(stage: Stage) -> None:
     first, second = await stage.connect(), await stage.connect()
 
     async with first.transaction():
-        assert await stage.run(jobs.release(job), first) == [1]
-        releasing = stage.meanwhile(stage.run(jobs.release(job), second))
+        assert await stage.run(jobs.release_quarantined(job), first) == [1]
+        releasing = stage.meanwhile(stage.run(jobs.release_quarantined(job), second))
         await stage.waits(second, first)
 
     assert await releasing == [0]
@@ -150,7 +150,7 @@ async def test_cancelling_finds_what_is_being_released(stage: Stage) -> None:
     releasing, canceller = await stage.connect(), await stage.connect()
 
     async with releasing.transaction():
-        await stage.run(jobs.release(job), releasing)
+        await stage.run(jobs.release_quarantined(job), releasing)
         cancelling = stage.meanwhile(stage.run(runs.cancel(job), canceller))
         await stage.waits(canceller, releasing)
 
@@ -164,7 +164,7 @@ async def test_releasing_finds_nothing_of_what_is_being_cancelled(stage: Stage) 
 
     async with cancelling.transaction():
         assert await stage.run(runs.cancel(job), cancelling) == ["cancelled"]
-        releasing = stage.meanwhile(stage.run(jobs.release(job), releaser))
+        releasing = stage.meanwhile(stage.run(jobs.release_quarantined(job), releaser))
         await stage.waits(releaser, cancelling)
 
     assert await releasing == [0]
@@ -204,11 +204,11 @@ async def test_two_who_let_out_a_run_do_not_deadlock_whatever_the_order_of_its_r
     await stage.sql("set enable_bitmapscan = off", on=by_row)
     await stage.sql("set enable_seqscan = off", on=by_index)
     await stage.sql("set enable_bitmapscan = off", on=by_index)
-    how = jobs.release(laid.run) if second == "release" else runs.cancel(laid.run)
+    how = jobs.release_quarantined(laid.run) if second == "release" else runs.cancel(laid.run)
 
     async with holder.transaction():
         await stage.sql("select from rota.quarantine where job = %s for update", middle, on=holder)
-        one = stage.meanwhile(stage.run(jobs.release(laid.run), by_row))
+        one = stage.meanwhile(stage.run(jobs.release_quarantined(laid.run), by_row))
         await stage.waits(by_row, holder)
         two = stage.meanwhile(stage.run(how, by_index))
         while not await stage.one(
@@ -238,7 +238,7 @@ async def test_a_storm_of_deaths_cancels_and_releases_leaves_each_job_in_one_pla
                 moves[what] += 1
             except OperationalError as error:
                 deadlock = failures.sqlstate(error) == "40P01"
-                if deadlock or on.closed or not failures.is_passing(error):
+                if deadlock or on.closed or not failures.is_transient(error):
                     raise
 
     sessions = [await stage.connect(engine=True) for _ in range(8)]
@@ -262,7 +262,7 @@ async def _work(
                 match chance.choice(["inside", "complete", "quarantine", "die", "die", "back"]):
                     case "inside":
                         # The job's own transaction, which ends it.
-                        await stage.run(claims.pin(worker, own.id, own.jobs[0]), on)
+                        await stage.run(claims.lock_shared(worker, own.id, own.jobs[0]), on)
                         await asyncio.sleep(chance.choice([0, 0.003]))
                         await stage.complete(own, on=on)
                     case "complete":
@@ -298,5 +298,5 @@ async def _release(
     stage: Stage, chance: random.Random, laid: list[flows.Laid], on: Connection
 ) -> None:
     async with on.transaction():
-        await stage.run(jobs.release(chance.choice(laid).run), on)
+        await stage.run(jobs.release_quarantined(chance.choice(laid).run), on)
         await asyncio.sleep(chance.choice([0, 0.002]))

@@ -20,7 +20,7 @@ async def test_what_a_dead_worker_held_goes_back_under_its_old_number(stage: Sta
 
     moved = await die(stage, batch)
 
-    assert (moved.jobs, moved.queues, moved.runs, moved.rest) == (
+    assert (moved.jobs, moved.queues, moved.runs, moved.pending) == (
         batch.jobs,
         ["default"],
         [],
@@ -96,7 +96,7 @@ async def test_what_a_worker_left_behind_when_it_stopped_goes_back_as_it_was(
 ) -> None:
     batch = await stage.held(1)
     await stage.sql("update rota.claims set lost = array[%s]::smallint[]", mark)
-    await stage.run(workers.leave(batch.worker))
+    await stage.run(workers.mark_stopped(batch.worker))
 
     assert await orphans(stage) == [batch.id]
     await reap(stage, batch.id)

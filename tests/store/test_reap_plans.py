@@ -79,22 +79,22 @@ async def excess(stage: Stage, on_hand: Connection) -> dict[tuple[str, str], tup
     )
     ordinary: dict[str, Query[Any]] = {
         "beat": workers.beat(dead, None),
-        "look": workers.look(worker),
-        "declare": workers.declare([declared]),
+        "look": workers.list_others(worker),
+        "declare": workers.mark_dead([declared]),
         "orphans": claims.orphans(0, 100),
         "reap": claims.reap(lost.id),
         "reap some": claims.reap(lost.id, half),
-        "pin": claims.pin(dead, own.id, own.jobs[0]),
+        "pin": claims.lock_shared(dead, own.id, own.jobs[0]),
         "split": claims.split(dead, batch.id, batch.jobs[1], uuid4()),
         "checkpoint": jobs.checkpoint(dead, own.id, own.jobs[0], "1"),
-        "forget": workers.forget(1.0),
+        "forget": workers.delete_ended(1.0),
     }
     many = len(batch.jobs) - 1
     engine: dict[str, Query[Any]] = {
         "claim suspects": jobs.claim_suspects(
             *(worker, uuid4(), ["work"], ["default"], BATCH), grave=True
         ),
-        "judge": jobs.judge(
+        "judge": jobs.finish_lost(
             *(dead, [batch.id] * many, batch.jobs[1:], ["failed"] * many, ["{}"] * many)
         ),
         "quarantine": jobs.quarantine(dead, [batch.id] * many, batch.jobs[1:], ["{}"] * many),

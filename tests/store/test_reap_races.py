@@ -93,7 +93,7 @@ async def test_every_other_way_out_of_a_claim_waits_for_the_reaper_and_is_refuse
         "finish": lambda: stage.finish(batch, "failed"),
         "quarantine": lambda: quarantine(stage, batch),
         "split": lambda: stage.together(
-            claims.hold(batch.worker, [batch.id]), claims.of(batch.worker, batch.jobs[0])
+            claims.lock(batch.worker, [batch.id]), claims.by_job(batch.worker, batch.jobs[0])
         ),
     }
 
@@ -257,7 +257,9 @@ async def test_a_pinned_claim_is_passed_by_and_its_neighbours_taken(stage: Stage
     pinning = await stage.connect()
 
     async with pinning.transaction():
-        assert await stage.run(claims.pin(own.worker, own.id, own.jobs[0]), pinning) == [own.id]
+        assert await stage.run(claims.lock_shared(own.worker, own.id, own.jobs[0]), pinning) == [
+            own.id
+        ]
         await bury(stage, batch.worker)
         async with asyncio.timeout(60):
             assert await reap(stage, own.id) == NOTHING

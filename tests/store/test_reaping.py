@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rota.engine.announce import Announcer
-from rota.engine.heart import Pulse
-from rota.engine.news import News
-from rota.engine.reaper import PAGE, Reaper
+from rota.engine.announce import EventBus
+from rota.engine.heart import BeatResult
+from rota.engine.news import Notifier
+from rota.engine.reaper import CLAIMS_PER_PAGE, Reaper
 from rota.model import events
 
 from . import flows
@@ -35,16 +35,16 @@ async def tally() -> Tally:
 
 @pytest.fixture
 async def reaper(own_stage: Stage, tally: Tally) -> AsyncIterator[Reaper]:
-    announcer = Announcer()
+    announcer = EventBus()
     announcer.subscribe(tally)
-    news = News(own_stage.database)
+    news = Notifier(own_stage.database)
     yield Reaper(own_stage.database, 0, news, announcer)
     await news.close()
 
 
 async def take_back(reaper: Reaper) -> None:
     """One look at all there is."""
-    reaper.hear(Pulse(orphans=True))
+    reaper.on_beat(BeatResult(has_orphans=True))
     await reaper.tick()
 
 
@@ -54,7 +54,7 @@ async def test_a_thousand_claims_it_cannot_have_keep_it_from_none_it_can(
     """B10: the first pages are all pinned by a transaction that does not end."""
     stage = own_stage
     worker = await stage.worker()
-    many = 10 * PAGE
+    many = 10 * CLAIMS_PER_PAGE
     await stage.start_several(many + 1)
     await stage.sql(
         "with gone as (delete from rota.ready returning *)"

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from rota.store import retention
-from rota.store.retention import Line
+from rota.store.retention import PrunableRow
 
 from .past import TABLES, Past
 from .stage import Stage
@@ -186,7 +186,7 @@ async def test_a_run_without_jobs_goes_too(past: Past) -> None:
 
     found = await past.prune("7d")
 
-    assert found.lines == [Line(None, "succeeded", 1, 0)]
+    assert found.rows == [PrunableRow(None, "succeeded", 1, 0)]
     assert await past.mentions(old) == {}
     assert await past.mentions(young) == {"runs": 1, "outcomes": 1}
 
@@ -209,7 +209,7 @@ async def test_calls_of_an_open_job_stay_until_it_ends(past: Past, stage: Stage)
     caller = await stage.start()
     calls, members = await past.flow(40, parent=caller)
     found = await past.prune()
-    assert found.lines == []
+    assert found.rows == []
     assert await past.jobs() == [caller, *members]
 
     await stage.sql("delete from rota.ready")
@@ -262,7 +262,7 @@ async def test_a_batch_is_bounded_and_the_next_goes_on_where_it_ended(past: Past
     second = await past.prune(most=2, after=first.position)
     third = await past.prune(most=2, after=second.position)
 
-    assert [first.more, second.more, third.more] == [True, True, False]
+    assert [first.has_more, second.has_more, third.has_more] == [True, True, False]
     assert await past.jobs() == []
 
 
@@ -273,11 +273,11 @@ async def test_a_run_goes_whole_or_not_at_all(past: Past) -> None:
 
     found = await past.prune(most=3)
     assert await past.jobs() == [*members, last]
-    assert (found.position, found.more) == (singles[-1], True)
+    assert (found.position, found.has_more) == (singles[-1], True)
 
     found = await past.prune(most=3, after=found.position)
     assert await past.jobs() == [last]
-    assert (found.position, found.more) == (run, True)
+    assert (found.position, found.has_more) == (run, True)
 
 
 async def test_a_batch_that_ends_because_the_next_run_is_large_is_not_the_last(
@@ -290,7 +290,7 @@ async def test_a_batch_that_ends_because_the_next_run_is_large_is_not_the_last(
 
     found = await past.prune(most=5)
 
-    assert (found.position, found.more) == (first, True)
+    assert (found.position, found.has_more) == (first, True)
 
 
 async def test_runs_that_are_kept_are_passed_by(past: Past) -> None:
@@ -298,8 +298,8 @@ async def test_runs_that_are_kept_are_passed_by(past: Past) -> None:
     await past.ended(40)
 
     found = await past.prune("7d failed=forever", most=2)
-    assert (found.position, found.more, found.lines) == (kept[1], True, [])
-    while found.more:
+    assert (found.position, found.has_more, found.rows) == (kept[1], True, [])
+    while found.has_more:
         found = await past.prune("7d failed=forever", most=2, after=found.position)
 
     assert await past.jobs() == kept
@@ -312,10 +312,10 @@ async def test_what_is_too_young_for_any_rule_is_where_it_ends(past: Past) -> No
     await past.ended(40)  # beyond what is looked at: ids rise with time
 
     found = await past.prune("7d failed=forever", most=3)
-    assert (found.position, found.more) == (old, True)
+    assert (found.position, found.has_more) == (old, True)
     found = await past.prune("7d failed=forever", most=3, after=old)
 
-    assert (found.position, found.more, found.lines) == (old, False, [])
+    assert (found.position, found.has_more, found.rows) == (old, False, [])
 
 
 async def test_one_that_is_out_of_order_does_not_stop_it(past: Past) -> None:
@@ -324,14 +324,14 @@ async def test_one_that_is_out_of_order_does_not_stop_it(past: Past) -> None:
 
     found = await past.prune("7d", most=2)
 
-    assert found.more
+    assert found.has_more
     assert await past.jobs() == [odd]
 
 
 async def test_an_empty_history_is_at_its_end(past: Past) -> None:
     found = await past.prune(after=7)
 
-    assert (found.position, found.more, found.lines) == (7, False, [])
+    assert (found.position, found.has_more, found.rows) == (7, False, [])
 
 
 async def test_looking_counts_by_queue_and_outcome_and_changes_nothing(
@@ -345,13 +345,13 @@ async def test_looking_counts_by_queue_and_outcome_and_changes_nothing(
 
     found = await past.find("7d")
 
-    assert sorted(found.lines, key=str) == [
-        Line("default", "failed", 1, 1),
-        Line("images", "succeeded", 2, 3),
-        Line(None, "succeeded", 1, 2),
+    assert sorted(found.rows, key=str) == [
+        PrunableRow("default", "failed", 1, 1),
+        PrunableRow("images", "succeeded", 2, 3),
+        PrunableRow(None, "succeeded", 1, 2),
     ]
     assert await stage.everything() == before
-    assert sorted(await past.remove(found), key=str) == sorted(found.lines, key=str)
+    assert sorted(await past.remove(found), key=str) == sorted(found.rows, key=str)
 
 
 # What it costs

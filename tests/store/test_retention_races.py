@@ -45,7 +45,7 @@ async def test_a_run_that_is_being_tried_again_stays_whole(
 
     found = await past.prune()
 
-    assert [line.runs for line in found.lines] == [2]  # found, and then not to be had
+    assert [line.runs for line in found.rows] == [2]  # found, and then not to be had
     assert await past.mentions(alone, run, *members) == before
     await stage.sql("commit", on=other)
     assert await stage.sql("select job from rota.ready order by job") == [alone, members[1]]
@@ -142,7 +142,7 @@ async def test_those_who_stop_waiting_for_it_are_not_waited_for(
     run = await past.ended(40)
     await stage.sql("insert into rota.waiters values (%s, 'me')", run)
     await stage.sql("insert into rota.cancels values (%s)", run)
-    await stage.run(waiters.tell([run]), other)
+    await stage.run(waiters.notify_waiters([run]), other)
 
     await past.prune()
 
@@ -158,13 +158,15 @@ async def test_a_claim_or_a_start_does_not_wait_for_a_batch(past: Past, stage: S
     pruning = await stage.connect()
 
     async with pruning.transaction():
-        await stage.run(retention.turn(stage.schema), pruning)
+        await stage.run(retention.try_lock(stage.schema), pruning)
         await past.remove(await past.find(on=pruning), pruning)
 
         batch = await stage.held(5)
         assert await stage.complete(batch) == []
         [started] = await stage.run(
-            jobs.start(jobs.Start(task="work", args="{}", queue="q", key=uuid4().hex), notify=False)
+            jobs.start(
+                jobs.StartJob(task="work", args="{}", queue="q", key=uuid4().hex), notify=False
+            )
         )
         assert started.created
 
@@ -173,7 +175,7 @@ async def test_a_claim_or_a_start_does_not_wait_for_a_batch(past: Past, stage: S
 
 
 async def test_one_at_a_time_and_nobody_queues(past: Past, stage: Stage, other: Connection) -> None:
-    turn = retention.turn(stage.schema)
+    turn = retention.try_lock(stage.schema)
     assert await stage.run(turn, other) == [True]
 
     async with asyncio.timeout(60):
@@ -207,7 +209,7 @@ async def test_it_is_the_turn_of_the_worker_that_has_been_there_longest(
         return [
             worker
             for worker in (first, second, third)
-            if await stage.run(retention.turn(stage.schema, worker)) == [True]
+            if await stage.run(retention.try_lock(stage.schema, worker)) == [True]
         ]
 
     assert await whose() == [first]
@@ -221,7 +223,7 @@ async def test_a_turn_plans_over_indexes_for_its_transaction_and_no_longer(
     past: Past, stage: Stage, other: Connection
 ) -> None:
     shown = "select current_setting('enable_seqscan'), current_setting('synchronous_commit')"
-    await stage.run(retention.turn(stage.schema), other)
+    await stage.run(retention.try_lock(stage.schema), other)
 
     assert await stage.sql(shown, on=other) == [("off", "off")]
     await stage.sql("commit", on=other)

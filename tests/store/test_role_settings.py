@@ -123,7 +123,7 @@ async def test_a_program_comes_to_the_same(
     await db.execute("create function traps.clock() returns int language sql as 'select 1'")
     await change(db, SETTINGS[name])
 
-    async with Rota(rota_dsn, poll=0.1) as app, Harness(app) as harness:
+    async with Rota(rota_dsn, poll_interval=0.1) as app, Harness(app) as harness:
         assert await program(app, harness, rota_dsn) == {
             "echoed": [TEXT, WHEN.isoformat()],
             "nothing": None,
@@ -147,7 +147,7 @@ async def program(app: Rota, harness: Harness, dsn: str) -> dict[str, Any]:
 
     tries: list[int] = []
 
-    @app.task(retry=Retry(attempts=2, wait=0.01))
+    @app.task(retry=Retry(max_attempts=2, delay=0.01))
     async def second_time() -> int:
         tries.append(1)
         if len(tries) < 2:
@@ -159,26 +159,26 @@ async def program(app: Rota, harness: Harness, dsn: str) -> dict[str, Any]:
         assert text == TEXT
         return n
 
-    unwanted = await number.using(delay=3600).start(1)
+    unwanted = await number.options(delay=3600).start(1)
     answers: dict[str, Any] = {"cancelled": await unwanted.cancel()}
     async with app.worker():
         echoed = await echo.start(TEXT, WHEN)
         answers["echoed"] = [*_plain(await echoed.result(timeout=60))]
         answers["nothing"] = await (await nothing.start()).result(timeout=60)  # type: ignore[func-returns-value]
         answers["attempts"] = await (await second_time.start()).result(timeout=60)
-        first = await number.using(key=TEXT, unique=timedelta(hours=1)).start(1)
-        again = await number.using(key=TEXT, unique=timedelta(hours=1)).start(1)
+        first = await number.options(key=TEXT, unique=timedelta(hours=1)).start(1)
+        again = await number.options(key=TEXT, unique=timedelta(hours=1)).start(1)
         answers["same run"] = first.id == again.id and not again.created
-        later = await number.using(delay=0.05, expires=timedelta(hours=1)).start(7)
+        later = await number.options(delay=0.05, expires=timedelta(hours=1)).start(7)
         answers["delayed"] = await later.result(timeout=60)
-        runs = await app.start_many([number.call(n, TEXT) for n in range(600)])
+        runs = await app.start_many([number.bind(n, TEXT) for n in range(600)])
         await until_idle(app)
         answers["copied"] = [await runs[n].result(timeout=60) for n in (0, 599)]
         async with await psycopg.AsyncConnection.connect(dsn) as mine:
             await mine.set_read_only(False)
-            own = await number.using(on=mine, key="own").start(5)
+            own = await number.options(on=mine, key="own").start(5)
         answers["in a transaction"] = await own.result(timeout=60)
-        await harness.saw(JobFinished, job=own.id)
+        await harness.wait_for_event(JobFinished, job=own.id)
     return answers
 
 

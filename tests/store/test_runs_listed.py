@@ -14,10 +14,10 @@ import pytest
 from psycopg import sql
 
 from rota.app import listing
-from rota.app.listing import Found
+from rota.app.listing import RunSearchResult
 from rota.store import listing as store
 from rota.store import runs
-from rota.store.listing import BAD, NEWEST, OPEN, Matching, Spot
+from rota.store.listing import FAILED_STATES, MAX_ID, OPEN_STATES, ListPosition, RunFilter
 from rota.store.query import Query, load, positional
 
 from . import flows
@@ -26,9 +26,9 @@ from .stage import Stage
 from .test_plans import scans
 
 STATES: list[tuple[str, ...] | None] = [
-    *((state,) for state in (*OPEN, *BAD, "succeeded")),
-    OPEN,
-    BAD,
+    *((state,) for state in (*OPEN_STATES, *FAILED_STATES, "succeeded")),
+    OPEN_STATES,
+    FAILED_STATES,
     None,
 ]
 MANY = 20_000
@@ -72,27 +72,27 @@ async def fill(stage: Stage) -> None:
 
 
 async def pages(
-    stage: Stage, matching: Matching, limit: int, *, newer: bool = False, **more: Any
+    stage: Stage, matching: RunFilter, limit: int, *, newer: bool = False, **more: Any
 ) -> list[tuple[int, str, bool, str]]:
     """All that match, page by page, as they are listed."""
     told: list[tuple[int, str, bool, str]] = []
-    bound = more.pop("after" if newer else "before", 0 if newer else NEWEST)
+    bound = more.pop("after" if newer else "before", 0 if newer else MAX_ID)
     for _ in range(1000):
         side = {"after": bound} if newer else {"before": bound}
-        found = await listing.find(
-            stage.together, matching, limit, newer=newer, seconds=0, **side, **more
+        found = await listing.find_runs(
+            stage.together, matching, limit, oldest_first=newer, seconds=0, **side, **more
         )
-        assert len(found.spots) <= limit
-        lines = await listing.lines(stage.together, matching, found.spots)
+        assert len(found.positions) <= limit
+        lines = await listing.load_rows(stage.together, matching, found.positions)
         # Nothing moves meanwhile: what is found is what is listed.
         assert [each.run for each in lines] == sorted(
-            (each.id for each in found.spots), reverse=True
+            (each.id for each in found.positions), reverse=True
         )
         lines = lines[::-1] if newer else lines
         told += [(each.run, each.name, each.is_flow, each.state) for each in lines]
-        if found.next is None:
+        if found.next_id is None:
             return told
-        bound = found.next
+        bound = found.next_id
     raise AssertionError("the pages do not end")
 
 
@@ -113,21 +113,21 @@ async def test_those_in_a_state_are_those_that_are(
 ) -> None:
     await fill(stage)
     if crowded:
-        monkeypatch.setattr(store, "READY", 0)
+        monkeypatch.setattr(store, "MAX_QUEUED_ROWS", 0)
     for states in STATES:
         seen = 0
         for asked in ASKED if LONG else ASKED[:3]:
-            params = {"name": None, "queue": None, "before": NEWEST, "after": 0, **asked}
+            params = {"name": None, "queue": None, "before": MAX_ID, "after": 0, **asked}
             cursor = await stage.watch.execute(
                 THROUGH_ALL.encode(), {**params, "states": states and list(states)}
             )
             expected = await cursor.fetchall()
             seen += len(expected)
-            matching = Matching(params.pop("name"), params.pop("queue"), states)
+            matching = RunFilter(params.pop("name"), params.pop("queue"), states)
             # Small windows end before a page is full, and at different places.
             for window, limit in ((2, 2), (1000, 100)):
-                monkeypatch.setattr(listing, "_window", lambda matching, size=window: size)
-                monkeypatch.setattr(store, "LOOKS_AT_MOST", window)
+                monkeypatch.setattr(listing, "_scan_limit", lambda matching, size=window: size)
+                monkeypatch.setattr(store, "MAX_SCAN_ROWS", window)
                 assert await pages(stage, matching, limit, **params) == expected
                 found = await pages(stage, matching, limit, newer=True, **params)
                 assert found[::-1] == expected
@@ -137,10 +137,10 @@ async def test_those_in_a_state_are_those_that_are(
 async def test_what_is_known_of_a_name_changes_nothing_but_where_is_looked(stage: Stage) -> None:
     await fill(stage)
     for name, kind in (("work", "task"), ("f", "flow")):
-        known = await pages(stage, Matching(name=name, kind=kind), 3)
-        assert known == await pages(stage, Matching(name=name), 3)
+        known = await pages(stage, RunFilter(name=name, kind=kind), 3)
+        assert known == await pages(stage, RunFilter(name=name), 3)
         assert known
-    assert await pages(stage, Matching(name="work", kind="flow"), 3) == []
+    assert await pages(stage, RunFilter(name="work", kind="flow"), 3) == []
 
 
 async def test_a_text_is_looked_for_in_names_and_keys_and_where_one_may_in_the_rest(
@@ -158,13 +158,13 @@ async def test_a_text_is_looked_for_in_names_and_keys_and_where_one_may_in_the_r
     too_long = await stage.start("work", args=json.dumps(long))
 
     async def ids(**asked: Any) -> set[int]:
-        return {each[0] for each in await pages(stage, Matching(**asked), 2)}
+        return {each[0] for each in await pages(stage, RunFilter(**asked), 2)}
 
     assert await ids(text="weigh") == {by_name, by_key}
-    assert await ids(text="WEIGH", whole=True) == {by_name, by_key, by_input, by_error}
-    assert await ids(text="weigh", whole=True, states=("failed",)) == {by_error}
-    assert too_long not in await ids(text="weigh", whole=True)
-    assert await ids(text="100%", whole=True) == set()
+    assert await ids(text="WEIGH", search_values=True) == {by_name, by_key, by_input, by_error}
+    assert await ids(text="weigh", search_values=True, states=("failed",)) == {by_error}
+    assert too_long not in await ids(text="weigh", search_values=True)
+    assert await ids(text="100%", search_values=True) == set()
 
 
 async def test_a_key_finds_the_last_run_of_each_task_with_it(stage: Stage) -> None:
@@ -174,7 +174,7 @@ async def test_a_key_finds_the_last_run_of_each_task_with_it(stage: Stage) -> No
     await stage.run(runs.cancel(two))
 
     async def ids(**asked: Any) -> list[int]:
-        return [each[0] for each in await pages(stage, Matching(key="k", **asked), 1)]
+        return [each[0] for each in await pages(stage, RunFilter(key="k", **asked), 1)]
 
     assert await ids() == [two, one]
     assert await ids(name="one") == [one]
@@ -200,7 +200,7 @@ async def test_times_are_kept_exactly_though_they_are_looked_for_by_ids(stage: S
     await stage.sql("update rota.jobs set created = created + interval '3 min' where id = 50 * 7")
     rows = await stage.sql("select id, created from rota.jobs order by id desc")
     for since, until in ((None, 97), (40, None), (48, 53), (96, 99), (0, 300), (400, None)):
-        matching = Matching(
+        matching = RunFilter(
             since=None if since is None else start + timedelta(minutes=since),
             until=None if until is None else start + timedelta(minutes=until),
         )
@@ -211,13 +211,13 @@ async def test_times_are_kept_exactly_though_they_are_looked_for_by_ids(stage: S
             and (matching.until is None or created < matching.until)
         ]
         assert [each[0] for each in await pages(stage, matching, 9)] == expected
-    assert await stage.run(store.moment(start)) == [0]
+    assert await stage.run(store.last_id_before(start)) == [0]
 
 
 async def test_a_moment_is_found_where_there_is_nothing(stage: Stage) -> None:
-    assert await stage.run(store.moment(datetime(2026, 1, 1, tzinfo=UTC))) == [0]
-    found = await listing.find(stage.together, Matching(since=datetime.now(UTC)), 5)
-    assert found == Found([], False, None)
+    assert await stage.run(store.last_id_before(datetime(2026, 1, 1, tzinfo=UTC))) == [0]
+    found = await listing.find_runs(stage.together, RunFilter(since=datetime.now(UTC)), 5)
+    assert found == RunSearchResult([], False, None)
 
 
 def test_what_is_newer_is_looked_for_as_what_is_older_is() -> None:
@@ -240,7 +240,7 @@ def test_what_is_newer_is_looked_for_as_what_is_older_is() -> None:
     assert bare("places_older") == bare("places_newer")
 
 
-async def explained(stage: Stage, query: Query[Spot]) -> Any:
+async def explained(stage: Stage, query: Query[ListPosition]) -> Any:
     text, names = positional(query.statement, stage.schema)
     values = sql.SQL(", ").join(sql.Literal(query.params[name]) for name in names)
     await stage.watch.execute(b"prepare listed as " + text.encode(), prepare=False)
@@ -268,11 +268,11 @@ async def test_no_look_reads_more_than_its_window(own_stage: Stage) -> None:
     for states in STATES:
         for name in (None, "rare"):
             for newer in (False, True):
-                how = {"newer": newer}
-                matching = Matching(name=name, states=states)
-                queries = [store.among_all(matching, NEWEST, 0, 51, window, **how)]
+                how = {"oldest_first": newer}
+                matching = RunFilter(name=name, states=states)
+                queries = [store.scan_all(matching, MAX_ID, 0, 51, window, **how)]
                 if states is not None:
-                    queries.append(store.in_places(matching, NEWEST, 0, 51, window, **how))
+                    queries.append(store.scan_states(matching, MAX_ID, 0, 51, window, **how))
                 for query in queries:
                     found = list(scans(await explained(own_stage, query)))
                     for table in ("jobs", "outcomes", "runs"):

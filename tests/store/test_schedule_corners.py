@@ -12,13 +12,13 @@ import pytest
 from psycopg.errors import LockNotAvailable
 
 from rota.engine import firing, misfits, schedules
-from rota.engine.firing import Made
-from rota.engine.misfits import Misfits
+from rota.engine.firing import RunToStart
+from rota.engine.misfits import DeferredSchedules
 from rota.errors import ScheduleNotFound
 from rota.model.settings import Settings
 from rota.store import agenda, ticks
 from rota.store.database import Database
-from rota.testing.link import Where
+from rota.testing.link import CutPoint
 from rota.testing.proxy import Proxy
 
 from .flows import DIAMOND, run_of
@@ -66,7 +66,7 @@ async def test_no_run_is_cancelled_for_a_tick_that_had_its_own(stage: Stage) -> 
     await fire(stage)
     await due_again(stage, tick)
     fired = await fire(stage, "beat")
-    assert (fired.seen, fired.started) == (1, {})
+    assert (fired.handled, fired.started) == (1, {})
     assert await row(stage, "next") == tick + HOUR
     assert await stage.sql("select state::text from rota.outcomes") == []
     assert await stage.sql("select job from rota.cancels") == []
@@ -75,8 +75,8 @@ async def test_no_run_is_cancelled_for_a_tick_that_had_its_own(stage: Stage) -> 
 # More jobs than one transaction takes
 
 
-def diamond(due: ticks.Due, tick: datetime, backfilled: bool) -> Made:
-    return Made(run_of(DIAMOND), ["default"])
+def diamond(due: ticks.DueSchedule, tick: datetime, backfilled: bool) -> RunToStart:
+    return RunToStart(run_of(DIAMOND), ["default"])
 
 
 FLOW = {"work": diamond}
@@ -86,18 +86,18 @@ SIZE = 4
 async def test_no_more_is_caught_up_with_than_a_transaction_takes(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(firing, "MANY_JOBS", 3 * SIZE)
+    monkeypatch.setattr(firing, "MAX_BATCH_JOBS", 3 * SIZE)
     tick = await lay(stage, every=60.0, late=10.5 * 60 * SECOND, overlap="allow", catch_up="all")
     fired = await fire(stage, targets=FLOW)
     assert list(fired.started) == [("beat", tick + n * 60 * SECOND) for n in (8, 9, 10)]
     assert await row(stage, "runs, missed") == (3, 8)
-    assert not (await fire(stage, targets=FLOW)).seen
+    assert not (await fire(stage, targets=FLOW)).handled
 
 
 async def test_one_run_that_is_more_than_that_is_started_all_the_same(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(firing, "MANY_JOBS", SIZE - 1)
+    monkeypatch.setattr(firing, "MAX_BATCH_JOBS", SIZE - 1)
     tick = await lay(stage, every=60.0, late=90 * SECOND, overlap="allow", catch_up="all")
     assert list((await fire(stage, targets=FLOW)).started) == [("beat", tick + 60 * SECOND)]
 
@@ -105,12 +105,12 @@ async def test_one_run_that_is_more_than_that_is_started_all_the_same(
 async def test_those_of_others_are_left_for_the_next_transaction(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(firing, "MANY_JOBS", 2 * SIZE)
+    monkeypatch.setattr(firing, "MAX_BATCH_JOBS", 2 * SIZE)
     for n in range(5):
         await lay(stage, f"s{n}")
     sizes = []
-    while (fired := await fire(stage, targets=FLOW)).seen:
-        sizes.append((len(fired.started), fired.more))
+    while (fired := await fire(stage, targets=FLOW)).handled:
+        sizes.append((len(fired.started), fired.has_more))
     assert sizes == [(2, True), (2, True), (1, False)]
 
 
@@ -118,18 +118,18 @@ async def test_one_over_which_it_takes_too_long_is_put_off_alone(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server has no patience with who holds schedules and does not speak."""
-    plans = firing._Firing._plans
+    plans = firing._FireTransaction._plans
 
-    async def hurried(self: firing._Firing, *args: Any, **more: Any) -> Any:
+    async def hurried(self: firing._FireTransaction, *args: Any, **more: Any) -> Any:
         await self._connection.execute("set local idle_in_transaction_session_timeout = '200ms'")
         return await plans(self, *args, **more)
 
-    def slow(due: ticks.Due, *rest: Any) -> Made:
+    def slow(due: ticks.DueSchedule, *rest: Any) -> RunToStart:
         if due.name == "slow":
             time.sleep(0.8)
         return make(due, *rest)
 
-    monkeypatch.setattr(firing._Firing, "_plans", hurried)
+    monkeypatch.setattr(firing._FireTransaction, "_plans", hurried)
     await lay(stage, "slow", late=9 * SECOND)
     good = {(f"s{n}", await lay(stage, f"s{n}")): 1 for n in range(3)}
     seeing = scheduler(stage, {"work": slow})
@@ -152,11 +152,11 @@ async def test_each_tick_that_does_not_fit_is_left_to_others_anew(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Others took the one before, so they are there. It is longer ago than they are given."""
-    monkeypatch.setattr(misfits, "LEFT_TO_OTHERS", 0.0)
+    monkeypatch.setattr(misfits, "DEFER_SECONDS", 0.0)
     tick = await lay(stage, late=9 * SECOND)
-    here = Misfits()
+    here = DeferredSchedules()
     for _ in range(3):
-        assert not (await fire(stage, targets={"work": picky}, misfits=here)).seen
+        assert not (await fire(stage, targets={"work": picky}, misfits=here)).handled
         assert list((await fire(stage, who=OTHER)).started) == [("beat", tick)]
         await over(stage)
         tick += SECOND
@@ -166,7 +166,7 @@ async def test_each_tick_that_does_not_fit_is_left_to_others_anew(
 async def test_one_that_fits_nobody_is_refused_though_a_run_is_open_that_it_would_cancel(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(misfits, "LEFT_TO_OTHERS", 0.0)
+    monkeypatch.setattr(misfits, "DEFER_SECONDS", 0.0)
     first = await lay(stage, overlap="cancel_running")
     await fire(stage)
     await due_again(stage, first + SECOND / 10)
@@ -188,8 +188,8 @@ async def test_what_was_backfilled_says_nothing_about_how_it_is_doing(stage: Sta
     await lay(stage, pause_after=3, failures=1)
     await ended(stage, "failed", "failed", "succeeded", "failed")
     await stage.sql("update rota.ticks set backfilled = true")
-    [standing] = await stage.run(ticks.settle(["beat"]))
-    assert not standing.paused
+    [standing] = await stage.run(ticks.record_outcomes(["beat"]))
+    assert not standing.is_paused
     assert await row(stage, "failures, succeeded, failed, state::text") == (
         *(1, None, None, "active"),
     )
@@ -200,8 +200,8 @@ async def test_of_its_other_runs_all_count_whatever_was_backfilled_between(stage
     await lay(stage, pause_after=2)
     await ended(stage, "failed", "succeeded", "failed", "failed")
     await stage.sql("update rota.ticks set backfilled = true where number in (2, 4)")
-    [standing] = await stage.run(ticks.settle(["beat"]))
-    assert standing.paused
+    [standing] = await stage.run(ticks.record_outcomes(["beat"]))
+    assert standing.is_paused
     assert await row(stage, "why") == "2 failures in a row"
 
 
@@ -226,12 +226,12 @@ async def begun(stage: Stage, many: int, **columns: Any) -> list[Batch]:
 
 async def test_a_run_beside_the_last_one_is_open_too(stage: Stage) -> None:
     first, _ = await begun(stage, 2)
-    [standing] = await stage.run(ticks.settle(["beat"]))
-    assert standing.open == first.jobs
+    [standing] = await stage.run(ticks.record_outcomes(["beat"]))
+    assert standing.open_runs == first.jobs
     assert not (await fire(stage)).started
     await stage.complete(first)
-    [standing] = await stage.run(ticks.settle(["beat"]))
-    assert standing.open == []
+    [standing] = await stage.run(ticks.record_outcomes(["beat"]))
+    assert standing.open_runs == []
 
 
 async def test_the_last_run_is_open_though_its_tick_is_forgotten(stage: Stage) -> None:
@@ -240,8 +240,8 @@ async def test_the_last_run_is_open_though_its_tick_is_forgotten(stage: Stage) -
     await fire(stage)
     run = await row(stage, "run")
     await stage.sql("delete from rota.ticks")
-    [standing] = await stage.run(ticks.settle(["beat"]))
-    assert standing.open == [run]
+    [standing] = await stage.run(ticks.record_outcomes(["beat"]))
+    assert standing.open_runs == [run]
 
 
 async def test_the_tick_of_an_open_run_is_kept_though_a_thousand_were_skipped_since(
@@ -257,8 +257,8 @@ async def test_the_tick_of_an_open_run_is_kept_though_a_thousand_were_skipped_si
     await fire(stage)
     assert await stage.sql("select run from rota.ticks order by tick") == [run, None]
     await fails(stage)
-    [standing] = await stage.run(ticks.settle(["beat"]))
-    assert standing.paused
+    [standing] = await stage.run(ticks.record_outcomes(["beat"]))
+    assert standing.is_paused
     assert await row(stage, "failures, state::text") == (1, "paused")
 
 
@@ -267,7 +267,7 @@ async def test_what_was_begun_again_and_has_succeeded_has_not_failed(stage: Stag
     await fire(stage)
     run = await row(stage, "run")
     await fails(stage)
-    await stage.run(ticks.settle(["beat"]))
+    await stage.run(ticks.record_outcomes(["beat"]))
     assert await row(stage, "failures") == 1
     await stage.sql("select rota.retry(%s)", run)
     [seen] = await stage.run(agenda.ticks("beat", 1))
@@ -275,15 +275,15 @@ async def test_what_was_begun_again_and_has_succeeded_has_not_failed(stage: Stag
     await stage.complete(await stage.claim(await stage.worker()))
     [seen] = await stage.run(agenda.ticks("beat", 1))
     assert seen.outcome == "succeeded"
-    await stage.run(ticks.settle(["beat"]))
+    await stage.run(ticks.record_outcomes(["beat"]))
     assert await row(stage, "failures, succeeded is not null") == (0, True)
 
 
 async def test_what_was_backfilled_is_in_nobodys_way(stage: Stage) -> None:
     await begun(stage, 3)
     await stage.sql("update rota.ticks set backfilled = true")
-    [standing] = await stage.run(ticks.settle(["beat"]))
-    assert standing.open == []
+    [standing] = await stage.run(ticks.record_outcomes(["beat"]))
+    assert standing.open_runs == []
     assert (await fire(stage)).started
 
 
@@ -327,14 +327,16 @@ async def test_one_in_the_way_of_cancelling_another_run_puts_it_off(stage: Stage
 
 
 @pytest.mark.parametrize("where", ["before", "sent", "answered"])
-async def test_what_is_deleted_is_gone_whatever_is_heard_of_it(stage: Stage, where: Where) -> None:
+async def test_what_is_deleted_is_gone_whatever_is_heard_of_it(
+    stage: Stage, where: CutPoint
+) -> None:
     await lay(stage)
     with Proxy(stage.dsn) as proxy:
         database = Database(proxy.dsn, Settings())
         try:
-            proxy.cut(where, hold=0.3)
+            proxy.cut(where, hold_seconds=0.3)
             await schedules.delete(database, "beat")
-            assert proxy.until_cut()
+            assert proxy.wait_for_cuts()
             with pytest.raises(ScheduleNotFound):
                 await schedules.delete(database, "beat")
         finally:

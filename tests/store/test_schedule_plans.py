@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from psycopg import sql
 
-from rota.model.schedule import Decision
+from rota.model.schedule import TickDecision
 from rota.store import ticks, timers
 from rota.store.query import Query, positional
-from rota.store.ticks import Mark, Moved
+from rota.store.ticks import ScheduleAdvance, TickRecord
 
 from .stage import Connection, Stage
 from .test_plans import Scan, scans
@@ -119,28 +119,33 @@ async def check(stage: Stage, rows: int) -> None:
     assert not any(scan.kind == "Seq Scan" for scan in poll), poll
     assert read_by(poll)["schedules"] <= 2, poll
     async with plain.transaction(force_rollback=True):
-        await stage.run(ticks.hurry(), plain)
+        await stage.run(ticks.set_short_timeouts(), plain)
         await _check(plain, schema, "next", ticks.next_due(["work"]), 1)
-        await _check(plain, schema, "names", ticks.names_due(["work"]), 0)
-        await _check(plain, schema, "open", ticks.open_ones(), 2 * OPEN + 1)
+        await _check(plain, schema, "names", ticks.due_names(["work"]), 0)
+        await _check(plain, schema, "open", ticks.open_ticks(), 2 * OPEN + 1)
 
     await stage.watch.execute(LAY_DUE.encode(), {"rows": DUE})
     async with plain.transaction(force_rollback=True):
-        await stage.run(ticks.hurry(), plain)
-        due = await stage.run(ticks.due(["work"]), plain)
+        await stage.run(ticks.set_short_timeouts(), plain)
+        due = await stage.run(ticks.lock_due(["work"]), plain)
         names = [each.name for each in due]
         assert len(names) == DUE
-        moved = [Moved(each, Decision(next=TICK, due=TICK), 1, 1, TICK, 1, 0) for each in due]
-        marks = [Mark(name, TICK, 1001, "started", None) for name in names]
+        moved = [
+            ScheduleAdvance(each, TickDecision(next=TICK, due=TICK), 1, 1, TICK, 1, 0)
+            for each in due
+        ]
+        marks = [TickRecord(name, TICK, 1001, "started", None) for name in names]
         statements: dict[str, Query[Any]] = {
-            "due": ticks.due(["work"]),
-            "due, by name": ticks.due(["work"], (), names[0]),
-            "settle": ticks.settle([*names, *(f"s{n}" for n in range(1, min(rows, OPEN)))]),
-            "mark": ticks.mark(marks, ("h", 1)),
-            "started": ticks.started([(name, TICK, 1) for name in names], ("h", 1)),
+            "due": ticks.lock_due(["work"]),
+            "due, by name": ticks.lock_due(["work"], (), names[0]),
+            "settle": ticks.record_outcomes(
+                [*names, *(f"s{n}" for n in range(1, min(rows, OPEN)))]
+            ),
+            "mark": ticks.record(marks, ("h", 1)),
+            "started": ticks.record_runs([(name, TICK, 1) for name in names], ("h", 1)),
             "advance": ticks.advance(moved),
-            "hold": ticks.hold(names),
-            "put off": ticks.put_off({name: None for name in names}, 5.0),
+            "hold": ticks.lock(names),
+            "put off": ticks.postpone({name: None for name in names}, 5.0),
         }
         for name, query in statements.items():
             # To find it, to take it, and to see what became of it.

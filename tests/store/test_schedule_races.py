@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from rota.engine import firing
-from rota.engine.firing import Fired, Overtaken
-from rota.engine.misfits import Misfits
+from rota.engine.firing import FireResult, Overtaken
+from rota.engine.misfits import DeferredSchedules
 from rota.errors import DatabaseUnavailable
 from rota.model.settings import Settings
 from rota.store import ticks
 from rota.store.database import Database
-from rota.testing.link import Where
+from rota.testing.link import CutPoint
 from rota.testing.proxy import Proxy
 
 from .layers import LAYERS, NO_KEY, take_away
@@ -43,21 +43,21 @@ class Window:
 @pytest.fixture
 def window(monkeypatch: pytest.MonkeyPatch) -> Iterator[Window]:
     window = Window()
-    advance = firing._Firing._advance
+    advance = firing._FireTransaction._advance
 
-    async def later(self: firing._Firing, plans: Any, started: Any) -> None:
-        if self._who in window.whom:
-            window.there.put_nowait(self._who)
+    async def later(self: firing._FireTransaction, plans: Any, started: Any) -> None:
+        if self._process in window.whom:
+            window.there.put_nowait(self._process)
             await window.go.wait()
         await advance(self, plans, started)
 
-    monkeypatch.setattr(firing._Firing, "_advance", later)
+    monkeypatch.setattr(firing._FireTransaction, "_advance", later)
     yield window
     window.go.set()
 
 
 @asynccontextmanager
-async def stopped(stage: Stage, window: Window) -> AsyncIterator[asyncio.Task[Fired]]:
+async def stopped(stage: Stage, window: Window) -> AsyncIterator[asyncio.Task[FireResult]]:
     """Somebody who fires and has come to the window."""
     firing = stage.meanwhile(fire(stage))
     async with asyncio.timeout(60):
@@ -73,13 +73,13 @@ async def test_who_comes_second_passes_over_what_the_first_has_in_hand(
     expected = {(name, await lay(stage, name)): 1 for name in names}
     async with stopped(stage, window) as first:
         async with asyncio.timeout(60):
-            assert not (await fire(stage, who=OTHER)).seen
+            assert not (await fire(stage, who=OTHER)).handled
         late = await lay(stage, "late")
         async with asyncio.timeout(60):
             fired = await fire(stage, who=OTHER)
         assert list(fired.started) == [("late", late)]
-    assert (await first).seen == MANY
-    assert not (await fire(stage, who=OTHER)).seen
+    assert (await first).handled == MANY
+    assert not (await fire(stage, who=OTHER)).handled
     assert await runs(stage) == {**expected, ("late", late): 1}
 
 
@@ -99,7 +99,7 @@ def without() -> Iterator[Without]:
         yield take
 
 
-async def two_at_once(stage: Stage, window: Window) -> list[Fired | BaseException]:
+async def two_at_once(stage: Stage, window: Window) -> list[FireResult | BaseException]:
     """Both are to have read what is due before either moves on; who cannot get there has his turn."""
     window.whom = {ME, OTHER}
     both = [stage.meanwhile(fire(stage, who=who)) for who in (ME, OTHER)]
@@ -160,10 +160,12 @@ async def test_a_run_that_began_while_one_was_reading_counts_as_open(own_stage: 
     tick = await lay(stage, every=0.5, late=timedelta(seconds=0.7))
     await stage.sql(SLOW)
     slow = await stage.connect(engine=True)
-    await stage.run(ticks.due(["work"]), slow)  # planned, so that it is slow in the right place
+    await stage.run(
+        ticks.lock_due(["work"]), slow
+    )  # planned, so that it is slow in the right place
     await stage.sql("set application_name = slow", on=slow)
     async with slow.transaction():
-        reading = stage.meanwhile(stage.run(ticks.due(["work"]), slow))
+        reading = stage.meanwhile(stage.run(ticks.lock_due(["work"]), slow))
         await asyncio.sleep(0.1)
         run = await stage.start()
         following = tick + timedelta(seconds=0.5)
@@ -172,8 +174,8 @@ async def test_a_run_that_began_while_one_was_reading_counts_as_open(own_stage: 
         )
         [due] = await reading
         assert (due.next, due.run) == (following, run)
-        [standing] = await stage.run(ticks.settle(["beat"]), slow)
-        assert standing.open == [run]
+        [standing] = await stage.run(ticks.record_outcomes(["beat"]), slow)
+        assert standing.open_runs == [run]
 
 
 # Clocks
@@ -220,20 +222,20 @@ async def test_a_clock_that_goes_back_and_forward_again_starts_nothing_twice_or_
 
 @pytest.mark.parametrize("where", ["before", "sent", "answered", "late"])
 async def test_a_commit_of_which_nobody_knows_has_fired_once_or_not_at_all(
-    stage: Stage, direct_dsn: str, where: Where
+    stage: Stage, direct_dsn: str, where: CutPoint
 ) -> None:
     expected = {(f"s{n}", await lay(stage, f"s{n}")): 1 for n in range(5)}
     with Proxy(stage.dsn) as proxy:
         database = Database(proxy.dsn, Settings())
         try:
-            proxy.cut(where, hold=0.3)
+            proxy.cut(where, hold_seconds=0.3)
             with pytest.raises(DatabaseUnavailable):
-                await firing.fire(database, TARGETS, ME, Misfits())
+                await firing.fire(database, TARGETS, ME, DeferredSchedules())
             # He tries again at once, and so does another.
             [mine, yours] = await asyncio.gather(
-                firing.fire(database, TARGETS, ME, Misfits()), fire(stage, who=OTHER)
+                firing.fire(database, TARGETS, ME, DeferredSchedules()), fire(stage, who=OTHER)
             )
-            [cut] = proxy.until_cut()
+            [cut] = proxy.wait_for_cuts()
         finally:
             await database.close()
     again = len(mine.started) + len(yours.started)
@@ -256,7 +258,7 @@ async def test_one_who_is_frozen_in_the_middle_is_not_waited_for(
     tick = await lay(stage)
     async with stopped(stage, window) as frozen:
         async with asyncio.timeout(60):
-            while not (fired := await fire(stage, who=OTHER)).seen:
+            while not (fired := await fire(stage, who=OTHER)).handled:
                 await asyncio.sleep(0.05)
         assert list(fired.started) == [("beat", tick)]
         window.go.set()

@@ -14,14 +14,14 @@ import pytest
 from psycopg.errors import OperationalError
 
 from rota.engine import by_hand, misfits, schedules
-from rota.engine.announce import Announcer
-from rota.engine.firing import Made
-from rota.engine.misfits import Misfits
-from rota.engine.news import News
+from rota.engine.announce import EventBus
+from rota.engine.firing import RunToStart
+from rota.engine.misfits import DeferredSchedules
+from rota.engine.news import Notifier
 from rota.engine.scheduler import Scheduler
 from rota.errors import ArgumentError, DatabaseUnavailable, ScheduleNotFound
 from rota.store import failures, runs, ticks
-from rota.store.schedules import Definition
+from rota.store.schedules import ScheduleDefinition
 
 from .stage import Stage
 from .ticking import OTHER, TARGETS, fire, lay, make, row, told
@@ -43,12 +43,12 @@ BAD: dict[str, dict[str, Any]] = {
 @pytest.fixture
 def nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """Others have had their time for what does not fit."""
-    monkeypatch.setattr(misfits, "LEFT_TO_OTHERS", 0.0)
+    monkeypatch.setattr(misfits, "DEFER_SECONDS", 0.0)
 
 
 def scheduler(stage: Stage, targets: Any = TARGETS) -> Scheduler:
     database = stage.database
-    return Scheduler(database, News(database), Announcer(), 1, targets)
+    return Scheduler(database, Notifier(database), EventBus(), 1, targets)
 
 
 @pytest.mark.usefixtures("nobody_else")
@@ -77,16 +77,16 @@ async def test_what_one_cannot_decide_on_does_not_undo_the_rest(stage: Stage) ->
     await lay(stage, "bad", every=0.0)
     tick = await lay(stage)
     fired = await fire(stage)
-    assert (list(fired.started), fired.seen) == ([("beat", tick)], 1)
+    assert (list(fired.started), fired.handled) == ([("beat", tick)], 1)
 
 
 async def test_what_one_cannot_decide_on_is_left_to_others_who_may(stage: Stage) -> None:
     """One machine lacks a time zone, say."""
     tick = await lay(stage, tz="Mars/Olympus")
-    misfits = Misfits()
-    assert not (await fire(stage, misfits=misfits)).seen
+    misfits = DeferredSchedules()
+    assert not (await fire(stage, misfits=misfits)).handled
     assert await row(stage, "why, due") == (None, tick)
-    assert misfits.left_to_others() == ["beat"]
+    assert misfits.deferred_names() == ["beat"]
     await stage.sql("update rota.schedules set tz = 'UTC'")  # as those see it who know it
     assert list((await fire(stage, who=OTHER)).started) == [("beat", tick)]
 
@@ -105,10 +105,10 @@ async def test_one_that_can_be_read_again_goes_on_where_it_was(stage: Stage) -> 
 
 
 async def test_one_whose_run_the_database_refuses_is_put_off_alone(stage: Stage) -> None:
-    def careless(due: ticks.Due, tick: datetime, backfilled: bool) -> Made:
+    def careless(due: ticks.DueSchedule, tick: datetime, backfilled: bool) -> RunToStart:
         made = make(due, tick, backfilled)
         bad = due.name == "bad"
-        return Made(msgspec.structs.replace(made.start, args="{"), []) if bad else made
+        return RunToStart(msgspec.structs.replace(made.start, args="{"), []) if bad else made
 
     tick = await lay(stage, "bad")
     good = {(f"s{n}", await lay(stage, f"s{n}")): 1 for n in range(5)}
@@ -149,9 +149,9 @@ async def test_long_absences_are_caught_up_with_in_several_transactions(stage: S
     await lay(stage, "latest", every=5.0, late=absence)
     sizes = []
     async with asyncio.timeout(60):
-        while (fired := await fire(stage)).seen:
+        while (fired := await fire(stage)).handled:
             sizes.append(len(fired.started))
-            assert fired.more is (sum(sizes) < 4001)
+            assert fired.has_more is (sum(sizes) < 4001)
     assert sum(sizes) == 4001
     assert max(sizes) <= 3000
     assert set((await started(stage)).values()) == {1}
@@ -180,7 +180,7 @@ async def test_the_last_run_is_cancelled_and_the_next_started_in_one_transaction
     await running(stage, "one")
     await running(stage, "other")
     fired = await fire(stage)
-    assert (fired.seen, fired.started, sorted(fired.alone)) == (0, {}, ["one", "other"])
+    assert (fired.handled, fired.started, sorted(fired.one_by_one)) == (0, {}, ["one", "other"])
     assert await stage.sql("select count(*) from rota.cancels") == [0]
 
     assert await scheduler(stage).fire()
@@ -222,11 +222,11 @@ class Storm:
         self.moves = 0
         self.waited = 0
 
-    def definition(self, name: str) -> Definition:
+    def definition(self, name: str) -> ScheduleDefinition:
         number = self.NAMES.index(name)
         overlap = ("skip", "queue_one", "cancel_running", "allow")[number % 4]
         catch_up = ("all", "latest", "none")[number % 3]
-        return Definition(
+        return ScheduleDefinition(
             *(name, True, "task", "work", b"{}", None, None, "UTC", 0.1, None),
             *(overlap, catch_up, 50, None, 0.0, None, None, None, None, None),
         )
@@ -240,7 +240,7 @@ class Storm:
                 await self._move(fires, worker, on)
                 self.moves += 1
             except OperationalError as error:
-                if failures.sqlstate(error) == "40P01" or not failures.is_passing(error):
+                if failures.sqlstate(error) == "40P01" or not failures.is_transient(error):
                     raise
                 self.waited += 1
 
@@ -283,8 +283,8 @@ class Storm:
             await asyncio.sleep(self.chance.uniform(0, 0.05))
             await self.stage.complete(batch, on=on)
 
-    def _by_hand(self, definition: Definition) -> by_hand.Making:
-        def making(tick: datetime, backfilled: bool) -> Made:
+    def _by_hand(self, definition: ScheduleDefinition) -> by_hand.TickFactory:
+        def making(tick: datetime, backfilled: bool) -> RunToStart:
             due: Any = definition
             return make(due, tick, backfilled)
 

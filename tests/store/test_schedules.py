@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from rota.engine import misfits
-from rota.engine.firing import Fired, Made
-from rota.engine.misfits import Misfits
+from rota.engine.firing import FireResult, RunToStart
+from rota.engine.misfits import DeferredSchedules
 from rota.errors import ArgumentError
-from rota.model.schedule import Decision
+from rota.model.schedule import TickDecision
 from rota.store import ticks, timers
-from rota.store.ticks import Mark, Moved
+from rota.store.ticks import ScheduleAdvance, TickRecord
 
 from .flows import DIAMOND, run_of
 from .stage import Stage
@@ -24,7 +24,7 @@ TICK = datetime(2031, 1, 1, tzinfo=UTC)
 
 
 async def due(stage: Stage, limit: int = 200, name: str | None = None) -> list[str]:
-    return [each.name for each in await stage.run(ticks.due(["work"], (), name, limit))]
+    return [each.name for each in await stage.run(ticks.lock_due(["work"], (), name, limit))]
 
 
 async def ended(stage: Stage, *states: str, name: str = "beat") -> list[int]:
@@ -59,7 +59,7 @@ async def test_what_is_due_comes_the_first_first(stage: Stage) -> None:
     assert await due(stage, limit=2) == ["a", "b"]
     assert await due(stage, name="c") == ["c"]
     assert await due(stage, name="not yet") == []
-    assert await stage.run(ticks.names_due(["work"], limit=2)) == ["a", "b"]
+    assert await stage.run(ticks.due_names(["work"], limit=2)) == ["a", "b"]
 
 
 async def test_when_the_next_one_is_due_of_those_known_here(stage: Stage) -> None:
@@ -79,28 +79,28 @@ async def test_when_the_next_one_is_due_of_those_known_here(stage: Stage) -> Non
 
 async def test_a_poll_is_told_when_the_next_one_is_due_of_all(stage: Stage) -> None:
     [woken] = await stage.run(timers.wake(10))
-    assert woken.schedule is None
+    assert woken.next_schedule_seconds is None
     await lay(stage, "paused", state="paused")
     await lay(stage, "foreign", target="elsewhere", late=-30 * SECOND)
     [woken] = await stage.run(timers.wake(10))
-    assert woken.schedule is not None
-    assert 29 < woken.schedule <= 30
+    assert woken.next_schedule_seconds is not None
+    assert 29 < woken.next_schedule_seconds <= 30
 
 
 # What is written down
 
 
-def marks(*seconds: int, first: int = 1, name: str = "beat") -> list[Mark]:
+def marks(*seconds: int, first: int = 1, name: str = "beat") -> list[TickRecord]:
     return [
-        Mark(name, TICK + second * SECOND, number, "skipped", "for a test")
+        TickRecord(name, TICK + second * SECOND, number, "skipped", "for a test")
         for number, second in enumerate(seconds, first)
     ]
 
 
 async def test_a_tick_is_written_down_once(stage: Stage) -> None:
     await lay(stage)
-    assert len(await stage.run(ticks.mark(marks(1, 2), ME))) == 2
-    assert await stage.run(ticks.mark(marks(2, 3, first=3), ("other", 2))) == [
+    assert len(await stage.run(ticks.record(marks(1, 2), ME))) == 2
+    assert await stage.run(ticks.record(marks(2, 3, first=3), ("other", 2))) == [
         ("beat", TICK + 3 * SECOND)
     ]
     assert await stage.sql("select host, number from rota.ticks order by tick") == [
@@ -113,11 +113,11 @@ async def test_a_tick_is_written_down_once(stage: Stage) -> None:
 async def test_the_last_thousand_of_each_schedule_are_kept(stage: Stage) -> None:
     await lay(stage)
     await lay(stage, "other")
-    await stage.run(ticks.mark(marks(1, 2, name="other"), ME))
+    await stage.run(ticks.record(marks(1, 2, name="other"), ME))
     for begin in range(0, 3000, 600):
-        await stage.run(ticks.mark(marks(*range(begin, begin + 600), first=begin + 1), ME))
+        await stage.run(ticks.record(marks(*range(begin, begin + 600), first=begin + 1), ME))
     # What is new in the last statement is not old.
-    await stage.run(ticks.mark(marks(3000, first=3001), ME))
+    await stage.run(ticks.record(marks(3000, first=3001), ME))
     count = "select count(*), min(number), max(number) from rota.ticks where schedule = %s"
     assert await stage.sql(count, "beat") == [(1000, 2002, 3001)]
     assert await stage.sql(count, "other") == [(2, 1, 2)]
@@ -125,8 +125,8 @@ async def test_the_last_thousand_of_each_schedule_are_kept(stage: Stage) -> None
 
 async def test_one_that_waits_for_its_run_is_kept_beyond_them(stage: Stage) -> None:
     await lay(stage, queued=TICK)
-    await stage.run(ticks.mark(marks(0, 1), ME))
-    await stage.run(ticks.mark(marks(5000, first=5000), ME))
+    await stage.run(ticks.record(marks(0, 1), ME))
+    await stage.run(ticks.record(marks(5000, first=5000), ME))
     assert await stage.sql("select tick from rota.ticks order by tick") == [
         TICK,
         TICK + 5000 * SECOND,
@@ -140,12 +140,12 @@ async def test_a_schedule_is_moved_on_only_from_where_it_was_read_to_be(stage: S
     await lay(stage, "still")
     await lay(stage, "moved")
     await lay(stage, "started", queued=TICK)
-    found = await stage.run(ticks.due(["work"]))
+    found = await stage.run(ticks.lock_due(["work"]))
     await stage.sql("update rota.schedules set next = next + interval '1 s' where name = 'moved'")
     await stage.sql("update rota.schedules set queued = null where name = 'started'")
 
     moved = [
-        Moved(each, Decision(next=TICK, due=TICK), 7, 5, TICK, None, 3)
+        ScheduleAdvance(each, TickDecision(next=TICK, due=TICK), 7, 5, TICK, None, 3)
         for each in sorted(found, key=lambda each: each.name)
     ]
     assert await stage.run(ticks.advance(moved)) == [1]
@@ -158,9 +158,9 @@ async def test_a_schedule_is_moved_on_only_from_where_it_was_read_to_be(stage: S
 async def test_one_with_nothing_to_come_has_ended_unless_something_waits(stage: Stage) -> None:
     await lay(stage, "over")
     await lay(stage, "waits")
-    found = {each.name: each for each in await stage.run(ticks.due(["work"]))}
-    over = Moved(found["over"], Decision(), 1, 1, TICK, 5, 0)
-    waits = Moved(found["waits"], Decision(queued=TICK, due=TICK), 1, 1, TICK, 5, 0)
+    found = {each.name: each for each in await stage.run(ticks.lock_due(["work"]))}
+    over = ScheduleAdvance(found["over"], TickDecision(), 1, 1, TICK, 5, 0)
+    waits = ScheduleAdvance(found["waits"], TickDecision(queued=TICK, due=TICK), 1, 1, TICK, 5, 0)
     assert await stage.run(ticks.advance([over, waits])) == [2]
     assert await row(stage, "state::text, run", "over") == ("ended", 5)
     assert await row(stage, "state::text, queued", "waits") == ("active", TICK)
@@ -172,38 +172,38 @@ async def test_one_with_nothing_to_come_has_ended_unless_something_waits(stage: 
 async def test_ends_are_noted_and_failures_in_a_row_counted(stage: Stage) -> None:
     await lay(stage)
     await ended(stage, "failed", "succeeded", "failed", "cancelled", "expired")
-    [unsettled] = await stage.run(ticks.open_ones())
-    assert (unsettled.ended, unsettled.open) == (["beat"], True)
+    [unsettled] = await stage.run(ticks.open_ticks())
+    assert (unsettled.ended_schedules, unsettled.has_open) == (["beat"], True)
 
-    [standing] = await stage.run(ticks.settle(["beat"]))
+    [standing] = await stage.run(ticks.record_outcomes(["beat"]))
 
-    assert (standing.paused, standing.open) == (False, [])
+    assert (standing.is_paused, standing.open_runs) == (False, [])
     assert await row(stage, "failures, succeeded is null, failed is null") == (2, False, False)
     found = await stage.sql("select outcome::text, ended is null from rota.ticks order by tick")
     assert found == [
         (state, False) for state in ("failed", "succeeded", "failed", "cancelled", "expired")
     ]
-    [unsettled] = await stage.run(ticks.open_ones())
-    assert (unsettled.ended, unsettled.open) == ([], False)
+    [unsettled] = await stage.run(ticks.open_ticks())
+    assert (unsettled.ended_schedules, unsettled.has_open) == ([], False)
 
 
 async def test_failures_add_up_from_one_look_to_the_next(stage: Stage) -> None:
     await lay(stage, pause_after=3, failures=2)
     await ended(stage, "failed")
-    [standing] = await stage.run(ticks.settle(["beat"]))
-    assert standing.paused
+    [standing] = await stage.run(ticks.record_outcomes(["beat"]))
+    assert standing.is_paused
     assert await row(stage, "state::text, why") == ("paused", "3 failures in a row")
     assert not (await fire(stage)).started
     # Only once: who looks again has paused nothing.
-    [standing] = await stage.run(ticks.settle(["beat"]))
-    assert not standing.paused
+    [standing] = await stage.run(ticks.record_outcomes(["beat"]))
+    assert not standing.is_paused
 
 
 async def test_a_success_forgives_failures(stage: Stage) -> None:
     await lay(stage, pause_after=3, failures=2)
     await ended(stage, "succeeded")
-    [standing] = await stage.run(ticks.settle(["beat"]))
-    assert not standing.paused
+    [standing] = await stage.run(ticks.record_outcomes(["beat"]))
+    assert not standing.is_paused
     assert await row(stage, "failures, state::text") == (0, "active")
 
 
@@ -214,14 +214,14 @@ async def test_a_run_that_was_removed_before_anybody_looked_has_ended(stage: Sta
     await stage.sql("update rota.schedules set run = %s", id)
     await stage.sql("delete from rota.outcomes")
     await stage.sql("delete from rota.jobs")
-    [unsettled] = await stage.run(ticks.open_ones())
-    assert unsettled.ended == ["beat"]
-    [standing] = await stage.run(ticks.settle(["beat"]))
-    assert standing.open == []
+    [unsettled] = await stage.run(ticks.open_ticks())
+    assert unsettled.ended_schedules == ["beat"]
+    [standing] = await stage.run(ticks.record_outcomes(["beat"]))
+    assert standing.open_runs == []
     assert await stage.sql("select outcome, ended is null from rota.ticks") == [(None, False)]
     assert await row(stage, "failures") == 0
-    [unsettled] = await stage.run(ticks.open_ones())
-    assert not unsettled.open
+    [unsettled] = await stage.run(ticks.open_ticks())
+    assert not unsettled.has_open
 
 
 @pytest.mark.parametrize("place", ["ready", "asleep", "claimed"])
@@ -233,10 +233,10 @@ async def test_a_run_that_is_under_way_is_open(stage: Stage, place: str) -> None
         await stage.retry(await stage.claim(await stage.worker()))
     elif place == "claimed":
         await stage.claim(await stage.worker())
-    [standing] = await stage.run(ticks.settle(["beat"]))
-    assert standing.open == [id]
-    [unsettled] = await stage.run(ticks.open_ones())
-    assert (unsettled.ended, unsettled.open) == ([], True)
+    [standing] = await stage.run(ticks.record_outcomes(["beat"]))
+    assert standing.open_runs == [id]
+    [unsettled] = await stage.run(ticks.open_ticks())
+    assert (unsettled.ended_schedules, unsettled.has_open) == ([], True)
     assert await row(stage, "run") == id
 
 
@@ -247,7 +247,12 @@ async def test_firing_starts_the_run_writes_it_down_and_moves_on(stage: Stage) -
     tick = await lay(stage)
     fired = await fire(stage)
     assert list(fired.started) == [("beat", tick)]
-    assert (fired.seen, fired.more, fired.alone, fired.queues) == (1, False, [], {"default"})
+    assert (fired.handled, fired.has_more, fired.one_by_one, fired.queues) == (
+        1,
+        False,
+        [],
+        {"default"},
+    )
     [id] = fired.started.values()
     found = "ticks, runs, run, last, next - last, due - next, state::text"
     assert await row(stage, found) == (
@@ -255,7 +260,7 @@ async def test_firing_starts_the_run_writes_it_down_and_moves_on(stage: Stage) -
     )
     said = "select tick, number, state, run, host, pid from rota.ticks"
     assert await stage.sql(said) == [(tick, 1, "started", id, *ME)]
-    assert not (await fire(stage)).seen
+    assert not (await fire(stage)).handled
 
 
 async def test_what_is_due_soon_after_is_due_again(stage: Stage) -> None:
@@ -265,7 +270,7 @@ async def test_what_is_due_soon_after_is_due_again(stage: Stage) -> None:
     assert await row(stage, "next") == tick + 60 * SECOND
 
 
-def picky(due: ticks.Due, *rest: Any) -> Any:
+def picky(due: ticks.DueSchedule, *rest: Any) -> Any:
     """Code that does not know what schedule `beat` starts it with."""
     if due.name == "beat":
         raise ArgumentError("there is no such argument")
@@ -275,13 +280,13 @@ def picky(due: ticks.Due, *rest: Any) -> Any:
 @pytest.fixture
 def nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """Others have had their time for what does not fit."""
-    monkeypatch.setattr(misfits, "LEFT_TO_OTHERS", 0.0)
+    monkeypatch.setattr(misfits, "DEFER_SECONDS", 0.0)
 
 
-async def refuse(stage: Stage) -> Fired:
+async def refuse(stage: Stage) -> FireResult:
     """Fire with code that nothing fits, once others have had their time for it."""
-    misfits = Misfits()
-    assert not (await fire(stage, "beat", targets={"work": picky}, misfits=misfits)).seen
+    misfits = DeferredSchedules()
+    assert not (await fire(stage, "beat", targets={"work": picky}, misfits=misfits)).handled
     return await fire(stage, targets={"work": picky}, misfits=misfits)
 
 
@@ -289,20 +294,20 @@ async def test_an_input_that_does_not_fit_is_left_to_those_whose_code_it_fits(st
     tick = await lay(stage)
     other = await lay(stage, "other")
     before = await row(stage, "next, due, ticks, runs, missed")
-    misfits = Misfits()
+    misfits = DeferredSchedules()
     fired = await fire(stage, targets={"work": picky}, misfits=misfits)
-    assert (fired.seen, list(fired.started)) == (1, [("other", other)])
+    assert (fired.handled, list(fired.started)) == (1, [("other", other)])
     assert await told(stage) == []
     assert await row(stage, "next, due, ticks, runs, missed") == before
-    assert misfits.left_to_others() == ["beat"]
-    assert not (await fire(stage, targets={"work": picky}, misfits=misfits)).seen
+    assert misfits.deferred_names() == ["beat"]
+    assert not (await fire(stage, targets={"work": picky}, misfits=misfits)).handled
     assert list((await fire(stage, who=OTHER)).started) == [("beat", tick)]
 
 
 async def test_what_is_left_to_others_is_passed_over_by_every_look(stage: Stage) -> None:
     await lay(stage)
-    assert await stage.run(ticks.due(["work"], ["beat"])) == []
-    assert await stage.run(ticks.names_due(["work"], ["beat"])) == []
+    assert await stage.run(ticks.lock_due(["work"], ["beat"])) == []
+    assert await stage.run(ticks.due_names(["work"], ["beat"])) == []
     assert await stage.run(ticks.next_due(["work"], ["beat"])) == [None]
 
 
@@ -333,11 +338,11 @@ async def test_one_that_is_refused_uses_up_no_run(stage: Stage) -> None:
 @pytest.mark.usefixtures("nobody_else")
 async def test_after_it_was_refused_the_next_one_is_left_to_others_again(stage: Stage) -> None:
     await lay(stage)
-    misfits = Misfits()
+    misfits = DeferredSchedules()
     for _ in range(2):
         for seen in (False, True):
             fired = await fire(stage, targets={"work": picky}, misfits=misfits)
-            assert bool(fired.seen) is seen
+            assert bool(fired.handled) is seen
         await stage.sql("update rota.schedules set next = rota.clock(), due = rota.clock()")
 
 
@@ -356,7 +361,7 @@ async def test_one_that_waited_and_does_not_fit_any_more_is_refused_too(stage: S
 
 async def test_a_flow_is_started_whole(stage: Stage) -> None:
     tick = await lay(stage)
-    fired = await fire(stage, targets={"work": lambda *_: Made(run_of(DIAMOND), ["default"])})
+    fired = await fire(stage, targets={"work": lambda *_: RunToStart(run_of(DIAMOND), ["default"])})
     [id] = fired.started.values()
     assert await stage.sql("select id from rota.runs") == [id]
     assert await told(stage) == [(tick, "started", None)]

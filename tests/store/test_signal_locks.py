@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from rota.engine import record
-from rota.model.outcome import Asleep
+from rota.model.outcome import Suspended
 
 from . import flows
 from .durably import asleep, keep, lie_down, say, sleep, wait
@@ -39,7 +39,7 @@ async def test_signals_are_locked_in_one_order_and_before_any_claim(
     batch = await stage.held(3)
     for each in batch.members:
         await stage.sql("insert into rota.signals (run, name) values (%s, 'go')", each.job)
-    going = [(batch.members[n], Asleep((wait("go"),), (wait("go"),))) for n in given]
+    going = [(batch.members[n], Suspended((wait("go"),), (wait("go"),))) for n in given]
 
     async with job.transaction(force_rollback=True):
         async with sender.transaction():

@@ -9,7 +9,7 @@ from collections import Counter
 from typing import Any
 
 from rota.engine import record
-from rota.model.outcome import Asleep
+from rota.model.outcome import Suspended
 from rota.store import runs, timers
 
 from .durably import again, known, say, wait
@@ -43,7 +43,7 @@ async def test_whoever_meets_whom_no_wake_up_is_lost(stage: Stage) -> None:
             for each in order
         }
         going = [
-            (each, Asleep(waits[each.job], waits[each.job][:: chance.choice([1, -1])]))
+            (each, Suspended(waits[each.job], waits[each.job][:: chance.choice([1, -1])]))
             for each in order
         ]
         async with on.transaction():

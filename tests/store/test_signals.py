@@ -116,7 +116,7 @@ async def test_sql_alone_can_send_one(stage: Stage, call: str, payload: str) -> 
     assert await stage.one(f"select {call}", batch.jobs[0]) == "sent"
 
     [found] = await known(stage, await again(stage))
-    assert (found.said, found.payload) == (True, payload)
+    assert (found.has_signal, found.payload) == (True, payload)
 
 
 # Who is woken
@@ -271,7 +271,7 @@ async def test_looking_finds_what_was_said_and_not_who_waits(stage: Stage) -> No
     await say(stage, run, payload=json.dumps({"ü": None}))
 
     assert json.loads(await said(stage, run) or "") == {"ü": None}
-    assert await stage.run(signals.look(run + 1, "go")) == []
+    assert await stage.run(signals.read_payload(run + 1, "go")) == []
 
 
 async def test_who_has_waited_is_noted_once(stage: Stage) -> None:

@@ -58,9 +58,9 @@ async def test_asked_again_after_a_lost_answer_nothing_changes(stage: Stage) -> 
     batch = await stage.held(3)
     job, nonce = batch.jobs[1], uuid4()
     asked: list[Query[Any]] = [
-        claims.hold(batch.worker, [batch.id]),
+        claims.lock(batch.worker, [batch.id]),
         claims.split(batch.worker, batch.id, job, nonce, 60.0),
-        claims.of(batch.worker, job),
+        claims.by_job(batch.worker, job),
     ]
 
     _, _, [first] = await stage.together(*asked)
@@ -131,9 +131,9 @@ async def test_the_job_itself_done_meanwhile_gets_no_claim(stage: Stage) -> None
         assert await stage.complete(batch, batch.jobs[:1], on=completing) == []
         asked = stage.meanwhile(
             stage.together(
-                claims.hold(batch.worker, [batch.id]),
+                claims.lock(batch.worker, [batch.id]),
                 claims.split(batch.worker, batch.id, batch.jobs[0], uuid4(), None),
-                claims.of(batch.worker, batch.jobs[0]),
+                claims.by_job(batch.worker, batch.jobs[0]),
                 on=splitting,
             )
         )
@@ -167,9 +167,9 @@ async def test_a_dead_workers_claim_is_not_split_once_taken_back(stage: Stage) -
     before = await stage.everything()
 
     held, _, found = await stage.together(
-        claims.hold(batch.worker, [batch.id]),
+        claims.lock(batch.worker, [batch.id]),
         claims.split(batch.worker, batch.id, batch.jobs[0], uuid4(), 5.0),
-        claims.of(batch.worker, batch.jobs[0]),
+        claims.by_job(batch.worker, batch.jobs[0]),
     )
 
     assert (held, found) == ([], [])

@@ -16,7 +16,7 @@ from rota.app.client import Client
 from rota.errors import ArgumentError, KeyBusy
 from rota.model.settings import Settings
 from rota.store import jobs, runs
-from rota.store.jobs import Start, Started
+from rota.store.jobs import StartedJob, StartJob
 from rota.store.on import run_on
 from rota.store.query import Query
 
@@ -25,8 +25,8 @@ from .stage import Connection, Stage
 FUTURE = datetime(2040, 2, 29, tzinfo=UTC)
 
 
-async def keyed(stage: Stage, on: Connection | None = None, **more: Any) -> Started:
-    start = Start(**{"task": "work", "args": "{}", "queue": "default", "key": "k", **more})
+async def keyed(stage: Stage, on: Connection | None = None, **more: Any) -> StartedJob:
+    start = StartJob(**{"task": "work", "args": "{}", "queue": "default", "key": "k", **more})
     [started] = await stage.run(jobs.start(start, notify=False), on)
     return started
 
@@ -82,7 +82,7 @@ async def test_an_expiry_is_kept_as_a_time(stage: Stage, many: bool) -> None:
 async def test_a_priority_out_of_bounds_is_refused(stage: Stage, priority: int) -> None:
     with pytest.raises(ArgumentError, match=f"priority must be from 0 to 9, not {priority}"):
         await stage.database.run(
-            jobs.start(Start("work", "{}", "default", priority, key="k"), notify=False)
+            jobs.start(StartJob("work", "{}", "default", priority, key="k"), notify=False)
         )
     for start in (stage.start(priority=priority), stage.start_several(1, priority=priority)):
         with pytest.raises(psycopg.errors.CheckViolation):
@@ -94,15 +94,19 @@ async def test_a_priority_out_of_bounds_is_refused(stage: Stage, priority: int) 
 @pytest.mark.parametrize("args", ["[1]", '"text"', "null"])
 async def test_arguments_that_are_no_object_are_refused(stage: Stage, args: str) -> None:
     with pytest.raises(ArgumentError, match="args must be a JSON object"):
-        await stage.database.run(jobs.start(Start("work", args, "default", key="k"), notify=False))
+        await stage.database.run(
+            jobs.start(StartJob("work", args, "default", key="k"), notify=False)
+        )
 
 
 async def test_a_plain_start_and_one_with_everything_write_the_same(stage: Stage) -> None:
     """They are two statements; nobody can tell by the rows."""
-    plain = Start("work", "{}", "images", priority=3)
+    plain = StartJob("work", "{}", "images", priority=3)
     [one] = await stage.run(jobs.start(plain, notify=False))
     [other] = await stage.run(
-        Query("job/start", {**jobs.start(_full(plain), notify=False).params, "key": None}, Started)
+        Query(
+            "job/start", {**jobs.start(_full(plain), notify=False).params, "key": None}, StartedJob
+        )
     )
 
     assert one.created
@@ -120,7 +124,7 @@ async def test_a_plain_start_and_one_with_everything_write_the_same(stage: Stage
 async def test_news_rides_along_only_when_asked(stage: Stage, plain: bool, notify: bool) -> None:
     listener = await stage.connect()
     await stage.sql('listen "rota.wake"', on=listener)
-    start = Start("work", "{}", "images", key=None if plain else "k")
+    start = StartJob("work", "{}", "images", key=None if plain else "k")
 
     await stage.run(jobs.start(start, notify=notify))
     await stage.sql("select pg_notify('rota.wake', 'the end')")
@@ -130,7 +134,9 @@ async def test_news_rides_along_only_when_asked(stage: Stage, plain: bool, notif
 
 
 async def test_many_get_their_ids_in_the_order_given(stage: Stage) -> None:
-    starts = [Start(f"task{number}", "{}", "default", priority=number % 10) for number in range(50)]
+    starts = [
+        StartJob(f"task{number}", "{}", "default", priority=number % 10) for number in range(50)
+    ]
 
     ids = await stage.run(jobs.start_many(starts))
 
@@ -142,7 +148,7 @@ async def test_many_get_their_ids_in_the_order_given(stage: Stage) -> None:
 
 async def test_what_is_copied_in_is_what_is_written(stage: Stage) -> None:
     awkward = '{"a":"\\\\ \\n \\t \\" ü \\u2028 \U0001f600 \\\\.","b":[1.5,null,true]}'
-    plain = Start("work", awkward, "images", priority=4)
+    plain = StartJob("work", awkward, "images", priority=4)
     client = Client(stage.dsn, Settings(notify=False))
     try:
         written = [each.run for each in await client.start_many([plain])]
@@ -158,7 +164,7 @@ async def test_what_is_copied_in_is_what_is_written(stage: Stage) -> None:
     assert await stage.sql("select job from rota.ready where seq <> job or lane <> 4") == []
 
 
-def _full(start: Start) -> Start:
+def _full(start: StartJob) -> StartJob:
     """A start that is not plain, so that it takes the other way."""
     return msgspec.structs.replace(start, key="k")
 
@@ -224,13 +230,13 @@ async def test_a_key_held_by_an_open_transaction_is_busy_after_two_seconds(stage
         began = time.monotonic()
         with pytest.raises(KeyBusy, match=r"key k of task work is held by an open transaction"):
             await stage.database.run(
-                jobs.start(Start("work", "{}", "default", key="k"), notify=False)
+                jobs.start(StartJob("work", "{}", "default", key="k"), notify=False)
             )
 
     assert 1.5 < time.monotonic() - began < 3.5
 
 
-async def in_a_savepoint(connection: Connection, query: Query[Started]) -> None:
+async def in_a_savepoint(connection: Connection, query: Query[StartedJob]) -> None:
     async with connection.transaction():
         answer = run_on(connection, query, "rota")
         assert not isinstance(answer, list)
@@ -240,7 +246,7 @@ async def in_a_savepoint(connection: Connection, query: Query[Started]) -> None:
 async def test_a_busy_key_leaves_the_callers_own_transaction_to_the_caller(stage: Stage) -> None:
     """It can go back to a savepoint and commit the rest, and its settings are what they were."""
     other = await stage.connect()
-    query = jobs.start(Start("work", "{}", "default", key="k"), notify=False)
+    query = jobs.start(StartJob("work", "{}", "default", key="k"), notify=False)
 
     async with other.transaction():
         await keyed(stage, other)
@@ -264,7 +270,7 @@ async def test_a_busy_key_leaves_the_callers_own_transaction_to_the_caller(stage
 async def test_the_same_keys_in_opposite_order_do_not_deadlock(stage: Stage) -> None:
     """Finding 7: keys are sorted in a batch, so two callers wait for each other in one direction."""
     clients = [Client(stage.dsn, Settings(notify=False)) for _ in range(2)]
-    starts = [Start("work", "{}", "default", key=f"{number:02}") for number in range(40)]
+    starts = [StartJob("work", "{}", "default", key=f"{number:02}") for number in range(40)]
     try:
         for _ in range(5):
             try:
@@ -284,11 +290,11 @@ async def test_keyed_and_plain_starts_in_one_batch_answer_in_the_order_given(sta
     client = Client(stage.dsn, Settings(notify=False))
     taken = await keyed(stage, key="b")
     starts = [
-        Start("plain", "{}", "default"),
-        Start("work", "{}", "default", key="z"),
-        Start("work", "{}", "default", key="b"),
-        Start("plain", "{}", "default"),
-        Start("work", "{}", "default", key="a"),
+        StartJob("plain", "{}", "default"),
+        StartJob("work", "{}", "default", key="z"),
+        StartJob("work", "{}", "default", key="b"),
+        StartJob("plain", "{}", "default"),
+        StartJob("work", "{}", "default", key="a"),
     ]
     try:
         answers = await client.start_many(starts)
@@ -307,7 +313,7 @@ async def test_a_key_can_be_unique_for_a_time(own_stage: Stage) -> None:
     stage = own_stage
     noon = datetime(2030, 6, 1, 12, tzinfo=UTC)
 
-    async def at(offset: timedelta) -> Started:
+    async def at(offset: timedelta) -> StartedJob:
         await stage.sql(
             "create or replace function rota.clock() returns timestamptz language sql stable"
             f" as $$ select timestamptz '{(noon + offset).isoformat()}' $$"

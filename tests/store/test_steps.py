@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from rota.model.replay import Entry
+from rota.model.replay import JournalEntry
 from rota.store import claims, steps
-from rota.store.steps import Progress, Unkept
+from rota.store.steps import ProgressUpdate, UnwrittenEntry
 
 from . import flows
 from .durably import again, heard, keep, known, missed, quarantine, say, sleep, step, wait
@@ -55,21 +55,30 @@ async def test_what_was_kept_is_given_in_the_order_the_code_came_to_it(stage: St
 
 async def test_all_that_is_said_of_a_step_is_given_again(stage: Stage) -> None:
     batch = await stage.held(1)
-    failed = Entry("step", "f", 1, 4, own=False, tries=3, took=1.5, error='{"type":"E"}')
-    failed.place = "2.1"
-    await keep(stage, batch, failed, Entry("value", "now", 1, 5, own=True, result='"x"'))
+    failed = JournalEntry(
+        "step", "f", 1, 4, in_main_branch=False, tries=3, duration=1.5, error='{"type":"E"}'
+    )
+    failed.branch_key = "2.1"
+    await keep(
+        stage, batch, failed, JournalEntry("value", "now", 1, 5, in_main_branch=True, result='"x"')
+    )
 
     first, second = await known(stage, batch)
 
-    assert (first.kind, first.own, first.open, first.tries) == ("step", False, False, 3)
-    assert (first.rest, first.result, first.error, first.said) == (
+    assert (first.kind, first.in_main_branch, first.is_open, first.tries) == (
+        "step",
+        False,
+        False,
+        3,
+    )
+    assert (first.remaining, first.result, first.error, first.has_signal) == (
         None,
         None,
         '{"type":"E"}',
         False,
     )
     assert (second.kind, second.result, second.error) == ("value", '"x"', None)
-    assert (first.place, second.place) == ("2.1", "")
+    assert (first.branch_key, second.branch_key) == ("2.1", "")
     assert await stage.sql("select took from rota.steps where name = 'f'") == [1.5]
 
 
@@ -92,7 +101,7 @@ async def test_kinds_and_numbers_tell_steps_of_one_name_apart(stage: Stage) -> N
         step("a"),
         step("a", 2, 2),
         heard("a", position=3),
-        Entry("version", "a", 1, 4, own=True, result="true"),
+        JournalEntry("version", "a", 1, 4, in_main_branch=True, result="true"),
     ]
 
     assert await keep(stage, batch, *entries) == []
@@ -108,12 +117,12 @@ async def test_each_job_is_given_its_own_and_only_those_that_have_begun_ask(stag
 
     new = await again(stage)
 
-    assert {each.job: bool(each.begun) for each in new.members} == {
+    assert {each.job: bool(each.has_steps) for each in new.members} == {
         **dict.fromkeys(batch.jobs[:2], True),
         batch.jobs[2]: False,
     }
-    found = await stage.run(steps.of(new.members))
-    assert [(each.job, each.kept.name) for each in found] == [(a.job, "a"), (b.job, "b")]
+    found = await stage.run(steps.read(new.members))
+    assert [(each.job, each.entry.name) for each in found] == [(a.job, "a"), (b.job, "b")]
 
 
 async def test_they_survive_being_handed_back_lost_put_away_and_retried(stage: Stage) -> None:
@@ -132,7 +141,7 @@ async def test_they_survive_being_handed_back_lost_put_away_and_retried(stage: S
 
     batch = await again(stage)
 
-    assert batch.members[0].begun
+    assert batch.members[0].has_steps
     assert [each.name for each in await known(stage, batch)] == ["a", "b"]
 
 
@@ -146,32 +155,34 @@ async def test_the_first_write_of_a_step_stands(stage: Stage) -> None:
 
     answer = await keep(stage, batch, step("a", result='"second"', position=9))
 
-    assert answer == [Unkept(1, held=True)]
+    assert answer == [UnwrittenEntry(1, is_held=True)]
     assert await stage.everything() == before
 
 
 async def test_one_that_is_open_is_written_once_more_and_then_stands(stage: Stage) -> None:
     batch = await stage.held(1)
     await keep(
-        stage, batch, step("a", open=True, tries=1, seconds=60, result=None, error='{"n":1}')
+        stage, batch, step("a", is_open=True, tries=1, seconds=60, result=None, error='{"n":1}')
     )
     # Another failed try; then it succeeds.
     assert (
         await keep(
-            stage, batch, step("a", open=True, tries=2, seconds=90, result=None, error='{"n":2}')
+            stage, batch, step("a", is_open=True, tries=2, seconds=90, result=None, error='{"n":2}')
         )
         == []
     )
     [found] = await known(stage, batch)
-    assert found.open
-    assert found.rest is not None
-    assert (found.tries, 85 < found.rest <= 90, found.error) == (2, True, '{"n":2}')
+    assert found.is_open
+    assert found.remaining is not None
+    assert (found.tries, 85 < found.remaining <= 90, found.error) == (2, True, '{"n":2}')
 
     assert await keep(stage, batch, step("a", tries=3, result='"done"')) == []
-    assert await keep(stage, batch, step("a", tries=4, result='"late"')) == [Unkept(1, True)]
+    assert await keep(stage, batch, step("a", tries=4, result='"late"')) == [
+        UnwrittenEntry(1, True)
+    ]
 
     [found] = await known(stage, batch)
-    assert (found.open, found.tries, found.result, found.error) == (False, 3, '"done"', None)
+    assert (found.is_open, found.tries, found.result, found.error) == (False, 3, '"done"', None)
 
 
 async def test_a_wait_that_is_over_still_says_until_when_it_was_for(stage: Stage) -> None:
@@ -189,7 +200,7 @@ async def test_where_it_was_written_first_is_where_it_stays(stage: Stage) -> Non
     batch = await stage.held(1)
     await keep(stage, batch, wait("go", position=3))
 
-    await keep(stage, batch, Entry("wait", "go", 1, 7, own=False, result="1"))
+    await keep(stage, batch, JournalEntry("wait", "go", 1, 7, in_main_branch=False, result="1"))
 
     assert await stage.sql("select position, own from rota.steps") == [(3, True)]
 
@@ -209,17 +220,20 @@ async def test_of_many_the_answer_says_which_were_not_kept_and_why(stage: Stage)
 
     answer = await stage.run(query)
 
-    assert sorted(answer, key=lambda each: each.index) == [Unkept(2, False), Unkept(3, True)]
+    assert sorted(answer, key=lambda each: each.index) == [
+        UnwrittenEntry(2, False),
+        UnwrittenEntry(3, True),
+    ]
     assert sorted(await table(stage)) == [("new", "1"), ("old", '"mine"'), ("old", '"stands"')]
 
 
 async def test_a_write_made_twice_because_its_answer_was_lost_changes_nothing(stage: Stage) -> None:
     batch = await stage.held(1)
-    entries = [step("a"), Entry("value", "uuid", 1, 2, own=True, result='"u"')]
+    entries = [step("a"), JournalEntry("value", "uuid", 1, 2, in_main_branch=True, result='"u"')]
     await keep(stage, batch, *entries)
     before = await stage.everything()
 
-    assert await keep(stage, batch, *entries) == [Unkept(1, True), Unkept(2, True)]
+    assert await keep(stage, batch, *entries) == [UnwrittenEntry(1, True), UnwrittenEntry(2, True)]
     assert await stage.everything() == before
 
 
@@ -229,7 +243,12 @@ async def test_a_write_made_twice_because_its_answer_was_lost_changes_nothing(st
 async def test_a_sleep_is_over_by_the_databases_clock(stage: Stage) -> None:
     batch = await stage.held(1)
     then = datetime(2033, 5, 1, tzinfo=UTC).isoformat()
-    await keep(stage, batch, sleep(30), Entry("sleep", "sleep", 2, 2, own=True, until=then))
+    await keep(
+        stage,
+        batch,
+        sleep(30),
+        JournalEntry("sleep", "sleep", 2, 2, in_main_branch=True, until=then),
+    )
 
     found = await stage.sql(
         "select until - at = '30 s', until = %s::timestamptz from rota.steps order by number", then
@@ -247,7 +266,7 @@ async def test_what_was_said_is_told_of_waits_that_are_open_and_of_no_other(stag
 
     found = {(each.kind, each.name): each for each in await known(stage, batch)}
 
-    assert [key for key, each in found.items() if each.said] == [("wait", "go")]
+    assert [key for key, each in found.items() if each.has_signal] == [("wait", "go")]
     assert found["wait", "go"].payload == '"go!"'
     assert found["wait", "stop"].payload is None
     assert found["wait", "done"].result == "7"
@@ -261,9 +280,9 @@ async def test_what_was_said_to_a_run_is_told_to_each_of_its_jobs(stage: Stage) 
     await stage.run(steps.record(batch.worker, entries))
     await say(stage, laid.run, "go", '"all"')
 
-    found = await stage.run(steps.of(batch.members))
+    found = await stage.run(steps.read(batch.members))
 
-    assert {each.job: each.kept.payload for each in found} == {
+    assert {each.job: each.entry.payload for each in found} == {
         laid["a"]: '"all"',
         laid["b"]: '"all"',
         other["a"]: None,
@@ -275,16 +294,16 @@ async def test_what_was_said_to_a_run_is_told_to_each_of_its_jobs(stage: Stage) 
 
 async def test_who_has_lost_the_job_keeps_nothing(stage: Stage) -> None:
     batch = await stage.held(1)
-    await keep(stage, batch, step("a", open=True, result=None))
+    await keep(stage, batch, step("a", is_open=True, result=None))
     await die(stage, batch)
     taken = await suspect(stage, await stage.worker())
 
     assert await keep(stage, batch, step("a"), step("b", position=2)) == [
-        Unkept(1, False),
-        Unkept(2, False),
+        UnwrittenEntry(1, False),
+        UnwrittenEntry(2, False),
     ]
     mixed = Batch(taken.worker, batch.id, batch.jobs, batch.members)
-    assert await keep(stage, mixed, step("a")) == [Unkept(1, False)]
+    assert await keep(stage, mixed, step("a")) == [UnwrittenEntry(1, False)]
     assert await table(stage) == [("a", None)]
 
     taken.members[0].claim = taken.id
@@ -305,7 +324,7 @@ async def test_one_that_meets_the_reaper_is_refused_or_comes_first(stage: Stage)
         late = stage.meanwhile(keep(stage, batch, step("late"), on=keeping))
         await stage.waits(keeping, reaping)
 
-    assert await late == [Unkept(1, False)]
+    assert await late == [UnwrittenEntry(1, False)]
     assert await table(stage) == [("first", "1")]
 
 
@@ -332,7 +351,7 @@ async def test_keeping_steps_stops_no_neighbour_from_ending(stage: Stage) -> Non
         async with asyncio.timeout(60):
             assert await stage.complete(batch, batch.jobs[1:2]) == []
             await stage.together(
-                claims.hold(batch.worker, [batch.id]),
+                claims.lock(batch.worker, [batch.id]),
                 claims.release(batch.worker, [batch.id], []),
             )
             own = await split(stage, batch, batch.jobs[2])
@@ -345,8 +364,8 @@ async def test_keeping_steps_stops_no_neighbour_from_ending(stage: Stage) -> Non
 
 
 async def tell(stage: Stage, batch: Batch, done: float, note: str | None = None) -> None:
-    told = [Progress(batch.id, job, done, 10.0, note) for job in batch.jobs]
-    await stage.run(steps.progress(told))
+    told = [ProgressUpdate(batch.id, job, done, 10.0, note) for job in batch.jobs]
+    await stage.run(steps.write_progress(told))
 
 
 async def progress(stage: Stage) -> list[Any]:
@@ -380,7 +399,7 @@ async def test_nothing_is_noted_of_a_run_that_is_gone(stage: Stage) -> None:
     await Past(stage).prune("0s")
 
     await tell(stage, batch, 1)
-    await stage.run(steps.log([(batch.members[0], 0.0, "late")]))
+    await stage.run(steps.write_logs([(batch.members[0], 0.0, "late")]))
 
     assert await progress(stage) == []
     assert await stage.sql("select * from rota.logs") == []
@@ -390,7 +409,9 @@ async def test_lines_are_kept_with_their_time_and_attempt(stage: Stage) -> None:
     batch = await stage.held(2)
     first, second = batch.members
     second.attempt = 3
-    await stage.run(steps.log([(first, 2.0, 'a "line"'), (second, 1.0, "b"), (first, 0.0, "")]))
+    await stage.run(
+        steps.write_logs([(first, 2.0, 'a "line"'), (second, 1.0, "b"), (first, 0.0, "")])
+    )
 
     found = await stage.sql(
         "select job, attempt, message from rota.logs where at <= clock_timestamp() order by at"

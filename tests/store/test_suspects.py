@@ -232,7 +232,9 @@ async def test_poison_in_company_is_found_and_its_neighbours_are_not_charged(sta
         await stage.start_several(20)
         beside = await stage.claim(worker)
         one = await suspect(stage, worker)
-        assert await stage.run(claims.mark(worker, one.id, one.jobs[0], alone=True)) == [one.id]
+        assert await stage.run(
+            claims.mark_running(worker, one.id, one.jobs[0], exclusive=True)
+        ) == [one.id]
         if one.jobs == [poison]:
             await bury(stage, worker)
             await reap(stage, beside.id)
@@ -253,12 +255,12 @@ async def test_noting_that_it_runs_alone_is_for_who_holds_it(stage: Stage) -> No
     batch = await suspect(stage, worker)
     [job] = batch.jobs
 
-    assert await stage.run(claims.mark(worker, batch.id, job, alone=True)) == [batch.id]
-    assert await stage.run(claims.mark(worker + 1, batch.id, job, alone=False)) == []
-    assert await stage.run(claims.mark(worker, batch.id, job + 1, alone=False)) == []
+    assert await stage.run(claims.mark_running(worker, batch.id, job, exclusive=True)) == [batch.id]
+    assert await stage.run(claims.mark_running(worker + 1, batch.id, job, exclusive=False)) == []
+    assert await stage.run(claims.mark_running(worker, batch.id, job + 1, exclusive=False)) == []
     assert await stage.sql("select alone from rota.claims") == [True]
 
     await stage.give_back(batch)
-    assert await stage.run(claims.mark(worker, batch.id, job, alone=True)) == []
+    assert await stage.run(claims.mark_running(worker, batch.id, job, exclusive=True)) == []
     await suspect(stage, worker)
     assert await stage.sql("select alone from rota.claims") == [None]

@@ -101,7 +101,7 @@ class Life:
     async def mark(self, worker: int, alone: bool) -> None:
         for batch in self.held[worker]:
             if self.jobs[batch.jobs[0]].suspicion == "grave":
-                mark = claims.mark(worker, batch.id, batch.jobs[0], alone=alone)
+                mark = claims.mark_running(worker, batch.id, batch.jobs[0], exclusive=alone)
                 assert await self.stage.run(mark) == [batch.id]
                 self.alone[batch.id] = alone
 
@@ -115,7 +115,7 @@ class Life:
                 self.jobs[job].be_lost(what)
 
     async def leave(self, worker: int) -> None:
-        await self.stage.run(workers.leave(worker))
+        await self.stage.run(workers.mark_stopped(worker))
         await self._take_back(worker)
         del self.held[worker]
 

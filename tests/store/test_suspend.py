@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from rota.engine import record
-from rota.model.outcome import Asleep
+from rota.model.outcome import Suspended
 from rota.store import jobs, runs, timers
-from rota.store.jobs import Moved
+from rota.store.jobs import MoveResult
 
 from . import flows
 from .durably import again, asleep, heard, keep, known, lie_down, said, say, sleep, step, wait
@@ -44,7 +44,7 @@ async def test_it_sleeps_until_a_signal_however_long_that_takes(stage: Stage) ->
 
     assert await bed(stage) == (True, None, ["go"], 1, 0)
     [woken] = await stage.run(timers.wake(100))
-    assert (woken.count, woken.queues, woken.next) == (0, [], None)
+    assert (woken.count, woken.queues, woken.next_seconds) == (0, [], None)
     assert await stage.place(batch.jobs[0]) == "asleep"
 
 
@@ -54,13 +54,13 @@ async def test_of_those_who_wait_for_ever_no_timer_is_told(stage: Stage) -> None
 
     [woken] = await stage.run(timers.wake(100))
 
-    assert woken.next is not None
-    assert 55 < woken.next <= 60
+    assert woken.next_seconds is not None
+    assert 55 < woken.next_seconds <= 60
 
 
 async def test_it_sleeps_until_the_first_of_what_it_waits_for(stage: Stage) -> None:
     """Branches beside each other: a sleep, two waits, a step that is tried again."""
-    retried = step("charge", position=5, open=True, seconds=40.0, result=None)
+    retried = step("charge", position=5, is_open=True, seconds=40.0, result=None)
     branches = [sleep(50), wait("go", position=2, seconds=70), wait("stop", position=3), retried]
     batch = await asleep(stage, *branches)
 
@@ -85,7 +85,7 @@ async def test_what_it_came_to_before_is_kept_with_it(stage: Stage) -> None:
     batch = await stage.held(1)
     await lie_down(stage, batch, wait("go", position=3), kept=[step("a"), wait("go", position=3)])
 
-    assert [(each.name, each.open) for each in await known(stage, batch)] == [
+    assert [(each.name, each.is_open) for each in await known(stage, batch)] == [
         ("a", False),
         ("go", True),
     ]
@@ -112,7 +112,7 @@ async def test_one_whose_time_has_come_is_ready_at_once(stage: Stage, seconds: f
 
     moved = await lie_down(stage, batch, sleep(seconds))
 
-    assert moved == Moved(batch.jobs, ["default"], [], False)
+    assert moved == MoveResult(batch.jobs, ["default"], [], False)
     assert await stage.place(batch.jobs[0]) == "ready"
 
 
@@ -122,7 +122,7 @@ async def test_one_whose_signal_was_sent_is_ready_at_once_and_has_it(stage: Stag
 
     moved = await lie_down(stage, batch, wait("other"), wait("go", position=2))
 
-    assert moved == Moved(batch.jobs, ["default"], [], False)
+    assert moved == MoveResult(batch.jobs, ["default"], [], False)
     new = await again(stage)
     assert new.jobs == batch.jobs
     assert [each.payload for each in await known(stage, new)] == [None, '"early"']
@@ -132,7 +132,7 @@ async def test_a_signal_of_another_run_or_for_a_step_of_that_name_is_none(stage:
     batch, other = await stage.held(1), await stage.held(1)
     await say(stage, other.jobs[0])
     await say(stage, batch.jobs[0], "charge")
-    retried = step("charge", open=True, seconds=40.0, result=None)
+    retried = step("charge", is_open=True, seconds=40.0, result=None)
 
     await lie_down(stage, batch, wait("go", position=2), retried)
 
@@ -190,11 +190,11 @@ async def test_many_lie_down_together_each_for_its_own(stage: Stage) -> None:
     await say(stage, c.job, payload='"for c"')
     own = await split(stage, batch, d.job)
     d.claim = own.id
-    going: list[tuple[Any, Asleep]] = [
-        (a, Asleep((wait("go"),), (wait("go"),))),
-        (b, Asleep((sleep(60),), (sleep(60),))),
-        (c, Asleep((wait("go"),), (wait("go"),))),
-        (d, Asleep((wait("go"),), (wait("go"),))),
+    going: list[tuple[Any, Suspended]] = [
+        (a, Suspended((wait("go"),), (wait("go"),))),
+        (b, Suspended((sleep(60),), (sleep(60),))),
+        (c, Suspended((wait("go"),), (wait("go"),))),
+        (d, Suspended((wait("go"),), (wait("go"),))),
     ]
 
     *_, [moved], _ = await stage.together(*record.suspend(batch.worker, going))

@@ -19,16 +19,16 @@ from rota import Retry, Rota
 from rota.errors import ArgumentError, RotaError
 from rota.model.events import JobClaimed, JobFinished, JobRetried, WorkerStarted
 from rota.testing import (
-    Clock,
+    EventNotSeen,
+    EventRecorder,
     Harness,
     NotIdle,
-    NotSeen,
     NotThrowaway,
-    Witness,
+    SettableClock,
     run_until_idle,
     until_idle,
 )
-from rota.testing.server import Server, with_database
+from rota.testing.server import DatabaseServer, with_database
 
 NOON = datetime(2031, 3, 30, 12, tzinfo=UTC)
 
@@ -49,9 +49,9 @@ async def test_the_clock_stops_moves_and_runs_again(
     await clock.set(NOON)
     assert (await clock.now(), await clock.now()) == (NOON, NOON)
     assert await clock.advance(timedelta(days=7)) == NOON + timedelta(days=7)
-    assert await Clock(rota_harness.app).now() == NOON + timedelta(days=7)
+    assert await SettableClock(rota_harness.app).now() == NOON + timedelta(days=7)
 
-    await clock.release()
+    await clock.resume()
     assert abs(datetime.now(UTC) - await clock.now()) < timedelta(minutes=1)
     assert await definition(db) == before
 
@@ -78,7 +78,7 @@ async def test_the_clock_of_a_database_that_is_not_marked_is_left_alone(
     actions: dict[str, Callable[[], Awaitable[object]]] = {
         "set": lambda: clock.set(NOON),
         "advance": lambda: clock.advance(timedelta(1)),
-        "release": clock.release,
+        "release": clock.resume,
     }
 
     with pytest.raises(NotThrowaway, match="nothing says that it may be thrown away"):
@@ -92,7 +92,7 @@ async def test_a_worker_that_runs_notices_that_the_clock_has_moved(rota_harness:
     async def remind() -> str:
         return "now"
 
-    run = await remind.using(delay=timedelta(days=7)).start()
+    run = await remind.options(delay=timedelta(days=7)).start()
     async with rota_harness.app.worker():
         await rota_harness.clock.advance(timedelta(days=8))
 
@@ -121,7 +121,7 @@ async def test_everything_that_can_be_done_is_done(rota_harness: Harness) -> Non
 async def test_what_sleeps_is_not_waited_for_and_runs_when_it_is_due(rota_harness: Harness) -> None:
     tries: list[int] = []
 
-    @rota_harness.app.task(retry=Retry(attempts=3, wait=3600))
+    @rota_harness.app.task(retry=Retry(max_attempts=3, delay=3600))
     async def fragile() -> None:
         tries.append(1)
         raise ValueError
@@ -138,7 +138,7 @@ async def test_what_sleeps_is_not_waited_for_and_runs_when_it_is_due(rota_harnes
 async def test_what_nobody_here_can_run_is_said_at_once(rota_harness: Harness) -> None:
     app = rota_harness.app
     resize = app.task(name="resize")(_nothing)
-    elsewhere = await resize.using(queue="elsewhere").start()
+    elsewhere = await resize.options(queue="elsewhere").start()
 
     with pytest.raises(
         NotIdle,
@@ -169,7 +169,7 @@ async def test_what_is_still_running_is_named_when_time_is_up(rota_harness: Harn
 
     await endless.start()
     async with rota_harness.app.worker():
-        await rota_harness.saw(JobClaimed)
+        await rota_harness.wait_for_event(JobClaimed)
         with pytest.raises(NotIdle, match="1 running: endless in queue default"):
             await until_idle(rota_harness.app, timeout=0.2)
         stop.set()
@@ -183,11 +183,11 @@ async def test_events_before_and_after_the_question_are_seen(rota_harness: Harne
     task = rota_harness.app.task(name="quick")(_nothing)
     first = await task.start()
     await rota_harness.run_until_idle()
-    assert (await rota_harness.saw(JobFinished, job=first.id)).state == "succeeded"
+    assert (await rota_harness.wait_for_event(JobFinished, job=first.id)).state == "succeeded"
 
     async with rota_harness.app.worker():
         second = await task.start()
-        seen = await rota_harness.saw(JobFinished, job=second.id)
+        seen = await rota_harness.wait_for_event(JobFinished, job=second.id)
 
     assert (seen.task, seen.attempt) == ("quick", 1)
     assert any(isinstance(event, WorkerStarted) for event in rota_harness.events)
@@ -198,18 +198,18 @@ async def test_what_was_not_seen_is_told_with_what_was(rota_harness: Harness) ->
     await rota_harness.run_until_idle()
 
     with pytest.raises(
-        NotSeen, match=rf"no JobRetried\(job={run.id}\) within 0.05 s(.|\n)*JobFinished"
+        EventNotSeen, match=rf"no JobRetried\(job={run.id}\) within 0.05 s(.|\n)*JobFinished"
     ):
-        await rota_harness.saw(JobRetried, job=run.id, timeout=0.05)
+        await rota_harness.wait_for_event(JobRetried, job=run.id, timeout=0.05)
 
 
 async def test_a_field_the_event_has_not_got_is_a_mistake_said_at_once(rota_app: Rota) -> None:
     with pytest.raises(ArgumentError, match="JobFinished has no field 'jop'"):
-        await Witness(rota_app).saw(JobFinished, jop=3)
+        await EventRecorder(rota_app).wait_for_event(JobFinished, jop=3)
 
 
 async def test_a_witness_that_is_closed_sees_nothing_more(rota_app: Rota) -> None:
-    witness = Witness(rota_app)
+    witness = EventRecorder(rota_app)
     witness.close()
     rota_app.task(name="quick")(_nothing)
 
@@ -222,7 +222,7 @@ async def test_a_witness_that_is_closed_sees_nothing_more(rota_app: Rota) -> Non
 
 
 async def test_an_app_is_put_in_another_database_for_as_long_as_the_block_lasts(
-    rota_server: Server, rota_dsn: str
+    rota_server: DatabaseServer, rota_dsn: str
 ) -> None:
     app = Rota("postgresql://nowhere.invalid/production")
     task = app.task(name="quick")(_nothing)
@@ -236,7 +236,9 @@ async def test_an_app_is_put_in_another_database_for_as_long_as_the_block_lasts(
     assert app._dsn == "postgresql://nowhere.invalid/production"
 
 
-async def test_an_app_that_is_open_is_not_moved(rota_server: Server, rota_app: Rota) -> None:
+async def test_an_app_that_is_open_is_not_moved(
+    rota_server: DatabaseServer, rota_app: Rota
+) -> None:
     await rota_app.open()
 
     with pytest.raises(RotaError, match="close it before"):
@@ -247,7 +249,7 @@ async def test_an_app_that_is_open_is_not_moved(rota_server: Server, rota_app: R
 # Databases
 
 
-def test_each_test_gets_a_database_of_its_own(rota_server: Server) -> None:
+def test_each_test_gets_a_database_of_its_own(rota_server: DatabaseServer) -> None:
     with rota_server.database() as one, rota_server.database() as two:
         assert one != two
         with psycopg.connect(one) as mine, psycopg.connect(two) as other:
@@ -259,7 +261,7 @@ def test_each_test_gets_a_database_of_its_own(rota_server: Server) -> None:
         psycopg.connect(one)
 
 
-def test_a_database_is_dropped_although_somebody_is_connected(rota_server: Server) -> None:
+def test_a_database_is_dropped_although_somebody_is_connected(rota_server: DatabaseServer) -> None:
     with rota_server.database() as dsn:
         left_open = psycopg.connect(dsn)
     try:
@@ -269,7 +271,9 @@ def test_a_database_is_dropped_although_somebody_is_connected(rota_server: Serve
         left_open.close()
 
 
-def test_what_a_killed_session_left_behind_is_dropped_and_nothing_else(rota_server: Server) -> None:
+def test_what_a_killed_session_left_behind_is_dropped_and_nothing_else(
+    rota_server: DatabaseServer,
+) -> None:
     def names() -> set[str]:
         with psycopg.connect(rota_server.dsn) as connection:
             return {row[0] for row in connection.execute("select datname from pg_database")}
@@ -280,7 +284,7 @@ def test_what_a_killed_session_left_behind_is_dropped_and_nothing_else(rota_serv
         before = names()
         assert "rota_test_0123456789_1" in before
 
-        with Server.at(rota_server.dsn):
+        with DatabaseServer.connect(rota_server.dsn):
             assert names() == before - {"rota_test_0123456789_1"}
 
         psycopg.connect(dsn).close()
@@ -337,7 +341,7 @@ def test_without_a_loop(rota_dsn):
 
 @pytest.mark.parametrize("mode", ["strict", "auto, two processes"])
 def test_the_plugin_works_in_a_project_of_somebody_elses(
-    rota_server: Server, tmp_path: Path, mode: str
+    rota_server: DatabaseServer, tmp_path: Path, mode: str
 ) -> None:
     strict = mode == "strict"
     (tmp_path / "test_app.py").write_text(

@@ -75,14 +75,14 @@ async def test_the_answer_says_when_the_next_one_is_due(stage: Stage) -> None:
 
     [woken] = await stage.run(timers.wake(100))
 
-    assert woken.next is not None
-    assert 290 < woken.next <= 300
+    assert woken.next_seconds is not None
+    assert 290 < woken.next_seconds <= 300
 
 
 async def test_nothing_asleep_is_said_as_such(stage: Stage) -> None:
     [woken] = await stage.run(timers.wake(100))
 
-    assert (woken.count, woken.queues, woken.next) == (0, [], None)
+    assert (woken.count, woken.queues, woken.next_seconds) == (0, [], None)
 
 
 async def test_two_sessions_that_wake_at_once_share_the_work_and_neither_waits(

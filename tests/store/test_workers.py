@@ -9,7 +9,7 @@ import pytest
 
 from rota.store import advisory, claims, runs, workers
 from rota.store.database import run
-from rota.store.workers import Seen
+from rota.store.workers import ObservedWorker
 
 from . import flows
 from .losses import bury, orphans, put_in_ready, reap, seen, split, suspect
@@ -18,13 +18,15 @@ from .stage import Connection, Stage
 
 async def looks(stage: Stage, worker: int = 0) -> dict[int, bool | None]:
     """Whom one sees, and whether they hold their locks."""
-    return {each.worker: each.seated for each in await stage.run(workers.look(worker))}
+    return {
+        each.worker: each.has_session_lock for each in await stage.run(workers.list_others(worker))
+    }
 
 
 async def sit(stage: Stage, worker: int, seat: int) -> psycopg.AsyncConnection[object]:
     """A worker's heart: a connection with a lock, which it has said it holds."""
     heart = await stage.database.connect(direct=True)
-    assert await run(heart, workers.sit(seat), stage.schema) == [True]
+    assert await run(heart, workers.lock_session(seat), stage.schema) == [True]
     await stage.run(workers.beat(worker, seat))
     return heart
 
@@ -36,7 +38,7 @@ async def test_what_a_worker_says_of_itself_is_kept(stage: Stage) -> None:
     [id] = await stage.run(
         workers.register(
             *("box", 7, "2026.11", ["a", "b"], ["t"], 12),
-            engine="0.1",
+            rota_version="0.1",
             metadata={"zone": "eu", "n": 2**53 + 1},
         )
     )
@@ -80,7 +82,12 @@ async def test_a_beat_says_what_it_is_asked_to_and_moves_the_count(stage: Stage)
 
     [told] = await stage.run(workers.beat(batch.worker, 5, running=2, lag=0.25))
 
-    assert (told.asked, told.unwanted, told.claims, told.echoes) == (False, [], [batch.id], False)
+    assert (told.drain_requested, told.jobs_to_cancel, told.claims, told.has_pending_releases) == (
+        False,
+        [],
+        [batch.id],
+        False,
+    )
     assert (await seen(stage, batch.worker)).beats == before.beats + 1
     assert await stage.sql("select seat, running, lag from rota.workers") == [(5, 2, 0.25)]
 
@@ -92,7 +99,7 @@ async def test_it_hears_wishes_to_cancel_what_it_holds_and_no_others(stage: Stag
 
     [told] = await stage.run(workers.beat(mine.worker, None))
 
-    assert told.unwanted == [mine.jobs[1]]
+    assert told.jobs_to_cancel == [mine.jobs[1]]
 
 
 async def test_it_hears_of_all_its_claims_with_the_nonces_they_were_made_with(stage: Stage) -> None:
@@ -113,13 +120,13 @@ async def test_it_hears_that_it_is_to_drain(stage: Stage) -> None:
     listener = await stage.connect()
     await stage.sql('listen "rota.wake"', on=listener)
 
-    assert await stage.run(workers.drain(worker)) == ["active"]
+    assert await stage.run(workers.request_drain(worker)) == ["active"]
 
     [heard] = [note async for note in listener.notifies(timeout=5, stop_after=1)]
     assert heard.payload == "!drain"
     [told] = await stage.run(workers.beat(worker, None))
-    assert told.asked
-    assert await stage.run(workers.drain(12345)) == [None]
+    assert told.drain_requested
+    assert await stage.run(workers.request_drain(12345)) == [None]
 
 
 async def test_it_hears_of_ends_that_are_left_to_be_passed_on(stage: Stage) -> None:
@@ -129,7 +136,7 @@ async def test_it_hears_of_ends_that_are_left_to_be_passed_on(stage: Stage) -> N
     await stage.sql("insert into rota.echoes values (%s, 'succeeded')", laid["a"])
 
     [told] = await stage.run(workers.beat(worker, None))
-    assert told.echoes
+    assert told.has_pending_releases
 
     await stage.sql("delete from rota.echoes")
     await flows.end(stage, batch)
@@ -143,14 +150,14 @@ async def test_one_that_is_gone_hears_nothing_and_is_not_revived(stage: Stage, s
 
     assert await stage.run(workers.beat(worker, 3)) == []
     assert await stage.run(workers.beat(12345, 3)) == []
-    await stage.run(workers.retire(worker))
-    await stage.run(workers.leave(worker))
+    await stage.run(workers.mark_draining(worker))
+    await stage.run(workers.mark_stopped(worker))
     assert await stage.sql("select * from rota.workers") == before
 
 
 async def test_one_that_drains_beats_on(stage: Stage) -> None:
     worker = await stage.worker()
-    await stage.run(workers.retire(worker))
+    await stage.run(workers.mark_draining(worker))
 
     assert len(await stage.run(workers.beat(worker, None))) == 1
     assert list(await looks(stage)) == [worker]
@@ -210,15 +217,15 @@ async def test_a_seat_somebody_has_is_not_given_twice(stage: Stage) -> None:
     worker = await stage.worker()
     heart = await sit(stage, worker, 9)
 
-    assert await stage.run(workers.sit(9)) == [False]
-    assert await stage.run(workers.sit(10)) == [True]
+    assert await stage.run(workers.lock_session(9)) == [False]
+    assert await stage.run(workers.lock_session(10)) == [True]
     await heart.close()
 
 
 async def test_only_those_that_should_be_there_are_looked_at(stage: Stage) -> None:
     active, drains, stops, dies, me = [await stage.worker() for _ in range(5)]
-    await stage.run(workers.retire(drains))
-    await stage.run(workers.leave(stops))
+    await stage.run(workers.mark_draining(drains))
+    await stage.run(workers.mark_stopped(stops))
     await bury(stage, dies)
 
     assert sorted(await looks(stage, me)) == [active, drains]
@@ -235,11 +242,11 @@ async def test_one_that_beats_at_this_moment_is_not_declared_dead(stage: Stage) 
     async with beating.transaction():
         await stage.run(workers.beat(beats, None), beating)
         async with asyncio.timeout(60):
-            declared = await stage.run(workers.declare(looked))
+            declared = await stage.run(workers.mark_dead(looked))
 
     assert [(each.worker, each.host, each.pid) for each in declared] == [(silent, "host", 1)]
     # Nor afterwards, by what was seen before.
-    assert await stage.run(workers.declare(looked)) == []
+    assert await stage.run(workers.mark_dead(looked)) == []
     assert list(await looks(stage)) == [beats]
 
 
@@ -248,9 +255,14 @@ async def test_one_that_has_beaten_since_it_was_seen_is_not_declared_dead(stage:
     looked = await seen(stage, worker)
     await stage.run(workers.beat(worker, None))
 
-    assert await stage.run(workers.declare([looked])) == []
-    assert await stage.run(workers.declare([Seen(worker, looked.beats + 2, None)])) == []
-    assert len(await stage.run(workers.declare([Seen(worker, looked.beats + 1, None)]))) == 1
+    assert await stage.run(workers.mark_dead([looked])) == []
+    assert (
+        await stage.run(workers.mark_dead([ObservedWorker(worker, looked.beats + 2, None)])) == []
+    )
+    assert (
+        len(await stage.run(workers.mark_dead([ObservedWorker(worker, looked.beats + 1, None)])))
+        == 1
+    )
 
 
 async def test_a_beat_that_waited_for_the_declaration_hears_that_it_is_dead(stage: Stage) -> None:
@@ -259,7 +271,7 @@ async def test_a_beat_that_waited_for_the_declaration_hears_that_it_is_dead(stag
     declaring, beating = await stage.connect(), await stage.connect()
 
     async with declaring.transaction():
-        assert len(await stage.run(workers.declare([looked]), declaring)) == 1
+        assert len(await stage.run(workers.mark_dead([looked]), declaring)) == 1
         beat = stage.meanwhile(stage.run(workers.beat(worker, None), beating))
         await stage.waits(beating, declaring)
 
@@ -272,10 +284,10 @@ async def test_of_two_who_declare_it_one_does(stage: Stage) -> None:
     first = await stage.connect()
 
     async with first.transaction():
-        assert len(await stage.run(workers.declare([looked]), first)) == 1
+        assert len(await stage.run(workers.mark_dead([looked]), first)) == 1
         async with asyncio.timeout(60):
-            assert await stage.run(workers.declare([looked])) == []
-    assert await stage.run(workers.declare([looked])) == []
+            assert await stage.run(workers.mark_dead([looked])) == []
+    assert await stage.run(workers.mark_dead([looked])) == []
 
 
 async def test_what_it_knew_is_forgotten_with_it(stage: Stage) -> None:
@@ -283,7 +295,7 @@ async def test_what_it_knew_is_forgotten_with_it(stage: Stage) -> None:
     ids = [(await stage.run(workers.register("h", 1, "0", [], many, 1)))[0] for _ in range(3)]
 
     await bury(stage, ids[0])
-    await stage.run(workers.leave(ids[1]))
+    await stage.run(workers.mark_stopped(ids[1]))
 
     assert await stage.sql("select distinct worker from rota.skills") == [ids[2]]
 
@@ -316,7 +328,7 @@ async def test_whom_a_death_is_blamed_on(
         await stage.start_several(many)
         batch = await stage.claim(worker)
         if alone is not None:
-            mark = claims.mark(worker, batch.id, batch.jobs[0], alone=alone)
+            mark = claims.mark_running(worker, batch.id, batch.jobs[0], exclusive=alone)
             assert await stage.run(mark) == [batch.id]
         jobs += batch.jobs
     bystander = await stage.held(1)
@@ -344,7 +356,7 @@ async def test_one_that_stopped_blames_nothing(stage: Stage) -> None:
     await put_in_ready(stage, -3)
     worker = await stage.worker()
     batch = await suspect(stage, worker)
-    await stage.run(workers.leave(worker))
+    await stage.run(workers.mark_stopped(worker))
 
     assert await stage.one("select blamed from rota.workers") is None
     await reap(stage, batch.id)
@@ -359,7 +371,7 @@ async def test_those_that_ended_long_ago_and_hold_nothing_are_forgotten(stage: S
         "update rota.workers set ended = ended - interval '2 days' where id = any(%s)", [old, holds]
     )
 
-    await stage.run(workers.forget(24 * 3600))
+    await stage.run(workers.delete_ended(24 * 3600))
 
     assert await stage.sql("select id from rota.workers order by 1") == [holds, recent, lives]
     assert await orphans(stage) == [batch.id]

@@ -9,10 +9,10 @@ from typing import Any
 from psycopg import sql
 
 from rota.engine import firing
-from rota.engine.firing import Fired, Made, options_of
-from rota.engine.misfits import Misfits
-from rota.store.jobs import Start
-from rota.store.ticks import Due
+from rota.engine.firing import FireResult, RunToStart, tick_options
+from rota.engine.misfits import DeferredSchedules
+from rota.store.jobs import StartJob
+from rota.store.ticks import DueSchedule
 
 from .stage import Connection, Stage
 
@@ -29,10 +29,10 @@ select jobs.args ->> 'schedule', (jobs.options ->> 'tick')::timestamptz
 """
 
 
-def make(due: Due, tick: datetime, backfilled: bool) -> Made:
+def make(due: DueSchedule, tick: datetime, backfilled: bool) -> RunToStart:
     args = f'{{"schedule": "{due.name}"}}'
-    start = Start("work", args, "default", options=options_of(tick, backfilled))
-    return Made(start, ["default"])
+    start = StartJob("work", args, "default", options=tick_options(tick, backfilled))
+    return RunToStart(start, ["default"])
 
 
 TARGETS = {"work": make}
@@ -70,10 +70,10 @@ async def fire(
     name: str | None = None,
     who: tuple[str, int] = ME,
     targets: Any = TARGETS,
-    misfits: Misfits | None = None,
-) -> Fired:
+    misfits: DeferredSchedules | None = None,
+) -> FireResult:
     """As a scheduler does, on a connection of its own."""
-    return await firing.fire(stage.database, targets, who, misfits or Misfits(), name)
+    return await firing.fire(stage.database, targets, who, misfits or DeferredSchedules(), name)
 
 
 async def runs(stage: Stage) -> Counter[tuple[str, datetime]]:

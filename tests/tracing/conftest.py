@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from rota.engine.ledger import JobLedger
+from rota.engine.ledger import WorkerJournal
 
 from .seen import Seen
 
@@ -29,4 +29,4 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Seen]:
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs that sleep leave soon."""
-    monkeypatch.setattr(JobLedger, "linger", 0.05)
+    monkeypatch.setattr(WorkerJournal, "inline_wait_seconds", 0.05)

@@ -12,13 +12,13 @@ from opentelemetry.trace import SpanKind, StatusCode
 from engine.asking import fetch
 from rota import Context, Retry, Rota, RunCancelled, RunFailed
 from rota.engine import spans
-from rota.model.retention import Keep
+from rota.model.retention import Retention
 from rota.store import retention
 from rota.testing import Harness
 
 from .seen import Seen, id_of, said_of, trace_of
 
-AGAIN = Retry(attempts=2, wait=0)
+AGAIN = Retry(max_attempts=2, delay=0)
 SECRET = "hunter2"
 
 
@@ -91,10 +91,10 @@ async def test_a_step_that_fails_is_told_by_the_class_of_its_error(
 
     @rota_app.task
     async def pay(ctx: Context, card: str) -> None:
-        await ctx.using(retry=Retry(attempts=2, wait=0)).step("charge", charge, card)
+        await ctx.options(retry=Retry(max_attempts=2, delay=0)).step("charge", charge, card)
 
     async with rota_app.worker():
-        run = await pay.using(retry=Retry(attempts=1)).start(SECRET)
+        run = await pay.options(retry=Retry(max_attempts=1)).start(SECRET)
         with pytest.raises(RunFailed):
             await run.result(timeout=60)
 
@@ -109,7 +109,7 @@ async def test_nothing_of_arguments_results_and_errors_is_told(rota_app: Rota, s
     @rota_app.task
     async def echo(ctx: Context, word: str) -> str:
         kept = await ctx.step("keep", str, word)
-        await ctx.map([other.call(kept)], failures="collect")
+        await ctx.map([other.bind(kept)], return_exceptions=True)
         return kept
 
     @rota_app.task
@@ -117,7 +117,7 @@ async def test_nothing_of_arguments_results_and_errors_is_told(rota_app: Rota, s
         raise RuntimeError(word)
 
     async with rota_app.worker():
-        run = await echo.using(key=SECRET).start(SECRET)
+        run = await echo.options(key=SECRET).start(SECRET)
         assert await run.result(timeout=60) == SECRET
 
     assert SECRET not in "".join(each.to_json() for each in seen.spans)
@@ -156,7 +156,7 @@ async def test_calls_that_an_earlier_attempt_has_made_are_marked(
 
     @rota_app.task(retry=AGAIN)
     async def whole(ctx: Context) -> None:
-        await ctx.map([part.call(1), part.call(2)])
+        await ctx.map([part.bind(1), part.bind(2)])
         if ctx.attempt == 1:
             raise ValueError
 
@@ -218,8 +218,8 @@ async def test_links_go_with_the_run_they_belong_to(
     assert len(await fetch(rota_dsn, "select job from rota.links")) == 1
 
     client = await rota_app.open()
-    [found] = await client.database.insist(retention.find(Keep.parse("0s"), 0))
-    await client.database.insist(retention.remove(found))
+    [found] = await client.database.run_with_retry(retention.find(Retention.parse("0s"), 0))
+    await client.database.run_with_retry(retention.remove(found))
     assert await fetch(rota_dsn, "select job from rota.links") == []
     assert await fetch(rota_dsn, "select id from rota.jobs") == []
 

@@ -58,7 +58,7 @@ async def test_a_line_says_for_which_job_it_was_written(rota_app: Rota, lines: L
     def in_a_step() -> None:
         log.info("in a step")
 
-    @rota_app.task(retry=Retry(attempts=2, wait=0))
+    @rota_app.task(retry=Retry(max_attempts=2, delay=0))
     async def work(ctx: Context) -> None:
         log.info("in a coroutine")
         await asyncio.to_thread(log.info, "in a thread of it")
@@ -113,7 +113,7 @@ async def test_a_line_says_for_which_job_it_was_written(rota_app: Rota, lines: L
 
 
 async def test_rotas_own_lines_about_a_job_say_which(rota_app: Rota, lines: Lines) -> None:
-    @rota_app.task(retry=Retry(attempts=1))
+    @rota_app.task(retry=Retry(max_attempts=1))
     async def fails() -> None:
         raise ValueError
 
@@ -154,15 +154,15 @@ async def test_no_line_has_anything_of_a_payload(
     def charge(card: str) -> str:
         raise PermissionError(card)
 
-    @app.task(retry=Retry(attempts=2, wait=0))
+    @app.task(retry=Retry(max_attempts=2, delay=0))
     async def pay(ctx: Context, card: str) -> str:
         await ctx.step("keep", str, card)
-        await ctx.wait("go", str)
-        await ctx.map([other.call(card)], failures="collect")
+        await ctx.wait_signal("go", str)
+        await ctx.map([other.bind(card)], return_exceptions=True)
         await ctx.step("charge", charge, card)
         return card
 
-    @app.task(retry=Retry(attempts=1))
+    @app.task(retry=Retry(max_attempts=1))
     def other(card: str) -> str:
         raise RuntimeError(card)
 
@@ -171,7 +171,7 @@ async def test_no_line_has_anything_of_a_payload(
         return card
 
     async with app.worker():
-        run = await pay.using(key=SECRET).start(SECRET)
+        run = await pay.options(key=SECRET).start(SECRET)
         await run.signal("go", SECRET)
         with pytest.raises(RunFailed, match=SECRET):
             await run.result(timeout=60)
@@ -200,7 +200,7 @@ async def test_no_job_sees_what_another_has_set(rota_app: Rota) -> None:
 
     async with rota_app.worker(concurrency=1):
         runs = await rota_app.start_many(
-            [task.call(name) for task in (one, two, one) for name in "ab"]
+            [task.bind(name) for task in (one, two, one) for name in "ab"]
         )
         for run in runs:
             await run.result(timeout=60)

@@ -28,7 +28,7 @@ async def run_all(app: Rota) -> None:
 
     @flow.task
     async def two(ctx: Context, one: int) -> list[int]:
-        return await ctx.map([part.call(one)])
+        return await ctx.map([part.bind(one)])
 
     @app.task
     async def part(n: int) -> int:
@@ -36,7 +36,7 @@ async def run_all(app: Rota) -> None:
 
     async with app.worker():
         run = await flow.start()
-        parts = await app.start_many([part.call(1)] * 600)
+        parts = await app.start_many([part.bind(1)] * 600)
         await run.result(timeout=60)
         await parts[-1].result(timeout=60)
 
@@ -47,10 +47,10 @@ def forbid(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: object, **__: object) -> None:
         raise AssertionError("something is traced")
 
-    monkeypatch.setattr(otel.Spans, "__init__", never)
+    monkeypatch.setattr(otel.OtelTracer, "__init__", never)
     monkeypatch.setattr("rota.store.links.write", never)
-    monkeypatch.setattr("rota.store.links.of", never)
-    monkeypatch.setattr("rota.store.links.of_calls", never)
+    monkeypatch.setattr("rota.store.links.read", never)
+    monkeypatch.setattr("rota.store.links.read_of_calls", never)
 
 
 async def test_without_a_provider_nothing_is_kept(

@@ -14,7 +14,7 @@ from opentelemetry.trace import SpanKind
 
 from engine.asking import fetch
 from rota import Context, Rota, Run
-from rota.app.client import COPY_FROM
+from rota.app.client import MIN_COPY_JOBS
 from rota.engine import spans
 from rota.testing import Harness
 
@@ -23,7 +23,7 @@ from .seen import Seen, id_of, said_of, trace_of
 TRACES = "select trace from rota.jobs order by id"
 
 
-@pytest.mark.parametrize("many", [3, COPY_FROM])
+@pytest.mark.parametrize("many", [3, MIN_COPY_JOBS])
 async def test_many_started_together_are_below_one_start(
     rota_app: Rota, rota_dsn: str, seen: Seen, many: int
 ) -> None:
@@ -31,7 +31,7 @@ async def test_many_started_together_are_below_one_start(
     async def work(n: str) -> None: ...
 
     with trace.get_tracer("tests").start_as_current_span("request"):
-        await rota_app.start_many([work.call("back\\slash") for _ in range(many)])
+        await rota_app.start_many([work.bind("back\\slash") for _ in range(many)])
 
     start = seen.one("start work")
     assert seen.tree() == "request\n  start work"
@@ -41,9 +41,9 @@ async def test_many_started_together_are_below_one_start(
     place = f"00-{trace_of(start):032x}-{id_of(start):016x}-{start.context.trace_flags:02x}"
     assert await fetch(rota_dsn, TRACES) == [(place,)] * many
     async with rota_app.worker() as worker:
-        run = await work.using(key="a", delay=0).start("one more")
+        run = await work.options(key="a", delay=0).start("one more")
         await run.result(timeout=60)
-        await worker.life.desk.until_empty()
+        await worker.session.slots.wait_empty()
     assert len(seen.named("run work")) == many + 1
 
 
@@ -59,7 +59,7 @@ async def test_flows_started_together_are_below_one_start(rota_app: Rota, seen: 
         return one
 
     async with rota_app.worker():
-        for run in await rota_app.start_many([flow.call(n=1), flow.call(n=2)]):
+        for run in await rota_app.start_many([flow.bind(n=1), flow.bind(n=2)]):
             await run.result(timeout=60)
 
     both = "\n  run pair.one" * 2 + "\n  run pair.two" * 2
@@ -81,17 +81,17 @@ async def test_a_start_on_a_connection_of_the_users_is_in_his_trace(
     with tracer_span("request"):
         async with await psycopg.AsyncConnection.connect(rota_dsn) as connection:
             runs: list[Run[Any]] = [
-                await work.using(on=connection).start(1),
-                await work.using(on=connection, key="k").start(2),
-                await flow.using(on=connection).start(),
+                await work.options(on=connection).start(1),
+                await work.options(on=connection, key="k").start(2),
+                await flow.options(on=connection).start(),
             ]
         with psycopg.connect(rota_dsn) as blocking:
-            work.blocking.using(on=blocking).start(3)
-            flow.blocking.using(on=blocking).start()
+            work.sync.options(on=blocking).start(3)
+            flow.sync.options(on=blocking).start()
     async with rota_app.worker() as worker:
         for run in runs:
             await run.result(timeout=60)
-        await worker.life.desk.until_empty()
+        await worker.session.slots.wait_empty()
 
     assert [each.name for each in seen.roots()] == ["request"]
     assert len(seen.traces()) == 1
@@ -104,8 +104,8 @@ async def test_a_blocking_start_is_in_the_trace_of_its_thread(rota_app: Rota, se
 
     def start() -> None:
         with tracer_span("script"):
-            work.blocking.start(1)
-        rota_app.close_blocking()
+            work.sync.start(1)
+        rota_app.close_sync()
 
     await asyncio.to_thread(start)
 
@@ -131,11 +131,11 @@ async def test_a_key_that_is_taken_leaves_the_job_where_it_was(rota_app: Rota, s
     @rota_app.task
     async def work() -> None: ...
 
-    await work.using(key="a").start()
-    await work.using(key="a").start()
+    await work.options(key="a").start()
+    await work.options(key="a").start()
     async with rota_app.worker() as worker:
-        await worker.life.desk.until_empty()
-        await (await work.using(key="a").start()).result(timeout=60)
+        await worker.session.slots.wait_empty()
+        await (await work.options(key="a").start()).result(timeout=60)
 
     first, *others = seen.named("start work")
     assert [said_of(each, spans.CREATED) for each in (first, *others)] == [True, False, False]

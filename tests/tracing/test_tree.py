@@ -47,8 +47,8 @@ def etl(app: Rota) -> Any:
 
     @flow.task
     async def report(ctx: Context, clean: int, count: int) -> int:
-        sizes = await ctx.map([resize.call(clean), resize.call(count)])
-        await ctx.run(inner.call(n=1))
+        sizes = await ctx.map([resize.bind(clean), resize.bind(count)])
+        await ctx.run(inner.bind(n=1))
         async with ctx.transaction() as connection:
             await connection.execute("select 1")
         return sum(sizes)
@@ -123,7 +123,7 @@ async def test_an_end_recorded_in_a_transaction_is_linked_to_as_well(
 
     @flow.task
     def ship(ctx: Context) -> Any:
-        with ctx.blocking.transaction():
+        with ctx.sync.transaction():
             ctx.complete(4)
 
     @flow.task
@@ -161,8 +161,8 @@ async def test_what_the_code_does_is_below_what_it_is_in(rota_app: Rota, seen: S
     @rota_app.task
     def toil(ctx: Context) -> None:
         select("in a thread")
-        ctx.blocking.step("blocking", select, "in a step of a thread")
-        with ctx.blocking.transaction():
+        ctx.sync.step("blocking", select, "in a step of a thread")
+        with ctx.sync.transaction():
             select("in its transaction")
 
     async with rota_app.worker():

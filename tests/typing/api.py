@@ -12,10 +12,10 @@ from typing import Any, Literal, assert_type
 from psycopg import AsyncConnection, Connection
 
 from rota import (
-    Call,
+    BoundTask,
     Context,
-    HandBack,
-    Loss,
+    LostJob,
+    Requeue,
     Retry,
     RetryLater,
     Rota,
@@ -23,7 +23,7 @@ from rota import (
     TaskTimeout,
     WorkerLost,
 )
-from rota.app.blocking import BlockingRun
+from rota.app.blocking import SyncRun
 from rota.model.events import JobFinished
 from rota.testing import Harness, run_until_idle
 
@@ -36,7 +36,7 @@ async def resize(path: str, width: int = 100) -> str:
 
 
 @app.task(
-    queue="images", priority=5, retry=Retry(attempts=5, wait=timedelta(seconds=2)), timeout=30
+    queue="images", priority=5, retry=Retry(max_attempts=5, delay=timedelta(seconds=2)), timeout=30
 )
 async def crop(ctx: Context, path: str, *, left: int = 0) -> list[int]:
     if ctx.attempt < 2 and not ctx.cancelled:
@@ -58,29 +58,29 @@ def plain_with_context(ctx: Context, number: int) -> float | None:
 async def nothing() -> None: ...
 
 
-def decide(loss: Loss) -> Literal["revive", "fail"]:
-    return "revive" if loss.crashes < 2 else "fail"
+def decide(loss: LostJob) -> Literal["retry", "fail"]:
+    return "retry" if loss.crashes < 2 else "fail"
 
 
-async def decide_later(loss: Loss) -> Literal["cancel"]:
+async def decide_later(loss: LostJob) -> Literal["cancel"]:
     return "cancel"
 
 
-@app.task(isolation="process", timeout=5, retry=Retry(never=(WorkerLost, TaskTimeout)))
+@app.task(isolation="process", timeout=5, retry=Retry(non_retryable=(WorkerLost, TaskTimeout)))
 def in_a_process(number: int) -> int:
     return number
 
 
-@app.task(on_dead=decide, crashes=1, hold=timedelta(minutes=1))
+@app.task(on_worker_lost=decide, max_crashes=1, visibility_timeout=timedelta(minutes=1))
 async def held(ctx: Context) -> int:
     if ctx.draining:
-        raise HandBack
+        raise Requeue
     return 1
 
 
-app.task(on_dead=decide_later)(nothing.fn)
-app.task(on_dead="cancel")(nothing.fn)
-app.task(on_dead="ignore")(nothing.fn)  # type: ignore[call-overload]
+app.task(on_worker_lost=decide_later)(nothing.fn)
+app.task(on_worker_lost="cancel")(nothing.fn)
+app.task(on_worker_lost="ignore")(nothing.fn)  # type: ignore[call-overload]
 app.task(isolation="thread")(nothing.fn)  # type: ignore[call-overload]
 
 
@@ -99,8 +99,8 @@ async def starting_wrongly() -> None:
     await resize.start("a.png", height=3)  # type: ignore[call-arg]
     await crop.start("a.png", 2)  # type: ignore[call-arg]
     await crop.start(Context(1, 1, "crop", "images", 1), "a.png")  # type: ignore[arg-type, call-arg]
-    resize.call(width=3)  # type: ignore[call-arg]
-    resize.blocking.start(path=3)  # type: ignore[arg-type]
+    resize.bind(width=3)  # type: ignore[call-arg]
+    resize.sync.start(path=3)  # type: ignore[arg-type]
 
 
 async def results() -> None:
@@ -119,32 +119,34 @@ async def results() -> None:
 
 
 async def in_other_ways(async_connection: AsyncConnection, connection: Connection) -> None:
-    later = resize.using(key="b", unique=timedelta(hours=1), delay=timedelta(minutes=1), priority=5)
+    later = resize.options(
+        key="b", unique=timedelta(hours=1), delay=timedelta(minutes=1), priority=5
+    )
     assert_type(await later.start(path="b.png"), Run[str])
-    assert_type(await resize.using(at=datetime(2040, 1, 1, tzinfo=UTC)).start("c"), Run[str])
-    assert_type(await resize.using(key="d", unique="open", expires=60).start("d"), Run[str])
-    assert_type(await crop.using(on=async_connection, timeout=3).start("e"), Run[list[int]])
-    assert_type(crop.blocking.using(on=connection).start("e"), BlockingRun[list[int]])
-    resize.using(unique="sometimes")  # type: ignore[arg-type]
-    resize.using(when=3)  # type: ignore[call-arg]
+    assert_type(await resize.options(at=datetime(2040, 1, 1, tzinfo=UTC)).start("c"), Run[str])
+    assert_type(await resize.options(key="d", unique="open", expires=60).start("d"), Run[str])
+    assert_type(await crop.options(on=async_connection, timeout=3).start("e"), Run[list[int]])
+    assert_type(crop.sync.options(on=connection).start("e"), SyncRun[list[int]])
+    resize.options(unique="sometimes")  # type: ignore[arg-type]
+    resize.options(when=3)  # type: ignore[call-arg]
 
 
 async def many() -> None:
-    assert_type(resize.call(path="a"), Call[str])
-    assert_type(crop.call("a"), Call[list[int]])
-    assert_type(await app.start_many([resize.call(path=path) for path in "abc"]), list[Run[str]])
+    assert_type(resize.bind(path="a"), BoundTask[str])
+    assert_type(crop.bind("a"), BoundTask[list[int]])
+    assert_type(await app.start_many([resize.bind(path=path) for path in "abc"]), list[Run[str]])
 
 
 def blocking() -> None:
-    run = resize.blocking.start(path="d.png")
-    assert_type(run, BlockingRun[str])
+    run = resize.sync.start(path="d.png")
+    assert_type(run, SyncRun[str])
     assert_type(run.result(timeout=10), str)
     assert_type(run.status(), str)
     assert_type(run.cancel(), str)
-    assert_type(crop.blocking.start("a", left=1).result(), list[int])
-    assert_type(plain.blocking.start(1).result(), float)
-    assert_type(app.blocking.start_many([plain.call(1)]), list[BlockingRun[float]])
-    assert_type(app.run(7).blocking, BlockingRun[Any])
+    assert_type(crop.sync.start("a", left=1).result(), list[int])
+    assert_type(plain.sync.start(1).result(), float)
+    assert_type(app.sync.start_many([plain.bind(1)]), list[SyncRun[float]])
+    assert_type(app.run(7).sync, SyncRun[Any])
 
 
 async def registering() -> None:
@@ -169,6 +171,6 @@ async def working() -> None:
 async def testing(dsn: str) -> None:
     async with Harness(app, dsn) as harness:
         await harness.run_until_idle(timeout=3)
-        assert_type(await harness.saw(JobFinished, job=3), JobFinished)
+        assert_type(await harness.wait_for_event(JobFinished, job=3), JobFinished)
         assert_type(await harness.clock.advance(timedelta(days=7)), datetime)
     await run_until_idle(app, queues=["images"])

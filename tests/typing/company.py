@@ -8,10 +8,10 @@ from typing import Any, assert_type
 from psycopg import AsyncConnection, Connection
 
 from rota import Rota, ServiceContext
-from rota.app.locks import BlockingLock, Lock, Permit
+from rota.app.locks import Lock, Permit, SyncLock
 from rota.coord.insert import Inserted
 from rota.coord.leader import Term
-from rota.coord.services import Services
+from rota.coord.services import ServiceGroup
 
 app = Rota()
 
@@ -26,20 +26,20 @@ async def locks(connection: AsyncConnection) -> None:
     async with app.semaphore("gpu", 4) as permit:
         assert_type(permit, Permit)
         assert_type(permit.token, int)
-    await app.rate("edgar", 10, per=1, burst=3).take()
-    assert_type(await app.rate("edgar", per=timedelta(minutes=1)).try_take(), bool)
+    await app.rate_limit("edgar", 10, per=1, burst=3).take()
+    assert_type(await app.rate_limit("edgar", per=timedelta(minutes=1)).try_take(), bool)
     app.lock("invoices", on_lost="panic")  # type: ignore[arg-type]
     app.lock("invoices", 30)  # type: ignore[call-arg]
     app.semaphore("gpu")  # type: ignore[call-arg]
-    app.rate("edgar", 10)  # type: ignore[call-arg]
+    app.rate_limit("edgar", 10)  # type: ignore[call-arg]
 
 
 def without_awaiting(connection: Connection) -> None:
-    with app.lock("invoices").blocking as lock:
-        assert_type(lock, BlockingLock)
+    with app.lock("invoices").sync as lock:
+        assert_type(lock, SyncLock)
         lock.assert_held(connection)
-    assert_type(app.blocking.once("invoice:42", charge, 42), str)
-    assert_type(app.rate("edgar", 10, per=1).blocking.try_take(), bool)
+    assert_type(app.sync.once("invoice:42", charge, 42), str)
+    assert_type(app.rate_limit("edgar", 10, per=1).sync.try_take(), bool)
 
 
 # Leaders
@@ -82,10 +82,10 @@ async def filings(ctx: ServiceContext) -> None:
 
 @app.service("prices", every=timedelta(minutes=5), lease=30)
 def prices(ctx: ServiceContext) -> int:
-    with ctx.blocking.transaction() as connection:
+    with ctx.sync.transaction() as connection:
         assert_type(connection, Connection[Any])
-    while ctx.blocking.sleep(1):
-        ctx.blocking.assert_held(connection)
+    while ctx.sync.sleep(1):
+        ctx.sync.assert_held(connection)
     return 3
 
 
@@ -108,8 +108,8 @@ async def serving(context: ServiceContext) -> None:
     await filings(context)  # still the function it was
     assert_type(prices(context), int)
     async with app.services() as services:
-        assert_type(services, Services)
-        assert_type(services.running(), list[str])
+        assert_type(services, ServiceGroup)
+        assert_type(services.list_running(), list[str])
     async with app.worker(services=False):
         pass
     await app.work(services=False)
@@ -128,7 +128,7 @@ def count(text: str) -> int:
 
 async def once(connection: AsyncConnection) -> None:
     assert_type(await app.once("invoice:42", charge, 42), str)
-    assert_type(await app.once("count:a", count, "a", wait=5, keep=timedelta(days=1)), int)
+    assert_type(await app.once("count:a", count, "a", wait=5, retention=timedelta(days=1)), int)
     await app.once("count:a", "count")  # type: ignore[call-overload]
     rows = [{"id": 1, "name": "a"}]
     inserted = await app.insert_once(connection, "filings", rows, conflict=["id"])

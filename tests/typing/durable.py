@@ -38,10 +38,10 @@ async def onboard(ctx: Context, user: int) -> str:
     await ctx.step("charge", charge, user, colour="red")  # type: ignore[call-arg]
     await ctx.step("charge", charge(user))  # type: ignore[call-overload]
 
-    careful = ctx.using(retry=Retry(attempts=5), timeout=timedelta(seconds=10))
+    careful = ctx.options(retry=Retry(max_attempts=5), timeout=timedelta(seconds=10))
     assert_type(await careful.step("charge", charge, user), Receipt)
     await careful.step("plain", plain, "one")  # type: ignore[call-overload]
-    ctx.using(attempts=3)  # type: ignore[call-arg]
+    ctx.options(attempts=3)  # type: ignore[call-arg]
 
     @ctx.step("made")
     async def made(n: int) -> Receipt:
@@ -64,11 +64,11 @@ async def onboard(ctx: Context, user: int) -> str:
     await ctx.sleep("tomorrow")  # type: ignore[arg-type]
     await ctx.sleep(weeks=1)  # type: ignore[call-arg]
 
-    assert_type(await ctx.wait("survey", Survey), Survey)
-    assert_type(await ctx.wait("survey", Survey, timeout=timedelta(days=1)), Survey)
-    assert_type(await ctx.wait("survey", Survey, timeout=60, default=None), Survey | None)
-    assert_type(await ctx.wait("survey"), Any)
-    await ctx.wait("survey", Survey, within=3)  # type: ignore[call-overload]
+    assert_type(await ctx.wait_signal("survey", Survey), Survey)
+    assert_type(await ctx.wait_signal("survey", Survey, timeout=timedelta(days=1)), Survey)
+    assert_type(await ctx.wait_signal("survey", Survey, timeout=60, default=None), Survey | None)
+    assert_type(await ctx.wait_signal("survey"), Any)
+    await ctx.wait_signal("survey", Survey, within=3)  # type: ignore[call-overload]
 
     assert_type(ctx.now(), datetime)
     assert_type(ctx.random(), float)
@@ -82,11 +82,11 @@ async def onboard(ctx: Context, user: int) -> str:
 
 @app.task
 def in_a_thread(ctx: Context, user: int) -> str:
-    assert_type(ctx.blocking.step("plain", plain, user), list[str])
-    assert_type(ctx.blocking.using(timeout=3).step("plain", plain, user), list[str])
-    ctx.blocking.step("plain", plain, "one")  # type: ignore[arg-type]
-    ctx.blocking.sleep(days=1)
-    assert_type(ctx.blocking.wait("survey", Survey), Any)
+    assert_type(ctx.sync.step("plain", plain, user), list[str])
+    assert_type(ctx.sync.options(timeout=3).step("plain", plain, user), list[str])
+    ctx.sync.step("plain", plain, "one")  # type: ignore[arg-type]
+    ctx.sync.sleep(days=1)
+    assert_type(ctx.sync.wait_signal("survey", Survey), Any)
     return "done"
 
 
@@ -102,7 +102,7 @@ async def failures(ctx: Context) -> None:
     except SignalTimeout as late:
         assert_type(late, SignalTimeout)
     except ReplayMismatch as changed:
-        assert_type((changed.asked, changed.kept), tuple[str, str])
+        assert_type((changed.actual, changed.expected), tuple[str, str])
 
 
 async def signalling() -> None:

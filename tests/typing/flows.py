@@ -7,8 +7,8 @@ from typing import Any, assert_type
 
 from psycopg import AsyncConnection, Connection
 
-from rota import Context, Failure, Flow, FlowCall, FlowTask, Retry, Rota, Run, RunFailed
-from rota.app.blocking import BlockingRun
+from rota import BoundFlow, Context, Failure, Flow, FlowTask, Retry, Rota, Run, RunFailed
+from rota.app.blocking import SyncRun
 
 app = Rota()
 etl = app.flow("etl")
@@ -35,7 +35,7 @@ def clean(extract: list[str]) -> int:
     return len(extract)
 
 
-@etl.task(name="other", queue="images", priority=3, retry=Retry(attempts=2), timeout=30)
+@etl.task(name="other", queue="images", priority=3, retry=Retry(max_attempts=2), timeout=30)
 async def another(ctx: Context, day: str) -> None: ...
 
 
@@ -47,24 +47,24 @@ async def tell(ctx: Context) -> None:
 async def starting() -> None:
     assert_type(await etl.start(day="monday"), Run[dict[str, Any]])
     assert_type(await (await etl.start(day="monday")).result(timeout=3), dict[str, Any])
-    assert_type(etl.call(day="monday"), FlowCall)
+    assert_type(etl.bind(day="monday"), BoundFlow)
     assert_type(
-        await app.start_many([etl.call(day=day) for day in ("monday", "tuesday")]),
+        await app.start_many([etl.bind(day=day) for day in ("monday", "tuesday")]),
         list[Run[dict[str, Any]]],
     )
-    assert_type(await app.start_many([resize.call("a")]), list[Run[str]])
+    assert_type(await app.start_many([resize.bind("a")]), list[Run[str]])
 
 
 async def in_other_ways(async_connection: AsyncConnection, connection: Connection) -> None:
-    assert_type(etl.using(key="k", unique=timedelta(hours=1), delay=3, priority=5), Flow)
+    assert_type(etl.options(key="k", unique=timedelta(hours=1), delay=3, priority=5), Flow)
     assert_type(
-        await etl.using(on=async_connection, expires=60).start(day="monday"), Run[dict[str, Any]]
+        await etl.options(on=async_connection, expires=60).start(day="monday"), Run[dict[str, Any]]
     )
-    blocking = etl.blocking.using(on=connection).start(day="monday")
-    assert_type(blocking, BlockingRun[dict[str, Any]])
+    blocking = etl.sync.options(on=connection).start(day="monday")
+    assert_type(blocking, SyncRun[dict[str, Any]])
     assert_type(blocking.result(), dict[str, Any])
-    etl.using(unique="sometimes")  # type: ignore[arg-type]
-    etl.using(timeout=3)  # type: ignore[call-arg]
+    etl.options(unique="sometimes")  # type: ignore[arg-type]
+    etl.options(timeout=3)  # type: ignore[call-arg]
 
 
 async def forking(run: Run[dict[str, Any]], task: FlowTask) -> None:
@@ -75,24 +75,24 @@ async def forking(run: Run[dict[str, Any]], task: FlowTask) -> None:
 
 @app.task
 async def gallery(ctx: Context, paths: list[str]) -> int:
-    assert_type(await ctx.map(resize.call(path) for path in paths), list[str])
-    assert_type(await ctx.map([measure.call(path) for path in paths], limit=3), list[int])
+    assert_type(await ctx.map(resize.bind(path) for path in paths), list[str])
+    assert_type(await ctx.map([measure.bind(path) for path in paths], concurrency=3), list[int])
     assert_type(
-        await ctx.map([measure.call(path) for path in paths], failures="collect"),
+        await ctx.map([measure.bind(path) for path in paths], return_exceptions=True),
         list[int | RunFailed],
     )
-    assert_type(await ctx.run(resize.call("a")), str)
-    assert_type(await ctx.run(etl.call(day="monday")), dict[str, Any])
+    assert_type(await ctx.run(resize.bind("a")), str)
+    assert_type(await ctx.run(etl.bind(day="monday")), dict[str, Any])
     await ctx.map([3])  # type: ignore[arg-type]
-    await ctx.map([resize.call("a")], failures="ignore")  # type: ignore[call-overload]
+    await ctx.map([resize.bind("a")], return_exceptions="ignore")  # type: ignore[call-overload]
     return 1
 
 
 @app.task
 def plain(ctx: Context) -> int:
-    assert_type(ctx.blocking.run(measure.call("a")), int)
-    assert_type(ctx.blocking.failures(), list[Failure])
-    return sum(ctx.blocking.map([measure.call("a")]))
+    assert_type(ctx.sync.run(measure.bind("a")), int)
+    assert_type(ctx.sync.failures(), list[Failure])
+    return sum(ctx.sync.map([measure.bind("a")]))
 
 
 async def defining_wrongly() -> None:

@@ -8,7 +8,14 @@ from collections.abc import Mapping
 
 import pytest
 
-from rota.drawing.board import INSET, LEAST, Card, board, edges, place
+from rota.drawing.board import (
+    INSET,
+    MIN_SHARE_WIDTH,
+    NodeDetails,
+    draw_edges,
+    interactive_svg,
+    layout_boxes,
+)
 from rota.drawing.label import STATES
 from rota.model.graph import Graph
 
@@ -17,14 +24,17 @@ from .graphs import DIAMOND
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def draw(cards: Mapping[str, Card], graph: Graph = DIAMOND, chosen: str = "") -> ET.Element:
-    made = place(graph, {key: card.name for key, card in cards.items()})
-    between = edges(made, [("a", "b")])
-    return ET.fromstring(board(made, cards, between=between, chosen=chosen))
+def draw(cards: Mapping[str, NodeDetails], graph: Graph = DIAMOND, chosen: str = "") -> ET.Element:
+    made = layout_boxes(graph, {key: card.name for key, card in cards.items()})
+    between = draw_edges(made, [("a", "b")])
+    return ET.fromstring(interactive_svg(made, cards, edges_svg=between, selected=chosen))
 
 
-def cards(state: str = "", remark: str = "") -> dict[str, Card]:
-    return {name: Card(f"job {name}", state, remark, href=f"?job={name}") for name in DIAMOND.order}
+def cards(state: str = "", remark: str = "") -> dict[str, NodeDetails]:
+    return {
+        name: NodeDetails(f"job {name}", state, remark, href=f"?job={name}")
+        for name in DIAMOND.order
+    }
 
 
 def jobs(picture: ET.Element) -> list[ET.Element]:
@@ -89,21 +99,21 @@ def test_shares_fill_the_foot_of_a_box_and_none_is_too_small_to_be_seen(
     shares: list[tuple[str, float]],
 ) -> None:
     graph = Graph({"many": []})
-    picture = draw({"many": Card("many", "failed", many=1_000, shares=shares)}, graph)
+    picture = draw({"many": NodeDetails("many", "failed", job_count=1_000, shares=shares)}, graph)
 
     bars = [each for each in picture.iter(f"{SVG}rect") if "share" in each.get("class", "")]
     widths = [float(each.get("width", "")) for each in bars]
     box = next(each for each in picture.iter(f"{SVG}rect") if each.get("class") == "box")
     whole = float(box.get("width", "")) - 2 * INSET
-    assert min(widths) >= LEAST
+    assert min(widths) >= MIN_SHARE_WIDTH
     assert sum(widths) == pytest.approx(whole * min(sum(n for _, n in shares), 1), abs=0.2)
 
 
 def test_names_are_text_whatever_is_in_them() -> None:
     name = '</title><script>alert("x")</script>\x00" onload="x'
-    made = place(Graph({name: []}), {name: name})
+    made = layout_boxes(Graph({name: []}), {name: name})
 
-    text = board(made, {name: Card(name, "", name, name, name)}, between="")
+    text = interactive_svg(made, {name: NodeDetails(name, "", name, name, name)}, edges_svg="")
 
     ET.fromstring(text)
     assert "<script" not in text

@@ -247,7 +247,7 @@ class Unspeakable(Exception):
     ids=lambda error: type(error).__name__,
 )
 def test_any_error_can_be_kept(error: Exception) -> None:
-    text = codec.error_document(error, 3, "trace\x00back \udfff" * 10_000)
+    text = codec.encode_error(error, 3, "trace\x00back \udfff" * 10_000)
 
     document = json.loads(text)
     assert type(error).__qualname__ in document["type"]
@@ -258,7 +258,7 @@ def test_any_error_can_be_kept(error: Exception) -> None:
 
 
 def test_an_errors_message_is_kept_readable() -> None:
-    document = json.loads(codec.error_document(ValueError("a\x00b\ud800"), 1, ""))
+    document = json.loads(codec.encode_error(ValueError("a\x00b\ud800"), 1, ""))
 
     assert document == {
         **{"type": "ValueError", "message": "a\\0b\\ud800"},

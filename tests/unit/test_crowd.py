@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from rota.drawing.crowd import ALIKE, BOXES, LINES, OPENED, crowd
+from rota.drawing.crowd import MAX_BOXES, MAX_EDGES, MAX_EXPANDED, MAX_SIMILAR, group
 from rota.model.graph import Graph
 
 from .graphs import DIAMOND, chain, crossbar, fan, graphs
@@ -40,51 +40,51 @@ def tangle(size: int, near: int = 2_000, many: int = 3) -> Graph:
 
 
 def test_a_small_graph_is_drawn_as_it_is() -> None:
-    made = crowd(DIAMOND, kinds(DIAMOND))
+    made = group(DIAMOND, kinds(DIAMOND))
 
     assert made.graph is DIAMOND
-    assert made.whole
-    assert not made.folds
+    assert made.is_exact
+    assert not made.members
 
 
 def test_a_wide_fan_becomes_one_box_for_all() -> None:
-    made = crowd(fan(1_998), kinds(fan(1_998)))
+    made = group(fan(1_998), kinds(fan(1_998)))
 
-    [(key, members)] = made.folds.items()
+    [(key, members)] = made.members.items()
     assert list(made.graph.order) == ["split", key, "merge"]
     assert len(members) == 1_998
-    assert made.whole
+    assert made.is_exact
 
 
 def test_a_fan_that_can_be_seen_at_a_glance_is_drawn_whole() -> None:
-    assert crowd(fan(ALIKE), kinds(fan(ALIKE))).folds == {}
-    assert len(crowd(fan(ALIKE + 1), kinds(fan(ALIKE + 1))).folds) == 1
+    assert group(fan(MAX_SIMILAR), kinds(fan(MAX_SIMILAR))).members == {}
+    assert len(group(fan(MAX_SIMILAR + 1), kinds(fan(MAX_SIMILAR + 1))).members) == 1
 
 
 def test_alike_are_only_those_of_one_kind() -> None:
     graph = fan(40)
     named = {name: "even" if name[-1] in "02468" else "odd" for name in graph.order}
 
-    assert [len(each) for each in crowd(graph, named).folds.values()] == [20, 20]
+    assert [len(each) for each in group(graph, named).members.values()] == [20, 20]
 
 
 def test_an_opened_crowd_shows_its_jobs_as_far_as_there_is_room() -> None:
     graph = fan(250)
-    [key] = crowd(graph, kinds(graph)).folds
+    [key] = group(graph, kinds(graph)).members
 
-    made = crowd(graph, kinds(graph), opened=[key])
+    made = group(graph, kinds(graph), expanded=[key])
 
-    assert [len(each) for each in made.folds.values()] == [250 - OPENED]
-    assert len(made.graph.order) == 2 + OPENED + 1
+    assert [len(each) for each in made.members.values()] == [250 - MAX_EXPANDED]
+    assert len(made.graph.order) == 2 + MAX_EXPANDED + 1
 
 
 def test_lanes_that_only_look_alike_stand_together_when_there_are_too_many() -> None:
-    assert crowd(lanes(20), kinds(lanes(20))).folds == {}
+    assert group(lanes(20), kinds(lanes(20))).members == {}
 
-    made = crowd(lanes(600), kinds(lanes(600)))
+    made = group(lanes(600), kinds(lanes(600)))
 
-    assert [len(each) for each in made.folds.values()] == [600, 600, 600]
-    assert not made.whole
+    assert [len(each) for each in made.members.values()] == [600, 600, 600]
+    assert not made.is_exact
 
 
 @pytest.mark.parametrize(
@@ -96,31 +96,31 @@ def test_lanes_that_only_look_alike_stand_together_when_there_are_too_many() -> 
 )
 def test_whatever_it_is_what_is_laid_out_is_bounded(graph: Graph) -> None:
     for opened in ((), ["t0~", "part0~", "get0~"]):
-        made = crowd(graph, kinds(graph), opened=opened)
+        made = group(graph, kinds(graph), expanded=opened)
 
-        assert len(made.graph.order) <= BOXES
-        assert sum(len(each) for each in made.graph.parents.values()) <= LINES
-        shown = [name for name in made.graph.order if name not in made.folds]
-        counted = [*shown, *(name for each in made.folds.values() for name in each)]
+        assert len(made.graph.order) <= MAX_BOXES
+        assert sum(len(each) for each in made.graph.predecessors.values()) <= MAX_EDGES
+        shown = [name for name in made.graph.order if name not in made.members]
+        counted = [*shown, *(name for each in made.members.values() for name in each)]
         assert sorted(counted) == sorted(graph.order)
 
 
 @given(graphs(), some.integers(1, 6))
 def test_every_edge_is_still_there_or_within_a_crowd(graph: Graph, boxes: int) -> None:
-    made = crowd(graph, dict.fromkeys(graph.order, "job"), boxes=boxes)
+    made = group(graph, dict.fromkeys(graph.order, "job"), max_boxes=boxes)
 
-    stands = {name: key for key, names in made.folds.items() for name in names}
+    stands = {name: key for key, names in made.members.items() for name in names}
     for name in graph.order:
-        for parent in graph.parents[name]:
+        for parent in graph.predecessors[name]:
             one, other = stands.get(parent, parent), stands.get(name, name)
-            assert one == other or one in made.graph.parents[other]
+            assert one == other or one in made.graph.predecessors[other]
 
 
 def test_an_edge_is_loose_only_where_all_that_it_stands_for_are() -> None:
     graph = fan(30)
     some_of = [("split", f"part{n}") for n in range(30)]
 
-    assert crowd(graph, kinds(graph), after=some_of).after == {("split", "part0~")}
+    assert group(graph, kinds(graph), after=some_of).after == {("split", "part0~")}
 
-    grouped = crowd(lanes(600), kinds(lanes(600)), after=[("get7", "read7")])
+    grouped = group(lanes(600), kinds(lanes(600)), after=[("get7", "read7")])
     assert grouped.after == frozenset()

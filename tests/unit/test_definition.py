@@ -5,14 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from rota import Context, Flow, Rota
-from rota.drawing.definition import flow_input, label, only_before, order_only, task_input
+from rota.drawing.definition import (
+    flow_inputs,
+    node_label,
+    order_only_edges,
+    order_only_predecessors,
+    task_inputs,
+)
 
 
 def test_a_task_takes_what_its_function_does_and_not_its_context(app: Rota) -> None:
     @app.task
     async def send(ctx: Context, to: str, copies: int = 1, more: Any = None) -> None: ...
 
-    words = task_input(app.registry.tasks["send"])
+    words = task_inputs(app.registry.tasks["send"])
 
     assert [str(word) for word in words] == ["to: str", "copies: int = 1", "more: Any = None"]
     assert [word.required for word in words] == [True, False, False]
@@ -30,10 +36,10 @@ def test_a_flow_takes_what_is_no_result_of_its_tasks(app: Rota, flow: Flow) -> N
     async def tell() -> None: ...
 
     plan = app.registry.flows["etl"].plan
-    day, limit = flow_input(plan)
+    day, limit = flow_inputs(plan)
     assert (day.name, day.required) == ("day", True)
     assert (str(limit), limit.required) == ("limit: int = 5", False)
     told, loaded = plan.nodes[-1], plan.nodes[1]
-    assert only_before(plan, told) == ["load"]
-    assert order_only(plan) == {("load", "tell")}
-    assert label(plan, loaded).detail == "queue heavy"
+    assert order_only_predecessors(plan, told) == ["load"]
+    assert order_only_edges(plan) == {("load", "tell")}
+    assert node_label(plan, loaded).detail == "queue heavy"

@@ -36,9 +36,9 @@ def test_it_is_not_taken_along_to_another_database(monkeypatch: pytest.MonkeyPat
     app = Rota()
     assert app._find_database() == (POOLER, DIRECT)
 
-    home = app.move_to("postgresql://test/name")
+    home = app.switch_database("postgresql://test/name")
     assert app._find_database() == ("postgresql://test/name", None)
-    app.move_to(home)
+    app.switch_database(home)
     assert app._find_database() == (POOLER, DIRECT)
 
 

@@ -17,13 +17,13 @@ from rota.errors import (
     SettingsError,
 )
 from rota.store.failures import (
-    explain,
+    connect_error,
     first_line,
-    is_lost,
-    is_passing,
+    is_connection_lost,
+    is_transient,
     is_unstorable,
     sqlstate,
-    unconnected,
+    translate,
 )
 
 PASSING = [
@@ -75,12 +75,12 @@ def test_an_error_that_has_no_code_has_none() -> None:
 
 @pytest.mark.parametrize("code", PASSING)
 def test_errors_that_pass_are_worth_another_try(code: str) -> None:
-    assert is_passing(of_psycopg(code))
+    assert is_transient(of_psycopg(code))
 
 
 @pytest.mark.parametrize("code", LASTING)
 def test_errors_that_last_are_not(code: str) -> None:
-    assert not is_passing(of_psycopg(code))
+    assert not is_transient(of_psycopg(code))
 
 
 def test_a_connection_that_broke_is_worth_another_try() -> None:
@@ -92,12 +92,12 @@ def test_a_connection_that_broke_is_worth_another_try() -> None:
         TimeoutError(),
         DatabaseUnavailable("away"),
     ):
-        assert is_passing(error), error
+        assert is_transient(error), error
 
 
 def test_errors_of_the_program_are_not() -> None:
     for error in (ValueError(), KeyError(), psycopg.ProgrammingError("x"), RotaError("x")):
-        assert not is_passing(error), error
+        assert not is_transient(error), error
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_errors_of_the_program_are_not() -> None:
 def test_errors_a_user_can_act_on_are_said_in_our_words(
     code: str, kind: type[RotaError], message: str
 ) -> None:
-    explained = explain(of_psycopg(code), "other")
+    explained = translate(of_psycopg(code), "other")
 
     assert type(explained) is kind
     assert message in str(explained) or pytest.fail(str(explained))
@@ -121,8 +121,8 @@ def test_errors_a_user_can_act_on_are_said_in_our_words(
 
 
 def test_other_errors_are_left_as_they_are() -> None:
-    assert explain(of_psycopg("23505"), "rota") is None
-    assert explain(ValueError(), "rota") is None
+    assert translate(of_psycopg("23505"), "rota") is None
+    assert translate(ValueError(), "rota") is None
 
 
 def test_only_the_first_line_of_a_message_is_repeated() -> None:
@@ -141,25 +141,25 @@ def test_only_the_first_line_of_a_message_is_repeated() -> None:
     ],
 )
 def test_a_server_that_says_no_is_not_asked_again(reason: str) -> None:
-    error = unconnected(psycopg.OperationalError(f"connection failed: {reason}"))
+    error = connect_error(psycopg.OperationalError(f"connection failed: {reason}"))
 
     assert type(error) is DatabaseError
     assert reason in str(error)
-    assert not is_passing(error)
+    assert not is_transient(error)
 
 
 def test_a_server_that_does_not_answer_is_asked_again() -> None:
-    error = unconnected(psycopg.OperationalError("connection failed: Connection refused"))
+    error = connect_error(psycopg.OperationalError("connection failed: Connection refused"))
 
     assert type(error) is DatabaseUnavailable
-    assert is_passing(error)
+    assert is_transient(error)
 
 
 def test_a_dsn_that_cannot_be_read_is_not_repeated_with_its_password() -> None:
     with pytest.raises(psycopg.ProgrammingError) as unreadable:
         psycopg.conninfo.conninfo_to_dict("host=h password=secret nonsense")
 
-    error = unconnected(unreadable.value)
+    error = connect_error(unreadable.value)
 
     assert type(error) is SettingsError
     assert "secret" not in str(error)
@@ -184,5 +184,5 @@ def test_is_unstorable_with_a_value_the_driver_cannot_encode_is_true() -> None:
 
 @pytest.mark.parametrize("code", ["53100", "58030", "40001"])
 def test_is_lost_with_an_answer_of_the_server_is_false(code: str) -> None:
-    assert not is_lost(of_psycopg(code))
-    assert is_lost(of_psycopg("57P01"))
+    assert not is_connection_lost(of_psycopg(code))
+    assert is_connection_lost(of_psycopg("57P01"))

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from pydantic import BaseModel
 
-from rota.model.fits import fits, said, takes_none
+from rota.model.fits import accepts_none, format_type, is_assignable
 
 
 @dataclass
@@ -147,28 +147,28 @@ DO_NOT_FIT: list[tuple[Any, Any]] = [
 
 
 def ids(pairs: list[tuple[Any, Any]]) -> list[str]:
-    return [f"{said(one)} to {said(other)}" for one, other in pairs]
+    return [f"{format_type(one)} to {format_type(other)}" for one, other in pairs]
 
 
 @pytest.mark.parametrize(("source", "target"), FIT, ids=ids(FIT))
 def test_it_fits(source: Any, target: Any) -> None:
-    assert fits(source, target)
+    assert is_assignable(source, target)
 
 
 @pytest.mark.parametrize(("source", "target"), DO_NOT_FIT, ids=ids(DO_NOT_FIT))
 def test_it_does_not_fit(source: Any, target: Any) -> None:
-    assert not fits(source, target)
+    assert not is_assignable(source, target)
 
 
 def test_whether_none_is_taken() -> None:
     for hint in (None, int | None, Optional[int], Any, object, Literal[None]):  # noqa: UP045
-        assert takes_none(hint), hint
+        assert accepts_none(hint), hint
     for hint in (int, str, list[int], dict, int | str):
-        assert not takes_none(hint), hint
+        assert not accepts_none(hint), hint
 
 
 def test_types_are_said_as_one_would_write_them() -> None:
-    assert [said(hint) for hint in (int, None, list[str], int | None, Order)] == [
+    assert [format_type(hint) for hint in (int, None, list[str], int | None, Order)] == [
         "int",
         "None",
         "list[str]",

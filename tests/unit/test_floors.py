@@ -7,12 +7,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rota.model.floors import AGE_TURN, LANES, SHARE, Floors, Look
+from rota.model.floors import (
+    FULL_READ_PAUSE_FACTOR,
+    OLDEST_FIRST_TURNS,
+    PRIORITIES,
+    QueueCursors,
+    ReadPlan,
+)
 
 
 @dataclass(slots=True)
 class Found:
-    place: int
+    lane: int
     seq: int
 
 
@@ -20,7 +26,7 @@ class Found:
 class Queues:
     """What is ready, and a clock."""
 
-    floors: Floors
+    floors: QueueCursors
     ready: dict[tuple[str, int], list[int]] = field(default_factory=dict)
     now: float = 100.0
 
@@ -29,75 +35,75 @@ class Queues:
         place.extend(seqs)
         place.sort()
 
-    def claim(self, limit: int = 2, full_took: float = 0.001) -> tuple[list[int], Look]:
+    def claim(self, limit: int = 2, full_took: float = 0.001) -> tuple[list[int], ReadPlan]:
         """Take up to `limit`, as the statement does, and let the floors learn from it."""
-        look = self.floors.look(self.now)
+        look = self.floors.plan(self.now)
         found: list[Found] = []
         for number, (queue, lane, floor) in enumerate(
-            zip(look.queues, look.lanes, look.floors, strict=True), 1
+            zip(look.queues, look.priorities, look.cursors, strict=True), 1
         ):
             place = self.ready.get((queue, lane), [])
             for seq in [seq for seq in place if seq >= floor][: limit - len(found)]:
                 place.remove(seq)
                 found.append(Found(number, seq))
-        took = full_took if look.full else 0.001
+        took = full_took if look.is_full else 0.001
         self.now += took
-        self.floors.learn(look, found, limit, took, self.now)
+        self.floors.record(look, found, limit, took, self.now)
         return [each.seq for each in found], look
 
 
 def test_lanes_are_read_from_nine_down_to_zero() -> None:
-    look = Floors(["q"]).look(0.0)
+    look = QueueCursors(["q"]).plan(0.0)
 
-    assert look.lanes == list(LANES) == [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]
+    assert look.priorities == list(PRIORITIES) == [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]
     assert set(look.queues) == {"q"}
 
 
 def test_queues_of_one_lane_take_turns_at_being_first() -> None:
-    floors = Floors(["a", "b", "c"])
+    floors = QueueCursors(["a", "b", "c"])
 
-    first = [floors.look(0.0).queues[0] for _ in range(AGE_TURN - 1)]
+    first = [floors.plan(0.0).queues[0] for _ in range(OLDEST_FIRST_TURNS - 1)]
 
     assert set(first) == {"a", "b", "c"}
-    for look in (floors.look(0.0) for _ in range(3)):
-        assert sorted(zip(look.queues, look.lanes, strict=True)) == sorted(
-            (queue, lane) for queue in "abc" for lane in LANES
+    for look in (floors.plan(0.0) for _ in range(3)):
+        assert sorted(zip(look.queues, look.priorities, strict=True)) == sorted(
+            (queue, lane) for queue in "abc" for lane in PRIORITIES
         )
 
 
 def test_the_first_look_is_a_full_one() -> None:
-    look = Floors(["q"]).look(0.0)
+    look = QueueCursors(["q"]).plan(0.0)
 
-    assert look.full
-    assert set(look.floors) == {0}
+    assert look.is_full
+    assert set(look.cursors) == {0}
 
 
 def test_a_lane_is_read_from_the_lowest_number_that_was_alive() -> None:
-    queues = Queues(Floors(["q"]))
+    queues = Queues(QueueCursors(["q"]))
     queues.put(10, 11, 12, 13)
     queues.put(500, lane=3)
 
     queues.claim(limit=4, full_took=10.0)
     _, look = queues.claim()
 
-    floors = dict(zip(look.lanes, look.floors, strict=True))
-    assert (look.full, floors[0], floors[3], floors[7]) == (False, 10, 500, 0)
+    floors = dict(zip(look.priorities, look.cursors, strict=True))
+    assert (look.is_full, floors[0], floors[3], floors[7]) == (False, 10, 500, 0)
 
 
 def test_where_full_looks_cost_nothing_nearly_every_look_is_one() -> None:
-    queues = Queues(Floors(["q"]))
+    queues = Queues(QueueCursors(["q"]))
     looks = []
     for number in range(50):
         queues.put(number + 1)
         queues.now += 0.005
-        looks.append(queues.claim()[1].full)
+        looks.append(queues.claim()[1].is_full)
 
     assert sum(looks) > 40
 
 
 def test_dear_full_looks_take_at_most_their_share_of_the_time() -> None:
     """Under an old snapshot a look from zero walks over everything that was ever claimed."""
-    queues = Queues(Floors(["q"]))
+    queues = Queues(QueueCursors(["q"]))
     for _ in range(100):  # it has seen what they cost
         queues.now += 10
         queues.claim(full_took=0.2)
@@ -105,15 +111,15 @@ def test_dear_full_looks_take_at_most_their_share_of_the_time() -> None:
     began, dear = queues.now, 0
     for _ in range(5000):
         queues.put(1000)
-        dear += queues.claim(full_took=0.2)[1].full
+        dear += queues.claim(full_took=0.2)[1].is_full
 
     assert dear > 1
-    assert dear * 0.2 / (queues.now - began) < 1.5 / SHARE
+    assert dear * 0.2 / (queues.now - began) < 1.5 / FULL_READ_PAUSE_FACTOR
 
 
 def test_a_job_below_the_floor_is_found_once_a_full_look_can_be_afforded() -> None:
     """Its producer committed late, or it was put back under its old number."""
-    queues = Queues(Floors(["q"]))
+    queues = Queues(QueueCursors(["q"]))
     queues.put(*range(100, 120))
     queues.claim(limit=2, full_took=1.0)
     queues.put(5)
@@ -127,32 +133,32 @@ def test_a_job_below_the_floor_is_found_once_a_full_look_can_be_afforded() -> No
         queues.put(*(seq + 1000 for seq in found))  # there is always more above
 
     assert 5 in seen
-    assert queues.now - 100.0 < (SHARE + 2) * 1.0
+    assert queues.now - 100.0 < (FULL_READ_PAUSE_FACTOR + 2) * 1.0
 
 
 def test_an_empty_or_short_look_asks_for_a_full_one() -> None:
-    queues = Queues(Floors(["q"]))
+    queues = Queues(QueueCursors(["q"]))
     queues.put(100, 101)
     queues.claim(limit=2, full_took=1.0)
-    assert queues.floors.full_at is None
+    assert queues.floors.full_read_at is None
 
     _, look = queues.claim()
 
-    assert not look.full
-    assert queues.floors.full_at is not None
-    assert queues.floors.full_at > queues.now
+    assert not look.is_full
+    assert queues.floors.full_read_at is not None
+    assert queues.floors.full_read_at > queues.now
 
 
 def test_a_full_look_that_found_all_there_was_asks_for_nothing_more() -> None:
-    queues = Queues(Floors(["q"]))
+    queues = Queues(QueueCursors(["q"]))
 
     queues.claim()
 
-    assert queues.floors.full_at is None
+    assert queues.floors.full_read_at is None
 
 
 def test_stragglers_that_filled_a_full_look_make_the_next_one_wanted() -> None:
-    queues = Queues(Floors(["q"]))
+    queues = Queues(QueueCursors(["q"]))
     queues.put(1000)
     queues.claim(limit=1)
     queues.now += 10
@@ -160,22 +166,22 @@ def test_stragglers_that_filled_a_full_look_make_the_next_one_wanted() -> None:
 
     found, look = queues.claim(limit=2)
 
-    assert (found, look.full) == ([1, 2], True)
-    assert queues.floors.full_at is not None
+    assert (found, look.is_full) == ([1, 2], True)
+    assert queues.floors.full_read_at is not None
 
 
 def test_news_makes_a_full_look_wanted() -> None:
-    queues = Queues(Floors(["q"]))
+    queues = Queues(QueueCursors(["q"]))
     queues.claim()
 
-    queues.floors.suspect()
+    queues.floors.request_full_read()
 
-    assert queues.floors.full_at is not None
+    assert queues.floors.full_read_at is not None
 
 
 def test_stragglers_do_not_pull_the_floor_down() -> None:
     """It would have to climb over all the dead entries again."""
-    queues = Queues(Floors(["q"]))
+    queues = Queues(QueueCursors(["q"]))
     queues.put(1000, 1001)
     queues.claim(limit=1, full_took=0.001)
     queues.now += 10
@@ -184,12 +190,12 @@ def test_stragglers_do_not_pull_the_floor_down() -> None:
 
     _, look = queues.claim()
 
-    assert dict(zip(look.lanes, look.floors, strict=True))[0] == 1000
+    assert dict(zip(look.priorities, look.cursors, strict=True))[0] == 1000
 
 
 def test_a_busy_lane_does_not_starve_those_below_it() -> None:
     """Every so often the lane that lies furthest behind comes first."""
-    queues = Queues(Floors(["q"]))
+    queues = Queues(QueueCursors(["q"]))
     seq = 1
     queues.put(seq, lane=0)
     served_at = None
@@ -203,15 +209,15 @@ def test_a_busy_lane_does_not_starve_those_below_it() -> None:
             break
 
     assert served_at is not None
-    assert served_at <= AGE_TURN
+    assert served_at <= OLDEST_FIRST_TURNS
 
 
 def test_many_low_jobs_under_a_busy_lane_are_all_run() -> None:
-    queues = Queues(Floors(["q"]))
+    queues = Queues(QueueCursors(["q"]))
     seq = 100
     queues.put(*range(1, 21), lane=2)
     left = set(range(1, 21))
-    for _ in range(40 * AGE_TURN):
+    for _ in range(40 * OLDEST_FIRST_TURNS):
         while len(queues.ready.get(("q", 9), [])) < 10:
             seq += 1
             queues.put(seq, lane=9)

@@ -8,8 +8,8 @@ import pytest
 
 from rota import Context, Flow, Rota
 from rota.errors import DefinitionError
-from rota.model.flow import LARGEST, FlowDefinition, Node
-from rota.model.task import Definition, Policy
+from rota.model.flow import MAX_JOBS, FlowDefinition, FlowNode
+from rota.model.task import TaskDefinition, TaskPolicy
 from unit.inputs import encoded
 
 
@@ -33,7 +33,11 @@ def test_a_parameter_named_after_a_task_waits_for_it_and_others_come_from_the_in
     @flow.task(after=[clean])
     async def report(day: str) -> None: ...
 
-    assert flow.plan.graph.parents == {"clean": ["extract"], "extract": [], "report": ["clean"]}
+    assert flow.plan.graph.predecessors == {
+        "clean": ["extract"],
+        "extract": [],
+        "report": ["clean"],
+    }
     assert [node.name for node in flow.plan.nodes] == ["extract", "clean", "report"]
     assert flow.plan.inputs == {"day", "strict"}
     assert encoded(flow.plan, day="monday") == (
@@ -49,7 +53,7 @@ def test_a_task_named_twice_is_waited_for_once(flow: Flow) -> None:
     @flow.task(after=[a, "a"], skip_if=lambda a: a > 3)
     def b(a: int) -> None: ...
 
-    assert flow.plan.graph.parents["b"] == ["a"]
+    assert flow.plan.graph.predecessors["b"] == ["a"]
 
 
 def test_a_condition_waits_for_what_it_takes(flow: Flow) -> None:
@@ -61,7 +65,7 @@ def test_a_condition_waits_for_what_it_takes(flow: Flow) -> None:
     @flow.task(skip_if=is_small)
     def b() -> None: ...
 
-    assert flow.plan.graph.parents["b"] == ["a"]
+    assert flow.plan.graph.predecessors["b"] == ["a"]
     assert flow.plan.inputs == {"limit"}
     assert encoded(flow.plan, limit=3)[1] == {"b": {"limit": 3}}
 
@@ -79,8 +83,8 @@ def test_on_failure_waits_for_all_that_nothing_else_waits_for(flow: Flow) -> Non
     @flow.task(after=[a])
     def c() -> None: ...
 
-    assert sorted(flow.plan.graph.parents["tell"]) == ["b", "c"]
-    assert flow.plan.open == 3
+    assert sorted(flow.plan.graph.predecessors["tell"]) == ["b", "c"]
+    assert flow.plan.awaited_jobs == 3
 
 
 def test_tasks_of_a_flow_can_be_called_as_the_functions_they_were(flow: Flow) -> None:
@@ -374,11 +378,13 @@ def test_on_failure_alone_is_not_a_flow(flow: Flow) -> None:
 
 def test_a_flow_has_up_to_ten_thousand_tasks() -> None:
     definition = FlowDefinition("wide")
-    for number in range(LARGEST):
-        definition.add(Node(f"t{number}", Definition(_nothing, f"wide.t{number}", Policy())))
+    for number in range(MAX_JOBS):
+        definition.add(
+            FlowNode(f"t{number}", TaskDefinition(_nothing, f"wide.t{number}", TaskPolicy()))
+        )
 
     with pytest.raises(
         DefinitionError, match=r"more than 10,000 tasks; split it, or fan out with ctx\.map"
     ):
-        definition.add(Node("more", Definition(_nothing, "wide.more", Policy())))
-    assert definition.plan.open == LARGEST
+        definition.add(FlowNode("more", TaskDefinition(_nothing, "wide.more", TaskPolicy())))
+    assert definition.plan.awaited_jobs == MAX_JOBS

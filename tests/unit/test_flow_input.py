@@ -9,12 +9,12 @@ import pytest
 
 from rota import Flow
 from rota.errors import ArgumentError, PayloadTooLarge
-from rota.model.flow import Plan
+from rota.model.flow import FlowPlan
 from unit.inputs import LIMIT, encoded
 
 
 @pytest.fixture
-def plan(flow: Flow) -> Plan:
+def plan(flow: Flow) -> FlowPlan:
     @flow.task
     def extract(day: str, sizes: list[int] | None = None) -> list[str]: ...  # type: ignore[empty-body]
 
@@ -24,19 +24,19 @@ def plan(flow: Flow) -> Plan:
     return flow.plan
 
 
-def test_what_no_task_takes_is_refused_with_what_there_is(plan: Plan) -> None:
+def test_what_no_task_takes_is_refused_with_what_there_is(plan: FlowPlan) -> None:
     with pytest.raises(
         ArgumentError, match="no task of flow 'etl' takes 'dya'; its input is day, sizes, strict"
     ):
         encoded(plan, dya="monday")
 
 
-def test_a_result_cannot_be_given(plan: Plan) -> None:
+def test_a_result_cannot_be_given(plan: FlowPlan) -> None:
     with pytest.raises(ArgumentError, match="no task of flow 'etl' takes 'extract'"):
         encoded(plan, day="monday", strict=True, extract=[])
 
 
-def test_what_is_missing_is_said_with_the_task_that_takes_it(plan: Plan) -> None:
+def test_what_is_missing_is_said_with_the_task_that_takes_it(plan: FlowPlan) -> None:
     with pytest.raises(
         ArgumentError,
         match="task 'clean' of flow 'etl' takes 'strict', which is neither one of its tasks nor in the",
@@ -55,7 +55,7 @@ def test_a_parameter_that_is_nearly_a_task_is_said_so(flow: Flow) -> None:
         encoded(flow.plan)
 
 
-def test_a_wrong_type_is_said_with_task_and_field(plan: Plan) -> None:
+def test_a_wrong_type_is_said_with_task_and_field(plan: FlowPlan) -> None:
     with pytest.raises(
         ArgumentError,
         match=r"input of flow 'etl' does not fit task 'extract'.*int.*str.*sizes\[1\]",
@@ -73,13 +73,13 @@ def test_a_wrong_type_for_a_condition_is_refused_too(flow: Flow) -> None:
         encoded(flow.plan, limit="much")
 
 
-def test_too_much_is_refused_by_field_and_as_a_whole(plan: Plan) -> None:
+def test_too_much_is_refused_by_field_and_as_a_whole(plan: FlowPlan) -> None:
     with pytest.raises(PayloadTooLarge, match=r"the input of flow 'etl' \(day\)"):
         encoded(plan, day="x" * LIMIT, strict=True)
     with pytest.raises(PayloadTooLarge, match="the input of flow 'etl'"):
         encoded(plan, day="x" * (LIMIT - 10), strict=True)
 
 
-def test_parameters_keep_their_defaults(plan: Plan) -> None:
+def test_parameters_keep_their_defaults(plan: FlowPlan) -> None:
     assert encoded(plan, day="monday", strict=True)[1]["extract"] == {"day": "monday"}
     assert inspect.signature(plan.nodes[0].task.fn).parameters["sizes"].default is None

@@ -5,62 +5,64 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as some
 
-from rota.drawing.fold import fold
-from rota.drawing.label import Label
+from rota.drawing.fold import collapse
+from rota.drawing.label import NodeLabel
 from rota.model.graph import Graph
 
 from .graphs import DIAMOND, fan, graphs
 
 
 def test_a_wide_fan_becomes_a_few_jobs_and_one_that_stands_for_the_rest() -> None:
-    labels = {f"part{n}": Label("failed" if n % 1_000 == 5 else "succeeded") for n in range(9_998)}
+    labels = {
+        f"part{n}": NodeLabel("failed" if n % 1_000 == 5 else "succeeded") for n in range(9_998)
+    }
 
-    folded = fold(fan(9_998), labels, kept=4)
+    folded = collapse(fan(9_998), labels, max_similar=4)
 
-    [(key, rest)] = folded.folds.items()
-    assert folded.graph.children["split"] == folded.graph.parents["merge"]
-    assert len(folded.graph.children["split"]) == 5
-    assert len(rest) == folded.labels[key].many == 9_994
+    [(key, rest)] = folded.members.items()
+    assert folded.graph.successors["split"] == folded.graph.predecessors["merge"]
+    assert len(folded.graph.successors["split"]) == 5
+    assert len(rest) == folded.labels[key].job_count == 9_994
     assert folded.labels[key].name == "9,994 more"
     assert folded.labels[key].detail == "9,988 succeeded, 6 failed"
 
 
 def test_those_somebody_should_look_at_stay() -> None:
-    labels = {f"part{n}": Label("succeeded") for n in range(50)}
-    labels["part31"] = Label("failed")
-    labels["part40"] = Label("running")
+    labels = {f"part{n}": NodeLabel("succeeded") for n in range(50)}
+    labels["part31"] = NodeLabel("failed")
+    labels["part40"] = NodeLabel("running")
 
-    folded = fold(fan(50), labels, kept=3)
+    folded = collapse(fan(50), labels, max_similar=3)
 
-    shown = [name for name in folded.graph.order if name not in folded.folds]
+    shown = [name for name in folded.graph.order if name not in folded.members]
     assert shown == ["split", "part0", "part31", "part40", "merge"]
 
 
 def test_if_the_rest_is_all_in_one_state_it_is_in_that_state() -> None:
-    folded = fold(fan(20), {f"part{n}": Label("asleep") for n in range(20)})
+    folded = collapse(fan(20), {f"part{n}": NodeLabel("asleep") for n in range(20)})
 
-    [key] = folded.folds
-    assert folded.labels[key] == Label("asleep", name="12 more", many=12)
+    [key] = folded.members
+    assert folded.labels[key] == NodeLabel("asleep", name="12 more", job_count=12)
 
 
 def test_one_alone_is_not_folded() -> None:
-    assert fold(fan(5), kept=4).folds == {}
-    assert [len(rest) for rest in fold(fan(6), kept=4).folds.values()] == [2]
+    assert collapse(fan(5), max_similar=4).members == {}
+    assert [len(rest) for rest in collapse(fan(6), max_similar=4).members.values()] == [2]
 
 
 def test_jobs_that_wait_in_different_ways_are_not_alike() -> None:
     after = [("split", f"part{n}") for n in range(0, 20, 2)]
 
-    folded = fold(fan(20), after=after, kept=2)
+    folded = collapse(fan(20), after=after, max_similar=2)
 
-    assert [len(rest) for rest in folded.folds.values()] == [8, 8]
-    even, odd = folded.folds
+    assert [len(rest) for rest in folded.members.values()] == [8, 8]
+    even, odd = folded.members
     assert ("split", even) in folded.after
     assert ("split", odd) not in folded.after
 
 
 def test_a_graph_with_nobody_alike_stays_as_it_is() -> None:
-    folded = fold(DIAMOND, kept=1)
+    folded = collapse(DIAMOND, max_similar=1)
 
     assert folded.graph is DIAMOND
 
@@ -68,20 +70,20 @@ def test_a_graph_with_nobody_alike_stays_as_it_is() -> None:
 def test_what_stands_for_many_takes_nobodys_name() -> None:
     graph = Graph({"a": [], "b": [], "c": [], "… c": ["a"], "… c…": ["… c"]})
 
-    folded = fold(Graph({**graph.parents, "d": [], "e": [], "… e": ["a"]}), kept=1)
+    folded = collapse(Graph({**graph.predecessors, "d": [], "e": [], "… e": ["a"]}), max_similar=1)
 
-    [key] = folded.folds
-    assert key not in {*graph.parents, "d", "e", "… e"}
+    [key] = folded.members
+    assert key not in {*graph.predecessors, "d", "e", "… e"}
 
 
 @given(graphs(), some.integers(0, 3))
 def test_everybody_is_shown_or_counted_and_waits_for_the_same(graph: Graph, kept: int) -> None:
-    folded = fold(graph, kept=kept)
+    folded = collapse(graph, max_similar=kept)
 
-    stands = {name: key for key, rest in folded.folds.items() for name in rest}
-    shown = {name for name in folded.graph.order if name not in folded.folds}
+    stands = {name: key for key, rest in folded.members.items() for name in rest}
+    shown = {name for name in folded.graph.order if name not in folded.members}
     assert shown | set(stands) == set(graph.order)
     assert not shown & set(stands)
     for name in graph.order:
-        wanted = {stands.get(parent, parent) for parent in graph.parents[name]}
-        assert set(folded.graph.parents[stands.get(name, name)]) == wanted
+        wanted = {stands.get(parent, parent) for parent in graph.predecessors[name]}
+        assert set(folded.graph.predecessors[stands.get(name, name)]) == wanted

@@ -18,17 +18,17 @@ from .graphs import DIAMOND, chain, graphs
 def test_each_comes_after_all_it_waits_for(graph: Graph) -> None:
     at = {name: number for number, name in enumerate(graph.order)}
 
-    assert sorted(graph.order) == sorted(graph.parents)
-    for name, parents in graph.parents.items():
+    assert sorted(graph.order) == sorted(graph.predecessors)
+    for name, parents in graph.predecessors.items():
         assert all(at[parent] < at[name] for parent in parents)
-        assert all(name in graph.children[parent] for parent in parents)
+        assert all(name in graph.successors[parent] for parent in parents)
 
 
 @given(graphs())
 def test_roots_wait_for_nobody_and_for_sinks_nobody_waits(graph: Graph) -> None:
-    assert set(graph.roots) == {name for name, parents in graph.parents.items() if not parents}
-    waited_for = {parent for parents in graph.parents.values() for parent in parents}
-    assert set(graph.sinks) == set(graph.parents) - waited_for
+    assert set(graph.roots) == {name for name, parents in graph.predecessors.items() if not parents}
+    waited_for = {parent for parents in graph.predecessors.values() for parent in parents}
+    assert set(graph.sinks) == set(graph.predecessors) - waited_for
 
 
 @given(graphs(), some.data())
@@ -37,10 +37,10 @@ def test_what_is_after_some_is_all_that_can_be_reached(graph: Graph, data: some.
         return
     begin = data.draw(some.sampled_from(graph.order))
 
-    found = graph.after([begin])
+    found = graph.reachable_from([begin])
 
     assert begin in found
-    for name, parents in graph.parents.items():
+    for name, parents in graph.predecessors.items():
         if name != begin:
             assert (name in found) == bool(found & set(parents))
 
@@ -71,7 +71,7 @@ def test_a_chain_may_be_as_long_as_a_flow() -> None:
     graph = chain(10_000)
 
     assert graph.depth["j9999"] == 9_999
-    assert len(graph.after(["j0"])) == 10_000
+    assert len(graph.reachable_from(["j0"])) == 10_000
     assert time.perf_counter() - began < 2
 
 

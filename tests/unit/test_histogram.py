@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.model.histogram import FEW, SECONDS, Histogram
+from rota.model.histogram import MAX_UNSORTED_VALUES, SECONDS_BOUNDS, Histogram
 
 values = st.lists(
-    st.one_of(st.sampled_from(SECONDS), st.floats(0, 5000), st.floats(0, 0.001)), max_size=50
+    st.one_of(st.sampled_from(SECONDS_BOUNDS), st.floats(0, 5000), st.floats(0, 0.001)), max_size=50
 )
 
 
@@ -21,18 +21,18 @@ def test_a_batch_is_worth_what_its_values_are(batches: list[list[float]]) -> Non
         whole.add_all(list(batch))
 
     assert whole.counts == single.counts
-    assert whole.largest == single.largest
+    assert whole.max_value == single.max_value
     assert abs(whole.total - single.total) < 1e-6 * (1 + single.total)
 
 
 def test_a_value_that_is_a_bound_counts_below_it() -> None:
     one, many = Histogram(), Histogram()
     one.add(1.0)
-    many.add_all([1.0] * (FEW + 1))
+    many.add_all([1.0] * (MAX_UNSORTED_VALUES + 1))
 
     assert dict(one.cumulative())["1.0"] == 1
     assert dict(one.cumulative())["0.5"] == 0
-    assert dict(many.cumulative())["1.0"] == FEW + 1
+    assert dict(many.cumulative())["1.0"] == MAX_UNSORTED_VALUES + 1
     assert dict(many.cumulative())["0.5"] == 0
 
 
@@ -50,6 +50,6 @@ def test_the_largest_is_told_once() -> None:
     histogram = Histogram()
     histogram.add_all([0.1, 7.0])
 
-    assert histogram.take_largest() == 7.0
+    assert histogram.take_max_value() == 7.0
     histogram.add(0.2)
-    assert histogram.take_largest() == 0.2
+    assert histogram.take_max_value() == 0.2

@@ -8,9 +8,9 @@ import pytest
 
 from rota import Settings
 from rota.errors import SettingsError, WebhookRefused
-from rota.model.hosts import Hosts, is_public
+from rota.model.hosts import WebhookHosts, is_public
 
-LISTED = Hosts.parse(
+LISTED = WebhookHosts.parse(
     "hooks.example.com, other.example.com:8443, http://plain.example.com:8080, 10.0.0.5:9000,"
     " http://10.0.0.6, [fd00::7]:9000, localhost:7000, 127.0.0.1:7001, [::1]:7002"
 )
@@ -38,7 +38,7 @@ LISTED = Hosts.parse(
     ],
 )
 def test_what_is_listed_is_allowed(url: str) -> None:
-    LISTED.place(url)
+    LISTED.target_for(url)
 
 
 @pytest.mark.parametrize(
@@ -81,19 +81,19 @@ def test_what_is_listed_is_allowed(url: str) -> None:
 )
 def test_what_is_not_listed_to_the_letter_is_refused(url: str, reason: str) -> None:
     with pytest.raises(WebhookRefused, match=reason):
-        LISTED.place(url)
+        LISTED.target_for(url)
 
 
 def test_without_a_list_there_are_no_webhooks() -> None:
     with pytest.raises(WebhookRefused, match="webhooks are off: set ROTA_WEBHOOK_HOSTS"):
-        Hosts.parse("").place("https://hooks.example.com/")
+        WebhookHosts.parse("").target_for("https://hooks.example.com/")
 
 
 @pytest.mark.parametrize(
     "address", ["8.8.8.8", "93.184.216.34", "2606:4700::1", "::ffff:8.8.8.8", "64:ff9b::8.8.8.8"]
 )
 def test_a_name_may_stand_for_what_is_out_in_the_world(address: str) -> None:
-    LISTED.place("https://hooks.example.com/").check(address)
+    LISTED.target_for("https://hooks.example.com/").check_address(address)
 
 
 @pytest.mark.parametrize(
@@ -138,12 +138,12 @@ def test_a_name_may_stand_for_what_is_out_in_the_world(address: str) -> None:
 )
 def test_a_name_that_stands_for_something_within_is_refused(address: str) -> None:
     with pytest.raises(WebhookRefused, match="not out in the world"):
-        LISTED.place("https://hooks.example.com/").check(address)
+        LISTED.target_for("https://hooks.example.com/").check_address(address)
 
 
 def test_an_address_that_is_listed_is_that_address_alone() -> None:
-    LISTED.place("https://10.0.0.5:9000/").check("10.0.0.5")
-    LISTED.place("http://localhost:7000/").check("::1")
+    LISTED.target_for("https://10.0.0.5:9000/").check_address("10.0.0.5")
+    LISTED.target_for("http://localhost:7000/").check_address("::1")
 
     for url, address in (
         ("https://10.0.0.5:9000/", "10.0.0.6"),
@@ -151,7 +151,7 @@ def test_an_address_that_is_listed_is_that_address_alone() -> None:
         ("http://localhost:7000/", "8.8.8.8"),
     ):
         with pytest.raises(WebhookRefused):
-            LISTED.place(url).check(address)
+            LISTED.target_for(url).check_address(address)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_an_address_that_is_listed_is_that_address_alone() -> None:
     ],
 )
 def test_the_server_is_told_who_was_meant(url: str, authority: str, path: str) -> None:
-    place = LISTED.place(url)
+    place = LISTED.target_for(url)
 
     assert (place.authority, place.path) == (authority, path)
 

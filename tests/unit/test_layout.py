@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from rota.drawing import layers as layering
-from rota.drawing.layers import crossings, layers, parts
-from rota.drawing.layout import APART, GAP, Direction, Layout, layout
-from rota.drawing.settle import BESIDE
+from rota.drawing.layers import assign_layers, components, count_crossings
+from rota.drawing.layout import COMPONENT_GAP, RANK_GAP, Direction, GraphLayout, layout
+from rota.drawing.settle import BOX_GAP
 from rota.model.graph import Graph
 
 from .graphs import DIAMOND, chain, crossbar, fan, graphs, scattered
@@ -23,7 +23,7 @@ BLUR = 0.25
 directions = some.sampled_from(["right", "down"])
 
 
-def drawn(graph: Graph, direction: Direction = "right", *, uneven: bool = False) -> Layout:
+def drawn(graph: Graph, direction: Direction = "right", *, uneven: bool = False) -> GraphLayout:
     sizes = {
         name: (60.0 + 17 * (place % 4) * uneven, 36.0 + 9 * (place % 3) * uneven)
         for place, name in enumerate(graph.order)
@@ -45,7 +45,7 @@ def test_no_two_boxes_come_nearer_than_the_least_distance(
         for other in boxes[place + 1 :]:
             beside = max(one.x, other.x) - min(one.x + one.width, other.x + other.width)
             below = max(one.y, other.y) - min(one.y + one.height, other.y + other.height)
-            assert max(beside, below) >= BESIDE - BLUR
+            assert max(beside, below) >= BOX_GAP - BLUR
 
 
 @given(graphs(), directions)
@@ -70,10 +70,10 @@ def test_every_edge_is_there_once_and_leads_to_a_later_rank(
 ) -> None:
     made = drawn(graph, direction)
 
-    wanted = {(parent, name) for name in graph.order for parent in graph.parents[name]}
-    assert sorted((route.parent, route.child) for route in made.routes) == sorted(wanted)
+    wanted = {(parent, name) for name in graph.order for parent in graph.predecessors[name]}
+    assert sorted((route.predecessor, route.successor) for route in made.routes) == sorted(wanted)
     for route in made.routes:
-        assert made.boxes[route.parent].rank < made.boxes[route.child].rank
+        assert made.boxes[route.predecessor].rank < made.boxes[route.successor].rank
         steps = [along(direction, point) for point in route.points]
         assert all(one < other for one, other in pairwise(steps))
 
@@ -83,7 +83,7 @@ def test_an_edge_goes_from_the_side_of_one_box_to_the_side_of_the_other(graph: G
     made = drawn(graph, uneven=True)
 
     for route in made.routes:
-        one, other = made.boxes[route.parent], made.boxes[route.child]
+        one, other = made.boxes[route.predecessor], made.boxes[route.successor]
         assert route.points[0] == pytest.approx((one.x + one.width, one.y + one.height / 2))
         assert route.points[-1] == pytest.approx((other.x, other.y + other.height / 2))
 
@@ -103,7 +103,7 @@ def test_no_edge_runs_behind_a_box(graph: Graph) -> None:
 
 @given(graphs(), directions)
 def test_the_same_graph_is_laid_out_the_same_way(graph: Graph, direction: Direction) -> None:
-    again = Graph(dict(graph.parents))
+    again = Graph(dict(graph.predecessors))
 
     assert drawn(graph, direction) == drawn(again, direction)
 
@@ -126,7 +126,7 @@ def test_a_diamond_is_symmetrical() -> None:
 
     assert boxes["a"].y == boxes["d"].y
     assert boxes["b"].y + boxes["c"].y == pytest.approx(2 * boxes["a"].y)
-    assert (boxes["b"].rank, boxes["b"].place, boxes["c"].place) == (1, 0, 1)
+    assert (boxes["b"].rank, boxes["b"].index, boxes["c"].index) == (1, 0, 1)
 
 
 def test_a_chain_is_straight() -> None:
@@ -136,17 +136,17 @@ def test_a_chain_is_straight() -> None:
 
 
 def test_a_long_edge_with_room_beside_the_boxes_is_straight() -> None:
-    around = Graph({**chain(9).parents, "x": ["j0"], "y": ["j8"], "end": ["y", "j8", "j0"]})
+    around = Graph({**chain(9).predecessors, "x": ["j0"], "y": ["j8"], "end": ["y", "j8", "j0"]})
 
     made = drawn(around)
 
-    [route] = [r for r in made.routes if (r.parent, r.child) == ("j0", "end")]
+    [route] = [r for r in made.routes if (r.predecessor, r.successor) == ("j0", "end")]
     assert len({y for _, y in route.points[1:-1]}) == 1
     assert len({made.boxes[f"j{n}"].y for n in range(1, 9)}) == 1
 
 
 def test_who_is_needed_late_stands_near_who_needs_it() -> None:
-    graph = Graph({**chain(6).parents, "late": [], "end": ["j5", "late"]})
+    graph = Graph({**chain(6).predecessors, "late": [], "end": ["j5", "late"]})
 
     boxes = drawn(graph).boxes
 
@@ -158,45 +158,45 @@ def test_separate_parts_lie_beside_each_other() -> None:
 
     boxes = drawn(graph).boxes
 
-    assert parts(graph) == [["a", "b", "c"], ["x", "y", "z"]]
+    assert components(graph) == [["a", "b", "c"], ["x", "y", "z"]]
     lowest = max(boxes[name].y + boxes[name].height for name in "abc")
-    assert min(boxes[name].y for name in "xyz") >= lowest + APART - BLUR
+    assert min(boxes[name].y for name in "xyz") >= lowest + COMPONENT_GAP - BLUR
 
 
 def test_edges_of_a_tree_do_not_cross() -> None:
     tree = Graph({f"j{n}": [f"j{(n * 7919) % n // 2}"] if n else [] for n in range(200)})
 
-    [made] = layers(tree)
+    [made] = assign_layers(tree)
 
-    assert crossings(made) == 0
+    assert count_crossings(made) == 0
 
 
 def test_crossings_that_need_not_be_are_undone() -> None:
     graph = Graph({"a": [], "b": [], "c": ["a"], "d": ["b", "c"], "e": ["a", "d"]})
 
-    [made] = layers(graph)
+    [made] = assign_layers(graph)
 
-    assert crossings(made) == 0
-    layering._first_order(made)
-    assert crossings(made) == 1
+    assert count_crossings(made) == 0
+    layering._initial_order(made)
+    assert count_crossings(made) == 1
 
 
 @given(graphs())
 def test_untangling_never_makes_it_worse(graph: Graph) -> None:
-    for part in layers(graph):
-        best = crossings(part)
-        layering._first_order(part)
-        assert best <= crossings(part)
+    for part in assign_layers(graph):
+        best = count_crossings(part)
+        layering._initial_order(part)
+        assert best <= count_crossings(part)
 
 
 def test_an_empty_graph_has_an_empty_layout() -> None:
-    assert drawn(Graph({})) == Layout({}, (), 0.0, 0.0)
+    assert drawn(Graph({})) == GraphLayout({}, (), 0.0, 0.0)
 
 
 def test_a_name_given_twice_is_one_edge() -> None:
     graph = Graph({"a": [], "b": ["a", "a"], "c": ["b", "a", "a"]})
 
-    [made] = layers(graph)
+    [made] = assign_layers(graph)
 
     assert len(drawn(graph).routes) == 3
     assert all(len(set(joined)) == len(joined) for joined in made.below)
@@ -205,8 +205,8 @@ def test_a_name_given_twice_is_one_edge() -> None:
 def test_gaps_grow_where_edges_have_far_to_go() -> None:
     near, far = drawn(fan(2)).boxes, drawn(fan(40)).boxes
 
-    assert near["part0"].x - near["split"].width == GAP
-    assert far["part0"].x - far["split"].width > 2 * GAP
+    assert near["part0"].x - near["split"].width == RANK_GAP
+    assert far["part0"].x - far["split"].width > 2 * RANK_GAP
 
 
 def test_a_chain_may_be_deeper_than_the_stack() -> None:
@@ -215,7 +215,7 @@ def test_a_chain_may_be_deeper_than_the_stack() -> None:
 
 def shortcuts(length: int) -> Graph:
     """A chain whose first job all others wait for, too: half a million points for a thousand."""
-    parents = {name: list(before) for name, before in chain(length).parents.items()}
+    parents = {name: list(before) for name, before in chain(length).predecessors.items()}
     for number in range(2, length):
         parents[f"j{number}"].append("j0")
     return Graph(parents)
@@ -238,25 +238,28 @@ def test_the_work_on_a_large_graph_is_bounded(
 ) -> None:
     """Counted, not timed: knots made, and edges looked at when nothing is left to spend."""
     looked = 0
-    counted = layering._centre
+    counted = layering._mean_position
 
     def centre(joined: list[int], place: list[int], otherwise: int) -> float:
         nonlocal looked
         looked += len(joined)
         return counted(joined, place, otherwise)
 
-    monkeypatch.setattr(layering, "_centre", centre)
-    monkeypatch.setattr(layering, "WORK", 0)
-    found = layers(graph)
+    monkeypatch.setattr(layering, "_mean_position", centre)
+    monkeypatch.setattr(layering, "MAX_SWEEP_EDGES", 0)
+    found = assign_layers(graph)
 
     edges = sum(len(joined) for part in found for joined in part.below)
     assert looked <= 2 * edges
-    assert sum(len(part.above) - len(part.names) for part in found) <= layering.KNOTS
-    assert sum(len(knots) for part in found for knots in part.knots.values()) <= layering.PASSED
+    assert sum(len(part.above) - len(part.names) for part in found) <= layering.MAX_WAYPOINTS
+    assert (
+        sum(len(knots) for part in found for knots in part.waypoints.values())
+        <= layering.MAX_WAYPOINT_PASSES
+    )
 
 
 def test_edges_too_long_to_afford_are_still_drawn() -> None:
     routes = drawn(shortcuts(1_000)).routes
 
     assert len(routes) == 999 + 998
-    assert any(len(route.points) == 2 for route in routes if route.child == "j999")
+    assert any(len(route.points) == 2 for route in routes if route.successor == "j999")

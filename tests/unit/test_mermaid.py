@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from rota.drawing.label import Label
+from rota.drawing.label import NodeLabel
 from rota.drawing.mermaid import mermaid
 from rota.model.graph import Graph
 
@@ -56,7 +56,7 @@ def test_a_graph_is_a_flowchart() -> None:
 
 
 def test_states_are_classes_and_only_those_used_are_defined() -> None:
-    text = mermaid(DIAMOND, {"a": Label("failed", "attempt 2"), "b": Label("succeeded")})
+    text = mermaid(DIAMOND, {"a": NodeLabel("failed", "attempt 2"), "b": NodeLabel("succeeded")})
 
     assert '    n0["a<br/>failed · attempt 2"]:::failed\n' in text
     assert re.findall(r"classDef (\w+) fill:#\w{6},stroke:#\w{6},color:#\w{6}\n", text) == [
@@ -66,7 +66,7 @@ def test_states_are_classes_and_only_those_used_are_defined() -> None:
 
 
 def test_a_state_nobody_knows_is_no_class() -> None:
-    text = mermaid(Graph({"a": []}), {"a": Label("x; click n0 href")})
+    text = mermaid(Graph({"a": []}), {"a": NodeLabel("x; click n0 href")})
 
     assert ":::" not in text
     assert "classDef" not in text
@@ -103,4 +103,4 @@ def test_every_name_comes_back_as_it_was(name: str) -> None:
 
 @given(graphs())
 def test_every_job_and_every_edge_is_there(graph: Graph) -> None:
-    assert read(mermaid(graph)) == {name: set(graph.parents[name]) for name in graph.order}
+    assert read(mermaid(graph)) == {name: set(graph.predecessors[name]) for name in graph.order}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from rota.cli.schedules import Moment
+from rota.cli.schedules import TimeParameter
 
 HOUR = timedelta(hours=1)
 
 
 def test_a_time_is_read_with_a_zone_or_without() -> None:
-    assert Moment().convert("2026-03-01", None, None).tzinfo is None
-    assert Moment().convert("2026-03-01T07:30+01:00", None, None).utcoffset() == HOUR
+    assert TimeParameter().convert("2026-03-01", None, None).tzinfo is None
+    assert TimeParameter().convert("2026-03-01T07:30+01:00", None, None).utcoffset() == HOUR

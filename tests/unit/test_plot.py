@@ -12,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from rota.drawing.plot import (
-    FLOOR,
-    MARKS,
+    DURATION_MARKS_SECONDS,
+    PLOT_BOTTOM,
     TOP,
-    Series,
-    Stretches,
-    bars,
-    lines,
+    ChartBuckets,
+    ChartSeries,
+    bar_chart,
+    line_chart,
     log_marks,
-    spark,
-    ticks,
+    sparkline,
+    tick_values,
 )
 
 NS = "{http://www.w3.org/2000/svg}"
@@ -34,8 +34,8 @@ values = some.lists(
 )
 
 
-def over(many: int, step: float = 60.0) -> Stretches:
-    return Stretches(BEGIN, step, many)
+def over(many: int, step: float = 60.0) -> ChartBuckets:
+    return ChartBuckets(BEGIN, step, many)
 
 
 def say(value: float) -> str:
@@ -58,7 +58,7 @@ def titles(picture: str) -> list[str]:
 
 @given(some.floats(1e-9, 1e18), some.integers(2, 8))
 def test_ticks_are_round_few_and_reach_the_largest(largest: float, most: int) -> None:
-    found = ticks(largest, most)
+    found = tick_values(largest, most)
 
     assert found[0] == 0
     assert found[-1] >= largest * 0.99999
@@ -81,14 +81,21 @@ def test_ticks_are_round_few_and_reach_the_largest(largest: float, most: int) ->
     ],
 )
 def test_ticks_are_those_a_person_would_write(largest: float, expected: list[float]) -> None:
-    assert ticks(largest) == pytest.approx(expected)
+    assert tick_values(largest) == pytest.approx(expected)
 
 
 def test_what_is_counted_is_marked_in_whole_numbers() -> None:
-    assert ticks(2, whole=True) == [0, 1, 2]
-    assert ticks(1, whole=True) == [0, 1]
-    assert ticks(437, whole=True) == ticks(437)
-    picture = lines(over(2), [Series("ready", [1, 2])], title="t", say=say, empty="-", whole=True)
+    assert tick_values(2, integers=True) == [0, 1, 2]
+    assert tick_values(1, integers=True) == [0, 1]
+    assert tick_values(437, integers=True) == tick_values(437)
+    picture = line_chart(
+        over(2),
+        [ChartSeries("ready", [1, 2])],
+        title="t",
+        format_value=say,
+        empty="-",
+        integers=True,
+    )
     assert [each.text for each in drawn(picture, "tick")][:3] == ["0", "1", "2"]
 
 
@@ -98,9 +105,13 @@ def test_marks_of_durations_hold_what_is_between_them(one: float, other: float) 
     found = log_marks(least, largest)
 
     assert len(found) >= 2
-    assert set(found) <= set(MARKS)
-    assert found[0] <= least or found[0] == MARKS[0]
-    assert found[-1] >= largest or found[-1] == MARKS[-1] or found[0] == MARKS[-2]
+    assert set(found) <= set(DURATION_MARKS_SECONDS)
+    assert found[0] <= least or found[0] == DURATION_MARKS_SECONDS[0]
+    assert (
+        found[-1] >= largest
+        or found[-1] == DURATION_MARKS_SECONDS[-1]
+        or found[0] == DURATION_MARKS_SECONDS[-2]
+    )
 
 
 @given(values, values, some.text(), some.booleans())
@@ -108,12 +119,14 @@ def test_any_figures_and_any_words_give_a_well_formed_picture(
     one: list[float | None], other: list[float | None], words: str, durations: bool
 ) -> None:
     many = min(len(one), len(other))
-    series = [Series(words, one[:many], "mean"), Series("other", other[:many], "longest")]
+    series = [ChartSeries(words, one[:many], "mean"), ChartSeries("other", other[:many], "longest")]
 
     pictures = (
-        bars(over(many), series, title=words, say=say, empty=words),
-        lines(over(many), series, title=words, say=say, empty=words, durations=durations),
-        spark(series[0], title=words, say=say),
+        bar_chart(over(many), series, title=words, format_value=say, empty=words),
+        line_chart(
+            over(many), series, title=words, format_value=say, empty=words, durations=durations
+        ),
+        sparkline(series[0], title=words, format_value=say),
     )
 
     for picture in pictures:
@@ -127,16 +140,21 @@ def test_any_figures_and_any_words_give_a_well_formed_picture(
 
 
 def test_a_bar_is_as_high_as_its_value_and_stands_on_the_one_below() -> None:
-    good, bad = Series("succeeded", [10, 5, 0], "succeeded"), Series("failed", [0, 3, 0], "failed")
-    other = Series("other", [0, 2, 0], "other")
+    good, bad = (
+        ChartSeries("succeeded", [10, 5, 0], "succeeded"),
+        ChartSeries("failed", [0, 3, 0], "failed"),
+    )
+    other = ChartSeries("other", [0, 2, 0], "other")
 
-    picture = bars(over(3), [good, bad, other], title="Ended", say=say, empty="nothing")
+    picture = bar_chart(
+        over(3), [good, bad, other], title="Ended", format_value=say, empty="nothing"
+    )
 
     [whole, half] = drawn(picture, "succeeded")
     [middle] = drawn(picture, "failed")
     [top] = drawn(picture, "other")
-    assert float(whole.get("height", 0)) == pytest.approx(FLOOR - TOP, abs=0.1)
-    assert float(half.get("height", 0)) == pytest.approx((FLOOR - TOP) / 2, abs=0.1)
+    assert float(whole.get("height", 0)) == pytest.approx(PLOT_BOTTOM - TOP, abs=0.1)
+    assert float(half.get("height", 0)) == pytest.approx((PLOT_BOTTOM - TOP) / 2, abs=0.1)
     for upper, lower in ((middle, half), (top, middle)):
         foot = float(upper.get("y", 0)) + float(upper.get("height", 0))
         assert foot == pytest.approx(float(lower.get("y", 0)), abs=0.11)
@@ -145,48 +163,70 @@ def test_a_bar_is_as_high_as_its_value_and_stands_on_the_one_below() -> None:
 
 
 def test_a_failure_is_seen_beside_a_million_that_did_not_fail() -> None:
-    series = [Series("ok", [1e6, 1e6], "succeeded"), Series("bad", [0, 1], "failed")]
+    series = [ChartSeries("ok", [1e6, 1e6], "succeeded"), ChartSeries("bad", [0, 1], "failed")]
 
-    [bar] = drawn(bars(over(2), series, title="t", say=say, empty="-"), "failed")
+    [bar] = drawn(bar_chart(over(2), series, title="t", format_value=say, empty="-"), "failed")
 
     assert float(bar.get("height", 0)) >= 1.5
 
 
 def test_only_the_last_stretch_is_still_open() -> None:
-    picture = bars(over(3), [Series("ok", [1, 1, 1], "succeeded")], title="t", say=say, empty="-")
+    picture = bar_chart(
+        over(3), [ChartSeries("ok", [1, 1, 1], "succeeded")], title="t", format_value=say, empty="-"
+    )
 
     assert ["open" in (bar.get("class") or "") for bar in drawn(picture, "pile")] == [0, 0, 1]
     assert titles(picture) == ["14:01 UTC\nok 1", "14:02 UTC\nok 1", "14:03 UTC, so far\nok 1"]
 
 
 def test_what_nobody_saw_is_a_gap_and_not_nothing() -> None:
-    picture = lines(
-        over(6), [Series("ready", [1, 2, None, None, 3, 4])], title="t", say=say, empty="-"
+    picture = line_chart(
+        over(6),
+        [ChartSeries("ready", [1, 2, None, None, 3, 4])],
+        title="t",
+        format_value=say,
+        empty="-",
     )
 
     assert len(drawn(picture, "line")) == 2
     assert titles(picture)[2] == "14:03 UTC\nready not known"
-    alone = lines(over(3), [Series("ready", [None, 2, None])], title="t", say=say, empty="-")
+    alone = line_chart(
+        over(3), [ChartSeries("ready", [None, 2, None])], title="t", format_value=say, empty="-"
+    )
     assert len(drawn(alone, "dot")) == 1
     assert not drawn(alone, "line")
 
 
 def test_on_a_scale_of_durations_ten_times_is_a_step_whether_of_milliseconds_or_seconds() -> None:
-    series = [Series("mean", [0.001, 0.01, 0.1, 1.0], "mean")]
+    series = [ChartSeries("mean", [0.001, 0.01, 0.1, 1.0], "mean")]
 
-    [line] = drawn(lines(over(4), series, title="t", say=say, empty="-", durations=True), "line")
+    [line] = drawn(
+        line_chart(over(4), series, title="t", format_value=say, empty="-", durations=True), "line"
+    )
 
     heights = [float(pair.split()[1]) for pair in line.get("d", "")[1:].split("L")]
     steps = [before - after for before, after in pairwise(heights)]
-    assert heights[0] == pytest.approx(FLOOR, abs=0.1)
+    assert heights[0] == pytest.approx(PLOT_BOTTOM, abs=0.1)
     assert heights[-1] == pytest.approx(TOP, abs=0.1)
     assert steps == pytest.approx([steps[0]] * 3, abs=0.2)
 
 
 def test_nothing_at_all_says_so_in_words() -> None:
     for picture in (
-        bars(over(3), [Series("ok", [0, 0, 0])], title="Ended", say=say, empty="nothing ended"),
-        lines(over(3), [Series("m", [None] * 3)], title="Ended", say=say, empty="nothing ended"),
+        bar_chart(
+            over(3),
+            [ChartSeries("ok", [0, 0, 0])],
+            title="Ended",
+            format_value=say,
+            empty="nothing ended",
+        ),
+        line_chart(
+            over(3),
+            [ChartSeries("m", [None] * 3)],
+            title="Ended",
+            format_value=say,
+            empty="nothing ended",
+        ),
     ):
         [words] = drawn(picture, "nothing")
         assert words.text == "nothing ended"
@@ -196,14 +236,19 @@ def test_nothing_at_all_says_so_in_words() -> None:
 
 
 def test_the_figures_are_said_to_whoever_cannot_see_them() -> None:
-    series = [Series("mean", [1, 7, 3]), Series("longest", [2, 9, None])]
+    series = [ChartSeries("mean", [1, 7, 3]), ChartSeries("longest", [2, 9, None])]
 
-    picture = lines(over(3), series, title="Waits", say=lambda value: f"{value:g} s", empty="-")
+    picture = line_chart(
+        over(3), series, title="Waits", format_value=lambda value: f"{value:g} s", empty="-"
+    )
 
     assert label(picture) == "Waits: mean 3 s now, at most 7 s; longest 9 s now, at most 9 s"
-    small = spark(series[0], title="Depth", say=say)
+    small = sparkline(series[0], title="Depth", format_value=say)
     assert label(small) == "Depth: 3 now, at most 7"
-    assert label(spark(Series("x", [None]), title="Depth", say=say)) == "Depth: nothing is known"
+    assert (
+        label(sparkline(ChartSeries("x", [None]), title="Depth", format_value=say))
+        == "Depth: nothing is known"
+    )
 
 
 @pytest.mark.parametrize(
@@ -215,7 +260,9 @@ def test_the_figures_are_said_to_whoever_cannot_see_them() -> None:
     ],
 )
 def test_time_is_marked_by_how_long_ago_it_was(many: int, step: float, expected: list[str]) -> None:
-    picture = lines(over(many, step), [Series("x", [1.0] * many)], title="t", say=say, empty="-")
+    picture = line_chart(
+        over(many, step), [ChartSeries("x", [1.0] * many)], title="t", format_value=say, empty="-"
+    )
 
     words = [each.text for each in drawn(picture, "tick")]
     assert words[-len(expected) :] == expected

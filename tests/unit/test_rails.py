@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from rota.drawing.rails import NODE, Rung, rails
+from rota.drawing.rails import NODE, RailRow, text_rails
 from rota.model.graph import Graph
 
 from .graphs import DIAMOND, chain, crossbar, fan, graphs
@@ -17,13 +17,13 @@ ROOM = 10_000
 UP, DOWN, LEFT, RIGHT = "│├┤┼╰╯┴", "│├┤┼", "─┤┼╯┴", "─├┼╰┴"
 
 
-def walked(rungs: list[Rung]) -> dict[str, set[str]]:
+def walked(rungs: list[RailRow]) -> dict[str, set[str]]:
     """What each job waits for, from strokes alone."""
     found: dict[str, set[str]] = {}
     open_rails: dict[int, str] = {}
     fresh = -1  # where the job of the line before stood
     for rung in rungs:
-        if rung.first:
+        if rung.is_first:
             assert set(open_rails) <= {fresh}, "a rail ends nowhere"
             open_rails = {}
         line = rung.rails
@@ -66,33 +66,35 @@ def walked(rungs: list[Rung]) -> dict[str, set[str]]:
 
 @given(graphs(), some.booleans())
 def test_a_drawing_says_exactly_its_graph(graph: Graph, tight: bool) -> None:
-    rungs = rails(graph, ROOM, tight=tight)
+    rungs = text_rails(graph, ROOM, compact=tight)
 
     assert rungs is not None
-    assert walked(rungs) == {name: set(graph.parents[name]) for name in graph.order}
+    assert walked(rungs) == {name: set(graph.predecessors[name]) for name in graph.order}
 
 
 @given(graphs(), some.booleans())
 def test_every_job_is_drawn_once_and_below_what_it_waits_for(graph: Graph, tight: bool) -> None:
-    names = [rung.name for rung in rails(graph, ROOM, tight=tight) or []]
+    names = [rung.name for rung in text_rails(graph, ROOM, compact=tight) or []]
 
     assert sorted(names) == sorted(graph.order)
     for name in names:
-        assert all(names.index(parent) < names.index(name) for parent in graph.parents[name])
+        assert all(names.index(parent) < names.index(name) for parent in graph.predecessors[name])
 
 
 @given(graphs(), some.booleans(), some.integers(1, 20))
 def test_rails_keep_to_the_room_there_is_or_are_not_drawn(
     graph: Graph, tight: bool, widest: int
 ) -> None:
-    rungs = rails(graph, widest, tight=tight)
+    rungs = text_rails(graph, widest, compact=tight)
 
-    wide = max((len(rung.rails) for rung in rails(graph, ROOM, tight=tight) or []), default=0)
+    wide = max(
+        (len(rung.rails) for rung in text_rails(graph, ROOM, compact=tight) or []), default=0
+    )
     assert (rungs is None) == (wide > widest)
 
 
 def picture(graph: Graph, *, tight: bool = False) -> list[str]:
-    rungs = rails(graph, ROOM, tight=tight)
+    rungs = text_rails(graph, ROOM, compact=tight)
     assert rungs is not None
     return [f"{rung.rails} {rung.name}" for rung in rungs]
 
@@ -133,18 +135,18 @@ def test_a_column_rests_below_a_job_nobody_waits_for(tight: bool) -> None:
     """Whoever came directly below would seem to wait for it."""
     graph = Graph({"a": [], "x": [], "end": ["a"], "b": [], "last": ["x", "b"], "end2": ["a", "x"]})
 
-    rungs = rails(graph, ROOM, tight=tight)
+    rungs = text_rails(graph, ROOM, compact=tight)
 
     assert rungs is not None
-    assert walked(rungs) == {name: set(graph.parents[name]) for name in graph.order}
+    assert walked(rungs) == {name: set(graph.predecessors[name]) for name in graph.order}
 
 
 def test_separate_parts_are_drawn_one_after_the_other() -> None:
     graph = Graph({"a": [], "x": [], "b": ["a"], "y": ["x"]})
 
-    rungs = rails(graph, ROOM)
+    rungs = text_rails(graph, ROOM)
 
-    assert [(rung.name, rung.first) for rung in rungs or []] == [
+    assert [(rung.name, rung.is_first) for rung in rungs or []] == [
         ("a", True),
         ("b", False),
         ("x", True),
@@ -157,7 +159,7 @@ def test_branches_are_followed_to_their_end_before_the_next_is_opened() -> None:
     lanes = {f"{stage}{n}": [f"{before}{n}"] for n in range(50) for before, stage in ("ab", "bc")}
     graph = Graph({"go": [], **{f"a{n}": ["go"] for n in range(50)}, **lanes})
 
-    rungs = rails(graph, 5)
+    rungs = text_rails(graph, 5)
 
     assert rungs is not None
 

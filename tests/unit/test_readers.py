@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from rota import Rota
 from rota.errors import DefinitionError, ResultError
 from rota.model import readers
-from rota.model.readers import reader_for, reader_of
+from rota.model.readers import reader_of_function, reader_of_type
 
 if TYPE_CHECKING:
     from nowhere import Nothing  # type: ignore[import-not-found]
@@ -135,26 +135,26 @@ POINT = '{"x":3}'
 def test_it_is_read_as_what_the_function_says_it_returns(
     fn: Callable[..., Any], stored: str, value: Any
 ) -> None:
-    found = reader_of(fn)(stored)
+    found = reader_of_function(fn)(stored)
     assert found == value
     assert type(found) is type(value)
-    assert reader_of(fn)(None) is None
+    assert reader_of_function(fn)(None) is None
 
 
 def test_a_task_is_read_as_its_function(app: Rota) -> None:
-    assert reader_of(app.task(name="sell")(coroutine))(POINT) == Point(3)
+    assert reader_of_function(app.task(name="sell")(coroutine))(POINT) == Point(3)
 
 
 def test_what_is_not_so_says_what_was_found_where() -> None:
     with pytest.raises(ResultError) as error:
-        reader_of(coroutine)('{"x":"three"}')
+        reader_of_function(coroutine)('{"x":"three"}')
     assert str(error.value) == (
         "what coroutine returned is not Point: Expected `int`, got `str` (in x)"
     )
     with pytest.raises(ResultError, match="Order"):
-        reader_of(Order)('{"number":"three"}')
+        reader_of_function(Order)('{"number":"three"}')
     with pytest.raises(ResultError, match=r"^the word is not int: Expected `int`, got `str`$"):
-        reader_for(int, "the word")('"three"')
+        reader_of_type(int, "the word")('"three"')
 
 
 def test_what_json_cannot_have_is_said_when_it_is_asked_for() -> None:
@@ -162,13 +162,13 @@ def test_what_json_cannot_have_is_said_when_it_is_asked_for() -> None:
         raise NotImplementedError
 
     with pytest.raises(DefinitionError, match=r"both returned is .* no form in JSON"):
-        reader_of(both)
+        reader_of_function(both)
 
     def unknown() -> Nothing:
         raise NotImplementedError
 
     with pytest.raises(DefinitionError, match="'Nothing' is not defined; the type hints of a step"):
-        reader_of(unknown)
+        reader_of_function(unknown)
 
 
 def test_what_cannot_be_made_of_json_is_said() -> None:
@@ -176,11 +176,11 @@ def test_what_cannot_be_made_of_json_is_said() -> None:
         pass
 
     with pytest.raises(ResultError, match="cannot be read"):
-        reader_of(Own)('{"x":3}')
+        reader_of_function(Own)('{"x":3}')
 
 
 def test_functions_made_on_the_way_are_not_remembered_for_ever() -> None:
-    before = len(readers._known)
+    before = len(readers._cache)
 
     def make() -> Callable[[], int]:
         def made() -> int:
@@ -189,6 +189,6 @@ def test_functions_made_on_the_way_are_not_remembered_for_ever() -> None:
         return made
 
     for _ in range(100):
-        assert reader_of(make())("3") == 3
+        assert reader_of_function(make())("3") == 3
     gc.collect()
-    assert len(readers._known) <= before + 1
+    assert len(readers._cache) <= before + 1

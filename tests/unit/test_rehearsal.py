@@ -10,8 +10,8 @@ import pytest
 
 from rota import Context, Retry, Rota
 from rota.errors import ArgumentError, ReplayMismatch, RotaError, SignalTimeout, StepFailed
-from rota.testing import rehearse
-from rota.testing.inline import Rehearse
+from rota.testing import simulate
+from rota.testing.inline import Simulate
 
 NEW_YEAR = datetime(2027, 1, 1, tzinfo=UTC)
 
@@ -33,7 +33,9 @@ async def note(what: str) -> str:
 async def onboard(ctx: Context, user: int) -> str:
     await ctx.step("account", note, f"account {user}")
     await ctx.sleep(days=3)
-    survey = await ctx.wait("survey", dict[str, int], timeout=timedelta(days=7), default=None)
+    survey = await ctx.wait_signal(
+        "survey", dict[str, int], timeout=timedelta(days=7), default=None
+    )
     await ctx.step("thank", note, "thanks")
     return "silent" if survey is None else f"score {survey['score']}"
 
@@ -46,17 +48,17 @@ async def test_a_function_runs_without_a_database_and_its_result_is_as_a_run_giv
     async def pair(ctx: Context, first: int) -> tuple[int, datetime]:
         return first, ctx.now()
 
-    show = await rehearse(pair, 7, now=NEW_YEAR)
+    show = await simulate(pair, 7, now=NEW_YEAR)
 
     assert show.result == (7, NEW_YEAR)  # read back from JSON by the hints, as run.result() is
     assert show.state == "succeeded"
 
 
 async def test_its_steps_are_named_in_order_with_how_often_each_ran() -> None:
-    show = await rehearse(onboard, user=42)
+    show = await simulate(onboard, user=42)
 
     assert show.steps == ["account", "thank"]
-    assert show.ran == {"account": 1, "thank": 1}
+    assert show.executions == {"account": 1, "thank": 1}
     assert done == ["account 42", "thanks"]
     show.assert_once()
 
@@ -66,10 +68,10 @@ async def test_a_year_of_sleep_takes_milliseconds() -> None:
         await ctx.sleep(days=365)
         return ctx.now()
 
-    show = await rehearse(patient, now=NEW_YEAR)
+    show = await simulate(patient, now=NEW_YEAR)
 
     assert show.slept == timedelta(days=365)
-    assert show.result == show.now == NEW_YEAR + timedelta(days=365)
+    assert show.result == show.ended_at == NEW_YEAR + timedelta(days=365)
 
 
 async def test_sleeping_until_a_time_and_for_no_time_at_all() -> None:
@@ -78,7 +80,7 @@ async def test_sleeping_until_a_time_and_for_no_time_at_all() -> None:
         await ctx.sleep(0)
         await ctx.sleep_until(NEW_YEAR)
 
-    assert (await rehearse(punctual, now=NEW_YEAR)).slept == timedelta(hours=6)
+    assert (await simulate(punctual, now=NEW_YEAR)).slept == timedelta(hours=6)
 
 
 async def test_branches_sleep_beside_each_other() -> None:
@@ -89,7 +91,7 @@ async def test_branches_sleep_beside_each_other() -> None:
 
         await asyncio.gather(nap(5), nap(2), ctx.step("at once", note, "0"))
 
-    show = await rehearse(both)
+    show = await simulate(both)
 
     assert done == ["0", "2", "5"]
     assert round(show.slept / timedelta(days=1), 6) == 5
@@ -101,7 +103,7 @@ async def test_values_are_the_same_in_every_rehearsal() -> None:
         await ctx.sleep(1)
         return first
 
-    shows = [await rehearse(chancy) for _ in range(2)]
+    shows = [await simulate(chancy) for _ in range(2)]
 
     assert shows[0].result == shows[1].result
     assert len(set(shows[0].result)) == 3
@@ -111,9 +113,9 @@ async def test_values_are_the_same_in_every_rehearsal() -> None:
 
 
 async def test_a_signal_may_be_there_before_or_come_at_a_time() -> None:
-    before = await rehearse(onboard, user=1, signals={"survey": {"score": 9}})
-    later = await rehearse(onboard, user=1, signals={"survey": (timedelta(days=5), {"score": 3})})
-    then = await rehearse(
+    before = await simulate(onboard, user=1, signals={"survey": {"score": 9}})
+    later = await simulate(onboard, user=1, signals={"survey": (timedelta(days=5), {"score": 3})})
+    then = await simulate(
         onboard,
         user=1,
         now=NEW_YEAR,
@@ -128,27 +130,27 @@ async def test_a_signal_may_be_there_before_or_come_at_a_time() -> None:
 async def test_a_wait_that_nobody_answers_is_over_in_time_by_the_clock() -> None:
     late = {"survey": (timedelta(days=11), {"score": 9})}
 
-    show = await rehearse(onboard, user=1, signals=late)
+    show = await simulate(onboard, user=1, signals=late)
 
     assert (show.result, show.slept) == ("silent", timedelta(days=10))
 
 
 async def test_a_wait_without_an_end_leaves_it_asleep_and_says_for_what() -> None:
     async def forever(ctx: Context) -> None:
-        await ctx.wait("go", str)
+        await ctx.wait_signal("go", str)
 
-    show = await rehearse(forever)
+    show = await simulate(forever)
 
-    assert (show.state, show.waits_for) == ("asleep", ["go"])
+    assert (show.state, show.awaited_signals) == ("asleep", ["go"])
     with pytest.raises(RotaError, match="waits for signal 'go', which nobody sends"):
         _ = show.result
 
 
 async def test_a_signal_that_did_not_come_in_time_is_what_the_run_fails_of() -> None:
     async def strict(ctx: Context) -> None:
-        await ctx.wait("go", str, timeout=60)
+        await ctx.wait_signal("go", str, timeout=60)
 
-    show = await rehearse(strict)
+    show = await simulate(strict)
 
     assert isinstance(show.error, SignalTimeout)
     assert show.slept == timedelta(minutes=1)
@@ -159,27 +161,32 @@ async def test_a_signal_that_did_not_come_in_time_is_what_the_run_fails_of() -> 
 
 @app.task
 async def pay(ctx: Context) -> str:
-    patient = ctx.using(retry=Retry(attempts=3, wait=10, backoff=1))
+    patient = ctx.options(retry=Retry(max_attempts=3, delay=10, backoff=1))
     return await patient.step("charge", note, "charged")
 
 
 async def test_steps_are_made_to_fail_and_are_tried_again() -> None:
-    show = await rehearse(pay, fails={"charge": [TimeoutError, ConnectionError("no line")]})
+    show = await simulate(pay, fails={"charge": [TimeoutError, ConnectionError("no line")]})
 
     assert show.result == "charged"
-    assert show.ran == {"charge": 3}
+    assert show.executions == {"charge": 3}
     assert done == ["charged"]
     assert show.slept == timedelta(seconds=20)  # exactly: a rehearsal has no jitter
 
 
 async def test_a_step_that_always_fails_fails_the_run_after_all_its_attempts() -> None:
-    @app.task(retry=Retry(attempts=3, wait=60, backoff=2))
+    @app.task(retry=Retry(max_attempts=3, delay=60, backoff=2))
     async def brittle(ctx: Context) -> str:
         return await ctx.step("charge", note, "charged")
 
-    show = await rehearse(brittle, fails={"charge": ConnectionError("no line")})
+    show = await simulate(brittle, fails={"charge": ConnectionError("no line")})
 
-    assert (show.state, show.attempts, show.ran, show.steps) == ("failed", 3, {"charge": 3}, [])
+    assert (show.state, show.attempts, show.executions, show.steps) == (
+        "failed",
+        3,
+        {"charge": 3},
+        [],
+    )
     with pytest.raises(StepFailed, match="no line") as caught:
         _ = show.result
     assert isinstance(caught.value.__cause__, ConnectionError)
@@ -188,7 +195,7 @@ async def test_a_step_that_always_fails_fails_the_run_after_all_its_attempts() -
 
 async def test_a_step_that_is_to_fail_and_never_comes_is_a_mistake_of_the_test() -> None:
     with pytest.raises(ArgumentError, match=r"never came to step 'chrage'.*it ran 'charge'"):
-        await rehearse(pay, fails={"chrage": TimeoutError})
+        await simulate(pay, fails={"chrage": TimeoutError})
 
 
 # Stand-ins
@@ -211,9 +218,9 @@ async def test_steps_have_stand_ins_and_what_these_return_is_read_as_theirs() ->
     async def awaited(of: str) -> Any:
         return fake(of)
 
-    assert (await rehearse(shop, steps={"price": fake})).result == [2027, 2027]
-    assert (await rehearse(shop, steps={"price": awaited})).result == [2027, 2027]
-    assert (await rehearse(shop, steps={"price": NEW_YEAR})).result == [2027, 2027]
+    assert (await simulate(shop, steps={"price": fake})).result == [2027, 2027]
+    assert (await simulate(shop, steps={"price": awaited})).result == [2027, 2027]
+    assert (await simulate(shop, steps={"price": NEW_YEAR})).result == [2027, 2027]
     assert seen == ["a", "b", "a", "b"]
 
 
@@ -225,11 +232,11 @@ async def test_a_transaction_is_refused_with_what_to_do_instead() -> None:
     async def booking(ctx: Context) -> None:
         await ctx.step("book", book, ctx)
 
-    show = await rehearse(booking)
+    show = await simulate(booking)
 
     with pytest.raises(StepFailed, match=r"step 'book' a stand-in \(steps=…\), or test it in one"):
         _ = show.result
-    assert (await rehearse(booking, steps={"book": None})).state == "succeeded"
+    assert (await simulate(booking, steps={"book": None})).state == "succeeded"
 
 
 # What it calls with
@@ -237,7 +244,7 @@ async def test_a_transaction_is_refused_with_what_to_do_instead() -> None:
 
 async def test_arguments_are_checked_as_a_start_checks_them() -> None:
     with pytest.raises(ArgumentError, match="takes no argument 'usr'"):
-        await rehearse(onboard, usr=1)
+        await simulate(onboard, usr=1)
 
 
 async def test_a_call_carries_arguments_of_any_name() -> None:
@@ -245,30 +252,30 @@ async def test_a_call_carries_arguments_of_any_name() -> None:
     async def noting(steps: int, signals: list[str]) -> int:
         return steps + len(signals)
 
-    show = await rehearse(noting.call(steps=3, signals=["a"]), now=NEW_YEAR)
+    show = await simulate(noting.bind(steps=3, signals=["a"]), now=NEW_YEAR)
 
-    assert (show.result, show.began) == (4, NEW_YEAR)
+    assert (show.result, show.started_at) == (4, NEW_YEAR)
 
 
 async def test_what_is_no_task_is_refused() -> None:
     with pytest.raises(ArgumentError, match="not what task"):
-        await rehearse(3)  # type: ignore[call-overload]
+        await simulate(3)  # type: ignore[call-overload]
     with pytest.raises(ArgumentError, match="zone"):
-        await rehearse(pay, now=datetime(2027, 1, 1))  # noqa: DTZ001
+        await simulate(pay, now=datetime(2027, 1, 1))  # noqa: DTZ001
 
 
 # Plain functions, and tests that do not await
 
 
 def plain(ctx: Context, n: int) -> int:
-    first = ctx.blocking.step("one", lambda: n + 1)
-    ctx.blocking.sleep(days=2)
-    factor: int = ctx.blocking.wait("factor", int)
-    return ctx.blocking.step("two", lambda: first * factor)
+    first = ctx.sync.step("one", lambda: n + 1)
+    ctx.sync.sleep(days=2)
+    factor: int = ctx.sync.wait_signal("factor", int)
+    return ctx.sync.step("two", lambda: first * factor)
 
 
 def test_a_plain_function_is_rehearsed_in_a_test_that_does_not_await() -> None:
-    show = rehearse.blocking(plain, n=4, signals={"factor": 10}, crash_after=1)
+    show = simulate.sync(plain, n=4, signals={"factor": 10}, crash_after=1)
 
     assert (show.result, show.steps, show.crashes) == (50, ["one", "two"], 1)
     assert show.slept == timedelta(days=2)
@@ -276,11 +283,11 @@ def test_a_plain_function_is_rehearsed_in_a_test_that_does_not_await() -> None:
 
 
 async def test_also_one_that_is_async_after_all() -> None:
-    assert rehearse.blocking(onboard, user=1).result == "silent"
+    assert simulate.sync(onboard, user=1).result == "silent"
 
 
-def test_the_fixture_needs_no_database(rota_rehearse: Rehearse) -> None:
-    assert rota_rehearse.blocking(onboard, user=1).result == "silent"
+def test_the_fixture_needs_no_database(rota_simulate: Simulate) -> None:
+    assert rota_simulate.sync(onboard, user=1).result == "silent"
 
 
 # What else it does
@@ -293,7 +300,7 @@ async def test_what_it_says_is_kept_and_how_far_it_is() -> None:
         ctx.log("after")
         ctx.progress(1, 2, "half")
 
-    show = await rehearse(chatty)
+    show = await simulate(chatty)
 
     assert show.logs == ["before", "after"]
     assert show.progress == (1.0, 2.0, "half")
@@ -305,8 +312,8 @@ async def test_one_that_begins_anew_is_followed_as_often_as_asked() -> None:
         await ctx.sleep(days=1)
         await ctx.restart(n=n + 1)
 
-    once = await rehearse(endless)
-    thrice = await rehearse(endless, restarts=2)
+    once = await simulate(endless)
+    thrice = await simulate(endless, restarts=2)
 
     assert (once.state, once.restarted_with) == ("restarted", {"n": 1})
     assert thrice.restarted_with == {"n": 3}
@@ -317,10 +324,10 @@ async def test_one_that_begins_anew_is_followed_as_often_as_asked() -> None:
 
 async def test_one_that_begins_anew_forgets_what_it_has_heard() -> None:
     async def listening(ctx: Context, n: int = 0) -> None:
-        await ctx.wait("go", str, timeout=60, default=None)
+        await ctx.wait_signal("go", str, timeout=60, default=None)
         await ctx.restart(n=n + 1)
 
-    show = await rehearse(listening, signals={"go": "now"}, restarts=2)
+    show = await simulate(listening, signals={"go": "now"}, restarts=2)
 
     assert show.slept == timedelta(seconds=120)  # it went at once the first time only
 
@@ -331,10 +338,10 @@ async def test_one_without_an_end_is_looked_at_for_a_while() -> None:
             await ctx.step("round", note, "round")
             await ctx.sleep(days=1)
 
-    show = await rehearse(daily, until=timedelta(days=30), now=NEW_YEAR)
+    show = await simulate(daily, until=timedelta(days=30), now=NEW_YEAR)
 
     assert (show.state, len(show.steps)) == ("asleep", 31)
-    assert show.now == NEW_YEAR + timedelta(days=30)
+    assert show.ended_at == NEW_YEAR + timedelta(days=30)
     with pytest.raises(
         RotaError, match=r"sleeps until 2027-02-01 00:00:00, which is beyond until="
     ):
@@ -360,19 +367,19 @@ async def test_a_run_goes_on_with_other_code() -> None:
         await ctx.step("greet", note, "hello")
         return "new"
 
-    half = await rehearse(before, user=7, until=timedelta(days=1))
+    half = await simulate(before, user=7, until=timedelta(days=1))
 
-    assert (await rehearse(fits, history=half)).result == "new"
+    assert (await simulate(fits, history=half)).result == "new"
     assert done == ["account 7", "how are you, 7"]
-    assert (await rehearse(fits, user=7)).steps == ["account", "greet", "ask"]
-    show = await rehearse(does_not, history=half)
+    assert (await simulate(fits, user=7)).steps == ["account", "greet", "ask"]
+    show = await simulate(does_not, history=half)
     assert show.state == "quarantined"
     with pytest.raises(ReplayMismatch, match="step 'greet' where it had come to sleep"):
         _ = show.result
 
 
 async def test_a_show_tells_the_whole_story() -> None:
-    show = await rehearse(onboard, user=42, signals={"survey": (timedelta(days=5), {"score": 9})})
+    show = await simulate(onboard, user=42, signals={"survey": (timedelta(days=5), {"score": 9})})
 
     assert str(show).splitlines() == [
         "       0:00:00  step 'account'           'account 42'",

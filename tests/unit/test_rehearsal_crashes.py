@@ -12,7 +12,7 @@ import pytest
 
 from rota import Context, Retry, Rota
 from rota.errors import ArgumentError, RunFailed
-from rota.testing import crash_everywhere, rehearse
+from rota.testing import crash_everywhere, simulate
 
 app = Rota()
 done: list[str] = []
@@ -37,19 +37,19 @@ async def double(n: int) -> int:
 @app.task
 async def order(ctx: Context, item: str) -> dict[str, Any]:
     id = ctx.uuid()
-    paid = await ctx.using(retry=Retry(attempts=2, wait=60)).step("charge", note, "charged")
+    paid = await ctx.options(retry=Retry(max_attempts=2, delay=60)).step("charge", note, "charged")
     await ctx.sleep(days=1)
     sent = await asyncio.gather(
         ctx.step("pack", note, f"{item} packed"), ctx.step("label", note, f"{item} labelled")
     )
-    good = await ctx.wait("arrived", bool, timeout=timedelta(days=5), default=False)
-    doubled = await ctx.map([double.call(1), double.call(2)])
+    good = await ctx.wait_signal("arrived", bool, timeout=timedelta(days=5), default=False)
+    doubled = await ctx.map([double.bind(1), double.bind(2)])
     await ctx.step("thank", note, "thanked")
     return {"id": str(id), "paid": paid, "sent": sent, "good": good, "doubled": doubled}
 
 
 async def test_a_process_that_dies_after_a_step_does_not_do_it_again() -> None:
-    show = await rehearse(order, item="cup", crash_after=1)
+    show = await simulate(order, item="cup", crash_after=1)
 
     assert show.crashes == 1
     assert done.count("charged") == 1
@@ -64,7 +64,7 @@ async def test_the_step_may_be_named() -> None:
 
     begun: list[int] = []
 
-    show = await rehearse(three, crash_after="b")
+    show = await simulate(three, crash_after="b")
 
     assert (show.steps, len(begun), done) == (["a", "b", "c"], 2, ["a", "b", "c"])
 
@@ -73,9 +73,9 @@ async def test_a_crash_that_never_comes_is_a_mistake_of_the_test() -> None:
     with pytest.raises(
         ArgumentError, match=r"crash after 9 step.*never came that far: it kept 'charge'"
     ):
-        await rehearse(order, item="cup", crash_after=9)
+        await simulate(order, item="cup", crash_after=9)
     with pytest.raises(ArgumentError, match="from 1"):
-        await rehearse(order, item="cup", crash_after=0)
+        await simulate(order, item="cup", crash_after=0)
 
 
 async def test_nothing_is_done_twice_wherever_it_crashes() -> None:
@@ -129,10 +129,10 @@ async def test_a_step_that_was_under_way_in_another_branch_runs_again_and_may() 
     async def branches(ctx: Context) -> None:
         await asyncio.gather(ctx.step("slow", slow, "slow"), ctx.step("quick", slow, "quick"))
 
-    crashed = await rehearse(branches, crash_after="quick")
+    crashed = await simulate(branches, crash_after="quick")
     await crash_everywhere(branches)
 
-    assert crashed.ran == {"slow": 2, "quick": 1}
+    assert crashed.executions == {"slow": 2, "quick": 1}
     with pytest.raises(AssertionError, match="step 'slow' ran 2 times"):
         crashed.assert_once()
 
@@ -163,11 +163,11 @@ async def test_a_step_that_comes_after_another_by_chance_is_found_out() -> None:
 
 def test_a_plain_function_crashes_everywhere_too() -> None:
     def plain(ctx: Context, n: int) -> int:
-        first = ctx.blocking.step("one", lambda: n + 1)
-        ctx.blocking.sleep(days=2)
-        return ctx.blocking.step("two", lambda: first * 2)
+        first = ctx.sync.step("one", lambda: n + 1)
+        ctx.sync.sleep(days=2)
+        return ctx.sync.step("two", lambda: first * 2)
 
-    assert crash_everywhere.blocking(plain, n=4).result == 10
+    assert crash_everywhere.sync(plain, n=4).result == 10
 
 
 async def test_what_its_code_does_after_its_process_died_counts_for_nothing() -> None:
@@ -180,7 +180,7 @@ async def test_what_its_code_does_after_its_process_died_counts_for_nothing() ->
         await ctx.step("two", note, "two")
         return "right"
 
-    show = await rehearse(stubborn, crash_after=1)
+    show = await simulate(stubborn, crash_after=1)
 
     assert (show.result, show.steps, done) == ("right", ["one", "two"], ["one", "two"])
 
@@ -205,13 +205,13 @@ async def test_code_that_catches_every_error_is_left_all_the_same() -> None:
 
 @app.task
 async def family(ctx: Context, n: int) -> list[int]:
-    return await ctx.map([double.call(each) for each in range(n)])
+    return await ctx.map([double.bind(each) for each in range(n)])
 
 
 async def test_calls_are_run_as_well_or_answered() -> None:
-    assert (await rehearse(family, n=3)).result == [0, 2, 4]
-    assert (await rehearse(family, n=3, calls={"double": lambda n: n + 10})).result == [10, 11, 12]
-    show = await rehearse(family, n=2, calls={"double": 7})
+    assert (await simulate(family, n=3)).result == [0, 2, 4]
+    assert (await simulate(family, n=3, calls={"double": lambda n: n + 10})).result == [10, 11, 12]
+    show = await simulate(family, n=2, calls={"double": 7})
 
     assert (show.result, show.calls) == ([7, 7], ["double", "double"])
     assert done == ["double 0", "double 1", "double 2"]
@@ -224,9 +224,9 @@ async def test_calls_that_sleep_do_so_beside_each_other() -> None:
         return days
 
     async def parent(ctx: Context) -> list[int]:
-        return await ctx.map([nap.call(3), nap.call(5), nap.call(2)])
+        return await ctx.map([nap.bind(3), nap.bind(5), nap.bind(2)])
 
-    show = await rehearse(parent)
+    show = await simulate(parent)
 
     assert (show.result, show.slept) == ([3, 5, 2], timedelta(days=5))
 
@@ -235,7 +235,7 @@ async def test_a_call_that_fails_fails_as_it_would() -> None:
     def broken(n: int) -> int:
         raise ValueError("broken")
 
-    show = await rehearse(family, n=1, calls={"double": broken})
+    show = await simulate(family, n=1, calls={"double": broken})
 
     assert show.state == "failed"
     assert "ValueError: broken" in str(show.error)
@@ -251,7 +251,7 @@ async def test_a_call_that_failed_is_made_again_by_the_next_attempt_and_not_befo
     @app.task(name="careful")
     async def careful(ctx: Context) -> str:
         try:
-            await ctx.map([double.call(0), double.call(1)])
+            await ctx.map([double.bind(0), double.bind(1)])
         except RunFailed:
             await ctx.step("noted", note, "noted")
             if ctx.attempt == 1:
@@ -259,7 +259,7 @@ async def test_a_call_that_failed_is_made_again_by_the_next_attempt_and_not_befo
             return "still broken"
         return "fine"
 
-    once = await rehearse(careful, calls={"double": broken}, crash_after="noted")
+    once = await simulate(careful, calls={"double": broken}, crash_after="noted")
 
     assert once.attempts == 2
     assert done == ["call 0", "call 1", "noted", "call 1"]
@@ -274,15 +274,15 @@ async def test_a_flow_is_not_run_but_answered() -> None:
 
     @app.task(name="etl_caller")
     async def caller(ctx: Context) -> dict[str, Any]:
-        return await ctx.run(flow.call(day="monday"))
+        return await ctx.run(flow.bind(day="monday"))
 
-    assert (await rehearse(caller, calls={"etl": {"extract": "x"}})).result == {"extract": "x"}
-    assert "a rehearsal runs no flows" in str((await rehearse(caller)).error)
+    assert (await simulate(caller, calls={"etl": {"extract": "x"}})).result == {"extract": "x"}
+    assert "a rehearsal runs no flows" in str((await simulate(caller)).error)
 
 
 async def test_a_task_in_a_process_of_its_own_has_no_steps_here_either() -> None:
-    assert (await rehearse(tripled, n=3)).result == 9
-    assert 'cannot be used by a task with isolation="process"' in str((await rehearse(apart)).error)
+    assert (await simulate(tripled, n=3)).result == 9
+    assert 'cannot be used by a task with isolation="process"' in str((await simulate(apart)).error)
 
 
 @app.task(isolation="process")

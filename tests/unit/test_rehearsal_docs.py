@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 import rota.testing
-from rota.testing import Show
+from rota.testing import SimulatedResult
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "guides"
 
@@ -47,29 +47,29 @@ async def test_the_story_on_the_page_is_the_shows_own(monkeypatch: pytest.Monkey
     tests = modules("testing.md", monkeypatch)["test_onboard"]
     said = {"survey": (tests.timedelta(days=20), {"score": 9})}
 
-    show = await rota.testing.rehearse(tests.onboard, user=42, signals=said, steps=tests.FAKES)
+    show = await rota.testing.simulate(tests.onboard, user=42, signals=said, steps=tests.FAKES)
 
     assert f"```\n{show}\n```" in (DOCS / "testing.md").read_text("utf-8")
 
 
 def test_the_page_tells_of_everything_a_rehearsal_takes_and_answers() -> None:
     page = (DOCS / "testing.md").read_text("utf-8")
-    takes = inspect.signature(rota.testing.rehearse.__call__).parameters
+    takes = inspect.signature(rota.testing.simulate.__call__).parameters
 
     for word, parameter in takes.items():
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
             assert f"`{word}=`" in page, word
-    source = inspect.getsource(Show)
+    source = inspect.getsource(SimulatedResult)
     for word in {*re.findall(r"self\.([a-z]\w*)\b.* = ", source), "result", "error", "slept"}:
-        assert f"`{word}`" in page or word in ("args", "script", "task", "restarted_with"), word
+        assert f"`{word}`" in page or word in ("args", "journal", "task", "restarted_with"), word
 
 
 def test_the_page_on_deploys_says_what_the_command_says() -> None:
-    from rota.cli.check_deploy import SAID
+    from rota.cli.check_deploy import PROBLEM_TITLES
 
     page = (DOCS / "changing-code.md").read_text("utf-8")
 
-    for words in SAID.values():
+    for words in PROBLEM_TITLES.values():
         assert f"| {words} |" in page
 
 

@@ -9,40 +9,42 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota import ReplayMismatch
-from rota.model.replay import Entry, Kept, Kind, Replay, label
+from rota.model.replay import EntryKind, JournalEntry, Replay, StoredEntry, entry_label
 
-Asked = tuple[Kind, str]
+Asked = tuple[EntryKind, str]
 
 
-def kept(entries: Iterable[Entry]) -> list[Kept]:
+def kept(entries: Iterable[JournalEntry]) -> list[StoredEntry]:
     """Entries as they would be read back."""
     return [
-        Kept(
+        StoredEntry(
             each.kind,
             each.name,
             each.number,
             each.position,
-            each.own,
-            each.open,
+            each.in_main_branch,
+            each.is_open,
             each.tries,
             None,
             each.result,
             each.error,
-            place=each.place,
+            branch_key=each.branch_key,
         )
         for each in entries
     ]
 
 
-def run(asked: Iterable[Asked], before: Iterable[Kept] = (), line: str = "") -> list[Entry]:
+def run(
+    asked: Iterable[Asked], before: Iterable[StoredEntry] = (), line: str = ""
+) -> list[JournalEntry]:
     """Let code come to these things, and end."""
     replay = Replay(7, before)
-    entries = [replay.ask(kind, name, line)[0] for kind, name in asked]
-    replay.end()
+    entries = [replay.next_entry(kind, name, line)[0] for kind, name in asked]
+    replay.check_complete()
     return entries
 
 
-def keys(entries: Iterable[Entry]) -> list[tuple[str, str, int, int]]:
+def keys(entries: Iterable[JournalEntry]) -> list[tuple[str, str, int, int]]:
     return [(each.kind, each.name, each.number, each.position) for each in entries]
 
 
@@ -77,10 +79,10 @@ def test_the_same_code_is_given_all_of_it_again() -> None:
 def test_what_is_given_again_is_what_was_kept() -> None:
     [entry] = run([("step", "a")])
     entry.result, entry.tries = "5", 3
-    again, known = Replay(7, kept([entry])).ask("step", "a")
+    again, known = Replay(7, kept([entry])).next_entry("step", "a")
     assert known is not None
     assert (known.result, known.tries, again.tries) == ("5", 3, 3)
-    assert Replay(7).ask("step", "a")[1] is None
+    assert Replay(7).next_entry("step", "a")[1] is None
 
 
 def test_what_is_new_comes_after_what_was_kept() -> None:
@@ -108,7 +110,7 @@ def test_something_new_before_something_kept_is_a_change(
 ) -> None:
     with pytest.raises(ReplayMismatch) as error:
         run(code, kept(run(CODE)))
-    assert (error.value.asked, error.value.kept) == (asked, before)
+    assert (error.value.actual, error.value.expected) == (asked, before)
     assert f"job 7 comes to {asked} where it had come to {before} before" in str(error.value)
     assert "rota release 7" in str(error.value)
 
@@ -119,10 +121,10 @@ def test_values_and_versions_may_come_and_go() -> None:
     run(without, kept(run(with_values)))
     run(with_values, kept(run(without)))
     replay = Replay(7, kept(run(without)))
-    replay.version("fees", own=True)
+    replay.version("fees", in_main_branch=True)
     for kind, name in without:
-        replay.ask(kind, name)
-    replay.end()
+        replay.next_entry(kind, name)
+    replay.check_complete()
 
 
 def test_in_branches_the_order_is_anybodys() -> None:
@@ -138,9 +140,11 @@ def test_in_branches_the_order_is_anybodys() -> None:
         (("step", "parse"), ""),
     ]
 
-    def come_to(order: Iterable[int], before: Iterable[Kept] = ()) -> dict[int, Entry]:
+    def come_to(
+        order: Iterable[int], before: Iterable[StoredEntry] = ()
+    ) -> dict[int, JournalEntry]:
         replay = Replay(7, before)
-        return {at: replay.ask(*code[at][0], code[at][1])[0] for at in order}
+        return {at: replay.next_entry(*code[at][0], code[at][1])[0] for at in order}
 
     first = come_to(range(len(code)))
     numbers = {(each.kind, each.name, each.number) for each in first.values()}
@@ -148,7 +152,7 @@ def test_in_branches_the_order_is_anybodys() -> None:
     again = come_to([0, 3, 5, 1, 2, 6, 4, 7, 8], kept(first.values()))
     for at, entry in first.items():
         assert keys([again[at]]) == keys([entry])
-        assert again[at].place == entry.place
+        assert again[at].branch_key == entry.branch_key
 
 
 def test_what_is_new_in_a_branch_says_nothing_about_the_rest() -> None:
@@ -164,13 +168,13 @@ def test_one_that_was_not_kept_is_not_mistaken_for_the_next_of_its_name() -> Non
         _, second = run([("step", "a"), ("step", "a")], line=line)
         replay = Replay(7, kept([second]))
         if line:
-            entry, known = replay.ask("step", "a", line)
+            entry, known = replay.next_entry("step", "a", line)
             assert known is None
             assert entry.number != second.number
-            assert replay.ask("step", "a", line)[1] is not None
+            assert replay.next_entry("step", "a", line)[1] is not None
         else:
             with pytest.raises(ReplayMismatch):
-                replay.ask("step", "a", line)
+                replay.next_entry("step", "a", line)
 
 
 def test_the_own_line_is_told_from_the_branches_beside_it() -> None:
@@ -204,33 +208,33 @@ def test_a_step_taken_out_is_always_found(names: list[str], data: st.DataObject)
 
 def test_a_change_goes_for_a_run_that_is_not_further() -> None:
     replay = Replay(7)
-    entry, goes = replay.version("fees", own=True)
+    entry, goes = replay.version("fees", in_main_branch=True)
     assert entry is not None
     assert (goes, entry.kind, entry.name, entry.result) == (True, "version", "fees", "true")
     # It is kept once.
-    assert replay.version("fees", own=True) == (None, True)
+    assert replay.version("fees", in_main_branch=True) == (None, True)
 
 
 def test_it_does_not_for_one_that_is_and_that_stays_so() -> None:
     replay = Replay(7, kept(run([("step", "a")])))
-    entry, goes = replay.version("fees", own=True)
+    entry, goes = replay.version("fees", in_main_branch=True)
     assert entry is not None
     assert (goes, entry.result) == (False, "false")
     later = Replay(7, kept([*run([("step", "a")]), entry]))
-    assert later.version("fees", own=True) == (None, False)
-    later.ask("step", "a")
-    assert later.version("fees", own=True) == (None, False)
+    assert later.version("fees", in_main_branch=True) == (None, False)
+    later.next_entry("step", "a")
+    assert later.version("fees", in_main_branch=True) == (None, False)
 
 
 def test_values_ahead_do_not_make_a_run_an_old_one() -> None:
-    assert Replay(7, kept(run([("value", "now")]))).version("fees", own=True)[1] is True
+    assert Replay(7, kept(run([("value", "now")]))).version("fees", in_main_branch=True)[1] is True
 
 
 def test_it_goes_for_one_that_has_come_just_as_far() -> None:
     replay = Replay(7, kept(run([("step", "a"), ("sleep", "sleep")])))
-    replay.ask("step", "a")
-    replay.ask("sleep", "sleep")
-    assert replay.version("fees", own=True)[1] is True
+    replay.next_entry("step", "a")
+    replay.next_entry("sleep", "sleep")
+    assert replay.version("fees", in_main_branch=True)[1] is True
 
 
 # Behind
@@ -238,12 +242,12 @@ def test_it_goes_for_one_that_has_come_just_as_far() -> None:
 
 def test_code_is_behind_until_it_has_come_as_far_as_before() -> None:
     replay = Replay(7, kept(run([("step", "a"), ("step", "b"), ("value", "now")])))
-    assert replay.is_behind
-    replay.ask("step", "a")
-    assert replay.is_behind
-    replay.ask("step", "b")
-    assert not replay.is_behind
-    assert not Replay(7).is_behind
+    assert replay.is_replaying
+    replay.next_entry("step", "a")
+    assert replay.is_replaying
+    replay.next_entry("step", "b")
+    assert not replay.is_replaying
+    assert not Replay(7).is_replaying
 
 
 @pytest.mark.parametrize(
@@ -256,6 +260,8 @@ def test_code_is_behind_until_it_has_come_as_far_as_before() -> None:
         ("wait", "sleep", 1, "wait 'sleep'"),
     ],
 )
-def test_a_thing_is_said_as_a_person_says_it(kind: Kind, name: str, number: int, said: str) -> None:
-    assert label(kind, name, number) == said
-    assert str(Entry(kind, name, number, 1, True)) == said
+def test_a_thing_is_said_as_a_person_says_it(
+    kind: EntryKind, name: str, number: int, said: str
+) -> None:
+    assert entry_label(kind, name, number) == said
+    assert str(JournalEntry(kind, name, number, 1, True)) == said

@@ -7,14 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from rota.errors import SettingsError
-from rota.model.retention import DEFAULT, FOREVER, OUTCOMES, UNITS, Keep
+from rota.model.retention import DEFAULT_RETENTION, FOREVER, OUTCOMES, UNIT_SECONDS, Retention
 from rota.model.settings import Settings
 
 DAY = 86400.0
 
 spans = some.one_of(
     some.just("forever"),
-    some.builds(lambda n, unit: f"{n}{unit}", some.integers(0, 5000), some.sampled_from([*UNITS])),
+    some.builds(
+        lambda n, unit: f"{n}{unit}", some.integers(0, 5000), some.sampled_from([*UNIT_SECONDS])
+    ),
 )
 rules = some.builds(
     lambda everything, own: [
@@ -28,34 +30,34 @@ queues = some.from_regex(r"[A-Za-z_][\w.:/-]{0,20}", fullmatch=True)
 
 
 def seconds(span: str) -> float:
-    return FOREVER if span == "forever" else int(span[:-1]) * float(UNITS[span[-1]])
+    return FOREVER if span == "forever" else int(span[:-1]) * float(UNIT_SECONDS[span[-1]])
 
 
 def test_the_default_is_a_week_for_successes_and_a_month_for_the_rest() -> None:
-    keep = Keep.parse(DEFAULT)
+    keep = Retention.parse(DEFAULT_RETENTION)
 
-    assert keep.age("any", "succeeded") == 7 * DAY
-    assert {keep.age("any", each) for each in OUTCOMES if each != "succeeded"} == {30 * DAY}
-    assert Settings().keep == DEFAULT
+    assert keep.max_age("any", "succeeded") == 7 * DAY
+    assert {keep.max_age("any", each) for each in OUTCOMES if each != "succeeded"} == {30 * DAY}
+    assert Settings().retention == DEFAULT_RETENTION
 
 
 def test_times_for_everything_for_outcomes_and_for_queues() -> None:
-    keep = Keep.parse("7d failed=30d; images: 1d failed=7d; audit: forever")
+    keep = Retention.parse("7d failed=30d; images: 1d failed=7d; audit: forever")
 
-    assert keep.age("any", "expired") == 7 * DAY
-    assert keep.age("any", "failed") == 30 * DAY
-    assert keep.age("images", "cancelled") == DAY
-    assert keep.age("images", "failed") == 7 * DAY
-    assert keep.age("audit", "failed") == FOREVER
+    assert keep.max_age("any", "expired") == 7 * DAY
+    assert keep.max_age("any", "failed") == 30 * DAY
+    assert keep.max_age("images", "cancelled") == DAY
+    assert keep.max_age("images", "failed") == 7 * DAY
+    assert keep.max_age("audit", "failed") == FOREVER
 
 
 def test_what_a_queue_does_not_say_is_said_for_every_queue_and_else_by_default() -> None:
-    keep = Keep.parse("images: failed=1h; failed=2h expired=3h")
+    keep = Retention.parse("images: failed=1h; failed=2h expired=3h")
 
-    assert keep.age("images", "failed") == 3600
-    assert keep.age("images", "expired") == 3 * 3600
-    assert keep.age("images", "succeeded") == 7 * DAY
-    assert keep.age("any", "failed") == 2 * 3600
+    assert keep.max_age("images", "failed") == 3600
+    assert keep.max_age("images", "expired") == 3 * 3600
+    assert keep.max_age("images", "succeeded") == 7 * DAY
+    assert keep.max_age("any", "failed") == 2 * 3600
 
 
 @pytest.mark.parametrize(
@@ -71,52 +73,54 @@ def test_what_a_queue_does_not_say_is_said_for_every_queue_and_else_by_default()
     ],
 )
 def test_units(span: str, expected: float) -> None:
-    assert Keep.parse(span).shortest == expected
+    assert Retention.parse(span).min_age == expected
 
 
 def test_names_of_queues_may_have_colons() -> None:
-    assert Keep.parse("a:b/c.d-1: 1d").age("a:b/c.d-1", "failed") == DAY
+    assert Retention.parse("a:b/c.d-1: 1d").max_age("a:b/c.d-1", "failed") == DAY
 
 
 def test_the_shortest_is_the_least_of_all() -> None:
-    assert Keep.parse("7d; images: 1d failed=6h; audit: forever").shortest == 6 * 3600
-    assert Keep.parse("forever").shortest == FOREVER
+    assert Retention.parse("7d; images: 1d failed=6h; audit: forever").min_age == 6 * 3600
+    assert Retention.parse("forever").min_age == FOREVER
 
 
 def test_spaces_and_empty_parts_do_not_matter() -> None:
-    assert Keep.parse(" ;7d   failed=1d;\n images:  1d ; ") == Keep.parse("7d failed=1d;images: 1d")
+    assert Retention.parse(" ;7d   failed=1d;\n images:  1d ; ") == Retention.parse(
+        "7d failed=1d;images: 1d"
+    )
 
 
 @given(rules, some.dictionaries(queues, rules, max_size=3))
 def test_whatever_is_said_is_what_is_meant(default: list[str], named: dict[str, list[str]]) -> None:
     parts = [*(f"{queue}: {' '.join(rule)}" for queue, rule in named.items()), " ".join(default)]
 
-    keep = Keep.parse("; ".join(parts))
+    keep = Retention.parse("; ".join(parts))
 
     for queue, rule in [("nobody's own ", default), *named.items()]:
         for word in rule:
             outcome, equals, span = word.rpartition("=")
             if equals:
-                assert keep.age(queue, outcome) == seconds(span)
+                assert keep.max_age(queue, outcome) == seconds(span)
             else:
                 said = {each.partition("=")[0] for each in rule if "=" in each}
                 for other in set(OUTCOMES) - said:
-                    assert keep.age(queue, other) == seconds(span)
+                    assert keep.max_age(queue, other) == seconds(span)
 
 
 @given(rules, some.dictionaries(queues, rules, max_size=3))
 def test_it_can_be_written_and_read_again(default: list[str], named: dict[str, list[str]]) -> None:
     parts = [" ".join(default), *(f"{queue}: {' '.join(rule)}" for queue, rule in named.items())]
-    keep = Keep.parse("; ".join(parts))
+    keep = Retention.parse("; ".join(parts))
 
-    assert Keep.parse(str(keep)) == keep
+    assert Retention.parse(str(keep)) == keep
 
 
 @given(some.text("0123456789smhdw=;: \nforeverailducp", max_size=40))
 def test_any_text_is_read_or_refused_with_the_form_shown(text: str) -> None:
     told = ""
     try:
-        assert Keep.parse(text).shortest >= 0
+        assert Retention.parse(text).min_age >= 0
     except SettingsError as error:
         told = str(error)
 
@@ -153,11 +157,11 @@ MISTAKES = {
 @pytest.mark.parametrize("text", MISTAKES)
 def test_a_mistake_names_the_part_that_is_wrong(text: str) -> None:
     with pytest.raises(SettingsError) as caught:
-        Settings(keep=text)
+        Settings(retention=text)
 
     assert MISTAKES[text] in str(caught.value)
 
 
 def test_something_else_than_text_is_refused() -> None:
     with pytest.raises(SettingsError, match=r"it is 7\.0, not text"):
-        Settings(keep=7.0)  # type: ignore[arg-type]
+        Settings(retention=7.0)  # type: ignore[arg-type]

@@ -14,10 +14,10 @@ from rota.errors import DefinitionError
 seconds = some.floats(0, 1e6)
 policies = some.builds(
     Retry,
-    attempts=some.integers(1, 30_000),
-    wait=seconds,
+    max_attempts=some.integers(1, 30_000),
+    delay=seconds,
     backoff=some.floats(1, 1000),
-    cap=seconds,
+    max_delay=seconds,
     jitter=some.floats(0, 1),
 )
 
@@ -28,27 +28,30 @@ def middle(low: float, high: float) -> float:
 
 @given(policies, some.integers(1, 40_000))
 def test_there_is_another_attempt_until_they_are_used_up(policy: Retry, attempt: int) -> None:
-    assert (policy.after(attempt, ValueError()) is None) == (attempt >= policy.attempts)
+    assert (policy.delay_after(attempt, ValueError()) is None) == (attempt >= policy.max_attempts)
 
 
 @given(policies, some.integers(1, 40_000))
 def test_a_pause_is_a_number_from_zero_to_the_cap(policy: Retry, attempt: int) -> None:
     """Also in the 30,000th attempt, where the power alone would be beyond all numbers."""
-    pause = policy.after(attempt, ValueError())
+    pause = policy.delay_after(attempt, ValueError())
 
-    assert pause is None or 0 <= pause <= float(policy.cap)  # type: ignore[arg-type]
+    assert pause is None or 0 <= pause <= float(policy.max_delay)  # type: ignore[arg-type]
 
 
 def test_a_steep_back_off_ends_at_the_cap_too() -> None:
-    assert Retry(attempts=100, backoff=1e6, cap=60, jitter=0).after(70, ValueError()) == 60
+    assert (
+        Retry(max_attempts=100, backoff=1e6, max_delay=60, jitter=0).delay_after(70, ValueError())
+        == 60
+    )
 
 
-@given(policies.filter(lambda policy: policy.attempts > 2))
+@given(policies.filter(lambda policy: policy.max_attempts > 2))
 def test_pauses_do_not_shrink_from_one_attempt_to_the_next(policy: Retry) -> None:
     pauses = [
         pause
-        for attempt in range(1, min(policy.attempts, 100))
-        if (pause := policy.after(attempt, ValueError(), middle)) is not None
+        for attempt in range(1, min(policy.max_attempts, 100))
+        if (pause := policy.delay_after(attempt, ValueError(), middle)) is not None
     ]
 
     assert pauses == sorted(pauses)
@@ -58,8 +61,8 @@ def test_pauses_do_not_shrink_from_one_attempt_to_the_next(policy: Retry) -> Non
 def test_a_pause_is_off_by_no_more_than_the_jitter(
     policy: Retry, attempt: int, random: object
 ) -> None:
-    exact = policy.after(attempt, ValueError(), middle)
-    pause = policy.after(attempt, ValueError(), random.uniform)  # type: ignore[attr-defined]
+    exact = policy.delay_after(attempt, ValueError(), middle)
+    pause = policy.delay_after(attempt, ValueError(), random.uniform)  # type: ignore[attr-defined]
 
     if exact is not None and pause is not None:
         # The cap may have cut the exact one already; then the jitter can only make it smaller.
@@ -68,55 +71,62 @@ def test_a_pause_is_off_by_no_more_than_the_jitter(
 
 
 def test_the_default_waits_one_second_then_two() -> None:
-    waits = [Retry(jitter=0).after(attempt, ValueError()) for attempt in (1, 2, 3)]
+    waits = [Retry(jitter=0).delay_after(attempt, ValueError()) for attempt in (1, 2, 3)]
 
     assert waits == [1.0, 2.0, None]
 
 
 def test_durations_can_be_timedeltas() -> None:
-    policy = Retry(attempts=9, wait=timedelta(minutes=1), cap=timedelta(minutes=3), jitter=0)
+    policy = Retry(
+        max_attempts=9, delay=timedelta(minutes=1), max_delay=timedelta(minutes=3), jitter=0
+    )
 
-    assert [policy.after(attempt, ValueError()) for attempt in (1, 2, 3, 4)] == [60, 120, 180, 180]
+    assert [policy.delay_after(attempt, ValueError()) for attempt in (1, 2, 3, 4)] == [
+        60,
+        120,
+        180,
+        180,
+    ]
 
 
 def test_jobs_that_failed_together_do_not_come_back_together() -> None:
-    pauses = {Retry(attempts=2).after(1, ValueError()) for _ in range(50)}
+    pauses = {Retry(max_attempts=2).delay_after(1, ValueError()) for _ in range(50)}
 
     assert len(pauses) > 40
 
 
 def test_errors_that_are_never_retried_end_the_job_at_once() -> None:
-    policy = Retry(attempts=9, never=(LookupError, OSError))
+    policy = Retry(max_attempts=9, non_retryable=(LookupError, OSError))
 
-    assert policy.after(1, KeyError()) is None
-    assert policy.after(1, ConnectionError()) is None
-    assert policy.after(1, ValueError()) is not None
+    assert policy.delay_after(1, KeyError()) is None
+    assert policy.delay_after(1, ConnectionError()) is None
+    assert policy.delay_after(1, ValueError()) is not None
 
 
 def test_never_can_be_any_collection_of_types() -> None:
-    assert Retry(never=[KeyError]).never == (KeyError,)  # type: ignore[arg-type]
+    assert Retry(non_retryable=[KeyError]).non_retryable == (KeyError,)  # type: ignore[arg-type]
 
 
 def test_a_task_can_say_when_to_try_again() -> None:
-    assert Retry(cap=1).after(1, RetryLater(90)) == 90
-    assert Retry().after(1, RetryLater(timedelta(hours=1))) == 3600
-    assert Retry().after(1, RetryLater(-5)) == 0
+    assert Retry(max_delay=1).delay_after(1, RetryLater(90)) == 90
+    assert Retry().delay_after(1, RetryLater(timedelta(hours=1))) == 3600
+    assert Retry().delay_after(1, RetryLater(-5)) == 0
 
 
 def test_asking_for_another_attempt_counts_as_one() -> None:
-    assert Retry(attempts=2).after(2, RetryLater(1)) is None
+    assert Retry(max_attempts=2).delay_after(2, RetryLater(1)) is None
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"attempts": 0}, r"attempts=0.*from 1 \(no retry\) to 30000"),
-        ({"attempts": 30_001}, "attempts=30001"),
-        ({"wait": -1}, "cannot be negative"),
-        ({"cap": timedelta(seconds=-1)}, "cannot be negative"),
+        ({"max_attempts": 0}, r"max_attempts=0.*from 1 \(no retry\) to 30000"),
+        ({"max_attempts": 30_001}, "max_attempts=30001"),
+        ({"delay": -1}, "cannot be negative"),
+        ({"max_delay": timedelta(seconds=-1)}, "cannot be negative"),
         ({"backoff": 0.5}, "backoff=0.5.*at least 1"),
         ({"jitter": 1.1}, "jitter=1.1.*from 0 to 1"),
-        ({"wait": float("nan")}, "wait"),
+        ({"delay": float("nan")}, "delay"),
     ],
 )
 def test_a_policy_that_makes_no_sense_is_refused(given: dict[str, object], message: str) -> None:
@@ -126,4 +136,4 @@ def test_a_policy_that_makes_no_sense_is_refused(given: dict[str, object], messa
 
 @given(policies)
 def test_a_policy_can_be_stored_and_read(policy: Retry) -> None:
-    assert Retry(**policy.document()) == policy
+    assert Retry(**policy.to_dict()) == policy

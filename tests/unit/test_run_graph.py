@@ -9,17 +9,17 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from rota.drawing.board import place
-from rota.drawing.layout import Layout
+from rota.drawing.board import layout_boxes
+from rota.drawing.layout import GraphLayout
 from rota.model.graph import Graph
-from rota.store.views import JobLine
+from rota.store.views import JobRow
 from rota.web.dashboard import run_graph
-from rota.web.dashboard.run_graph import CALLER, counts, picture
+from rota.web.dashboard.run_graph import PARENT_KEY, build_picture, count_states
 
 from .test_run_timeline import START, job, run
 
 
-def line(states: list[str], first: int = 10) -> list[JobLine]:
+def line(states: list[str], first: int = 10) -> list[JobRow]:
     """A chain of jobs a, b, c …"""
     last = first + len(states) - 1
     return [
@@ -27,8 +27,8 @@ def line(states: list[str], first: int = 10) -> list[JobLine]:
             state,
             first + place,
             task=f"f.{'abcdefgh'[place]}",
-            children=[first + place + 1] if first + place < last else [],
-            takes=[first + place - 1] if place else [],
+            successors=[first + place + 1] if first + place < last else [],
+            input_jobs=[first + place - 1] if place else [],
         )
         for place, state in enumerate(states)
     ]
@@ -37,30 +37,30 @@ def line(states: list[str], first: int = 10) -> list[JobLine]:
 def test_runs_of_one_shape_are_laid_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
     laid: list[Graph] = []
 
-    def counting(graph: Graph, names: Mapping[str, str]) -> Layout:
+    def counting(graph: Graph, names: Mapping[str, str]) -> GraphLayout:
         laid.append(graph)
-        return place(graph, names)
+        return layout_boxes(graph, names)
 
-    monkeypatch.setattr(run_graph, "place", counting)
+    monkeypatch.setattr(run_graph, "layout_boxes", counting)
     other = msgspec.structs.replace(run(3), run=2, created=START + timedelta(days=1))
 
-    one = picture(run(3), line(["succeeded", "running", "waiting"]))
-    same = picture(run(3), line(["succeeded", "succeeded", "failed"]))
-    alike = picture(other, line(["waiting"] * 3, first=500))
-    longer = picture(run(4), line(["waiting"] * 4))
+    one = build_picture(run(3), line(["succeeded", "running", "waiting"]))
+    same = build_picture(run(3), line(["succeeded", "succeeded", "failed"]))
+    alike = build_picture(other, line(["waiting"] * 3, first=500))
+    longer = build_picture(run(4), line(["waiting"] * 4))
 
     assert one.shape is same.shape is alike.shape
     assert one.shape is not longer.shape
     assert len(laid) <= 2
-    assert [card.state for card in one.cards.values()] == ["succeeded", "running", "waiting"]
-    assert [card.state for card in same.cards.values()] == ["succeeded", "succeeded", "failed"]
-    assert [card.href for card in alike.cards.values()] == ["?job=500", "?job=501", "?job=502"]
+    assert [card.state for card in one.details.values()] == ["succeeded", "running", "waiting"]
+    assert [card.state for card in same.details.values()] == ["succeeded", "succeeded", "failed"]
+    assert [card.href for card in alike.details.values()] == ["?job=500", "?job=501", "?job=502"]
 
 
 def test_what_a_script_is_told_is_what_the_picture_says() -> None:
-    drawn = picture(run(2), line(["succeeded", "running"]))
+    drawn = build_picture(run(2), line(["succeeded", "running"]))
 
-    told = json.loads(drawn.colours())
+    told = json.loads(drawn.states_json())
 
     assert [each[:2] for each in told] == [["0", "succeeded"], ["1", "running"]]
     svg = drawn.svg("a run", drawn.key_of(11))
@@ -73,31 +73,31 @@ def test_a_crowd_tells_how_many_are_in_which_state_those_to_look_at_first() -> N
         job("failed" if number == 7 else "succeeded", number + 3, task=f"f.part_{number}")
         for number in range(40)
     ]
-    split = job("succeeded", 2, task="f.split", children=[each.job for each in parts])
-    jobs = [split, *(msgspec.structs.replace(each, takes=[2]) for each in parts)]
+    split = job("succeeded", 2, task="f.split", successors=[each.job for each in parts])
+    jobs = [split, *(msgspec.structs.replace(each, input_jobs=[2]) for each in parts)]
 
-    drawn = picture(run(41), jobs)
+    drawn = build_picture(run(41), jobs)
 
-    [key] = drawn.shape.crowd.folds
-    card = drawn.cards[key]
-    assert (card.name, card.state, card.many) == ("part_* × 40", "failed", 40)
+    [key] = drawn.shape.grouped.members
+    card = drawn.details[key]
+    assert (card.name, card.state, card.job_count) == ("part_* × 40", "failed", 40)
     assert card.remark == "1 failed, 39 succeeded"
     assert card.shares == [("failed", 1 / 40), ("succeeded", 39 / 40)]
     assert drawn.key_of(10) == key
-    assert counts(drawn.members[key]) == [("failed", 1), ("succeeded", 39)]
-    opened = picture(run(41), jobs, opened=[key])
-    assert len(opened.cards) == 41
-    assert opened.cards["8"].href == f"?open={key}&job=10"
+    assert count_states(drawn.members[key]) == [("failed", 1), ("succeeded", 39)]
+    opened = build_picture(run(41), jobs, expanded=[key])
+    assert len(opened.details) == 41
+    assert opened.details["8"].href == f"?open={key}&job=10"
 
 
 def test_calls_hang_on_their_caller() -> None:
     calls = msgspec.structs.replace(run(3), flow="", parent=99)
 
-    drawn = picture(calls, line(["succeeded"] * 3))
+    drawn = build_picture(calls, line(["succeeded"] * 3))
 
-    parents = drawn.shape.crowd.graph.parents
+    parents = drawn.shape.grouped.graph.predecessors
     assert {key: list(each) for key, each in parents.items()} == {
-        CALLER: [],
-        **{str(number): [CALLER] for number in range(3)},
+        PARENT_KEY: [],
+        **{str(number): [PARENT_KEY] for number in range(3)},
     }
-    assert drawn.cards[CALLER].name == "job 99"
+    assert drawn.details[PARENT_KEY].name == "job 99"

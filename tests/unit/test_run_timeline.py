@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from rota.drawing.gantt import Bar
-from rota.store.chronicle import Doing
-from rota.store.views import FlowDetail, JobLine, TryLine
+from rota.drawing.gantt import GanttBar
+from rota.store.chronicle import RunStepRow
+from rota.store.views import FlowDetailRow, JobAttemptRow, JobRow
 from rota.web.dashboard.run_gantt import (
     bars_of_job,
-    merged,
-    ready_since,
+    merge_bars,
+    queued_since,
+    rounded_now,
     rows_of_run,
-    until_now,
 )
-from rota.web.dashboard.run_graph import picture
+from rota.web.dashboard.run_graph import build_picture
 
 START = datetime(2026, 11, 16, 12, tzinfo=UTC)
 NOW = START + timedelta(seconds=100)
@@ -26,21 +26,21 @@ def at(seconds: float) -> datetime:
     return START + timedelta(seconds=seconds)
 
 
-def job(state: str, id: int = 2, **more: Any) -> JobLine:
+def job(state: str, id: int = 2, **more: Any) -> JobRow:
     known: dict[str, Any] = {
         **{"job": id, "task": "f.work", "queue": "default", "state": state, "attempt": 1},
-        **{"worker": 1, "since": START, "rule": None, "children": [], "takes": []},
-        **dict.fromkeys(("finished", "took", "error", "wakes", "awaits", "done", "total")),
+        **{"worker": 1, "since": START, "rule": None, "successors": [], "input_jobs": []},
+        **dict.fromkeys(("finished", "seconds", "error", "wakes", "awaits", "done", "total")),
         **{"args": None, "result": None},
     }
-    return JobLine(**known | more)
+    return JobRow(**known | more)
 
 
-def run(many: int) -> FlowDetail:
-    return FlowDetail(1, "f", "running", 1, START, START, None, None, None, b"{}", None, many)
+def run(many: int) -> FlowDetailRow:
+    return FlowDetailRow(1, "f", "running", 1, START, START, None, None, None, b"{}", None, many)
 
 
-def told(bars: Sequence[Bar]) -> list[tuple[str, float, float]]:
+def told(bars: Sequence[GanttBar]) -> list[tuple[str, float, float]]:
     return [
         (each.kind, (each.start - START).total_seconds(), (each.end - START).total_seconds())
         for each in bars
@@ -48,16 +48,16 @@ def told(bars: Sequence[Bar]) -> list[tuple[str, float, float]]:
 
 
 def test_what_has_ended_waited_from_when_it_could_run_until_it_began() -> None:
-    done = job("succeeded", finished=at(10), took=4.0)
+    done = job("succeeded", finished=at(10), seconds=4.0)
 
     assert told(bars_of_job(done, [], [], at(1), NOW)) == [("queued", 1, 6), ("running", 6, 10)]
 
 
 def test_each_attempt_is_drawn_with_the_wait_before_it() -> None:
-    failed = job("failed", attempt=3, finished=at(30), took=2.0)
+    failed = job("failed", attempt=3, finished=at(30), seconds=2.0)
     tries = [
-        TryLine(2, 1, "failed", 1, at(5), 3.0, None),
-        TryLine(2, 2, "failed", 1, at(15), 5.0, None),
+        JobAttemptRow(2, 1, "failed", 1, at(5), 3.0, None),
+        JobAttemptRow(2, 2, "failed", 1, at(15), 5.0, None),
     ]
 
     bars = bars_of_job(failed, tries, [], START, NOW)
@@ -70,8 +70,8 @@ def test_each_attempt_is_drawn_with_the_wait_before_it() -> None:
 
 
 def test_what_was_lost_with_its_worker_is_not_said_to_have_only_waited() -> None:
-    done = job("succeeded", attempt=2, finished=at(40), took=5.0)
-    tries = [TryLine(2, 1, "failed", 1, at(20), None, None)]
+    done = job("succeeded", attempt=2, finished=at(40), seconds=5.0)
+    tries = [JobAttemptRow(2, 1, "failed", 1, at(20), None, None)]
 
     assert told(bars_of_job(done, tries, [], START, NOW)) == [
         *(("attempt", 0, 20), ("queued", 20, 35), ("running", 35, 40)),
@@ -91,12 +91,12 @@ def test_what_goes_on_reaches_until_now() -> None:
 
 
 def test_what_slept_ran_before_that_as_its_steps_tell() -> None:
-    done = job("succeeded", finished=at(60), took=5.0)
+    done = job("succeeded", finished=at(60), seconds=5.0)
     doings = [
-        Doing(2, "step", "a", at(4), 2.0, None, False),
-        Doing(2, "step", "b", at(7), 2.0, None, False),
-        Doing(2, "sleep", "sleep", at(8), None, at(38), False),
-        Doing(2, "wait", "go", at(50), None, None, False),
+        RunStepRow(2, "step", "a", at(4), 2.0, None, False),
+        RunStepRow(2, "step", "b", at(7), 2.0, None, False),
+        RunStepRow(2, "sleep", "sleep", at(8), None, at(38), False),
+        RunStepRow(2, "wait", "go", at(50), None, None, False),
     ]
 
     assert told(bars_of_job(done, [], doings, START, NOW)) == [
@@ -107,7 +107,7 @@ def test_what_slept_ran_before_that_as_its_steps_tell() -> None:
 
 def test_what_waits_for_a_signal_sleeps_until_now_and_once() -> None:
     waiting = job("asleep", since=at(9))
-    doings = [Doing(2, "wait", "go", at(8), None, None, True)]
+    doings = [RunStepRow(2, "wait", "go", at(8), None, None, True)]
 
     assert told(bars_of_job(waiting, [], doings, START, NOW)) == [
         *(("queued", 0, 8), ("asleep", 8, 100)),
@@ -115,9 +115,9 @@ def test_what_waits_for_a_signal_sleeps_until_now_and_once() -> None:
 
 
 def test_steps_of_an_attempt_before_are_not_drawn_again() -> None:
-    done = job("succeeded", attempt=2, finished=at(30), took=5.0)
-    tries = [TryLine(2, 1, "failed", 1, at(20), 10.0, None)]
-    doings = [Doing(2, "sleep", "sleep", at(11), None, at(12), False)]
+    done = job("succeeded", attempt=2, finished=at(30), seconds=5.0)
+    tries = [JobAttemptRow(2, 1, "failed", 1, at(20), 10.0, None)]
+    doings = [RunStepRow(2, "sleep", "sleep", at(11), None, at(12), False)]
 
     assert told(bars_of_job(done, tries, doings, START, NOW)) == [
         *(("queued", 0, 10), ("attempt", 10, 20), ("queued", 20, 25), ("running", 25, 30)),
@@ -126,23 +126,23 @@ def test_steps_of_an_attempt_before_are_not_drawn_again() -> None:
 
 def test_a_job_could_run_when_the_last_before_it_had_ended() -> None:
     jobs = [
-        job("succeeded", 2, children=[4], finished=at(25)),
-        job("succeeded", 3, children=[4], finished=at(10)),
+        job("succeeded", 2, successors=[4], finished=at(25)),
+        job("succeeded", 3, successors=[4], finished=at(10)),
         job("ready", 4),
     ]
 
-    assert ready_since(jobs, START) == {2: START, 3: START, 4: at(25)}
+    assert queued_since(jobs, START) == {2: START, 3: START, 4: at(25)}
 
 
 def test_many_on_one_line_overlap_as_one_in_the_state_to_look_at_first() -> None:
     bars = [
-        Bar("running", at(0), at(10), "succeeded"),
-        Bar("running", at(5), at(20), "failed"),
-        Bar("running", at(30), at(40), "succeeded"),
-        Bar("queued", at(0), at(1), "ready"),
+        GanttBar("running", at(0), at(10), "succeeded"),
+        GanttBar("running", at(5), at(20), "failed"),
+        GanttBar("running", at(30), at(40), "succeeded"),
+        GanttBar("queued", at(0), at(1), "ready"),
     ]
 
-    found = merged(bars)
+    found = merge_bars(bars)
 
     assert told(found) == [("running", 0, 20), ("running", 30, 40), ("queued", 0, 1)]
     assert [each.state for each in found] == ["failed", "succeeded", "ready"]
@@ -151,18 +151,18 @@ def test_many_on_one_line_overlap_as_one_in_the_state_to_look_at_first() -> None
 def test_lines_come_in_the_order_in_which_they_began() -> None:
     jobs = [
         job("waiting", 2, task="f.last"),
-        job("succeeded", 3, task="f.second", finished=at(20), took=1.0),
-        job("succeeded", 4, task="f.first", finished=at(10), took=10.0),
+        job("succeeded", 3, task="f.second", finished=at(20), seconds=1.0),
+        job("succeeded", 4, task="f.first", finished=at(10), seconds=10.0),
     ]
     ready = {2: START, 3: at(10), 4: START}
 
-    rows = rows_of_run(picture(run(3), jobs), [], [], ready, NOW)
+    rows = rows_of_run(build_picture(run(3), jobs), [], [], ready, NOW)
 
     assert [each.name for each in rows] == ["first", "second", "last"]
 
 
 def test_now_moves_in_steps_and_never_back() -> None:
-    seen = [until_now(START, at(n / 10), 10) for n in range(20_000)]
+    seen = [rounded_now(START, at(n / 10), 10) for n in range(20_000)]
 
     assert all(shown >= at(n / 10) for n, shown in enumerate(seen))
     assert seen == sorted(seen)

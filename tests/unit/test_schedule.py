@@ -11,15 +11,15 @@ import pytest
 
 from rota.errors import ArgumentError
 from rota.model.schedule import (
-    LOOK_AGAIN,
-    MANY,
+    MAX_TICKS,
+    MIN_RECHECK,
     CatchUp,
-    Decision,
-    Policy,
-    Position,
+    SchedulePolicy,
+    SchedulePosition,
+    TickDecision,
     decide,
-    first,
-    is_astray,
+    first_tick,
+    is_ahead_of_clock,
 )
 from rota.model.timetable import Timetable
 
@@ -28,16 +28,16 @@ HOUR = timedelta(hours=1)
 
 
 def late(
-    policy: Policy,
+    policy: SchedulePolicy,
     hours: float = 5.5,
     *,
     busy: bool = False,
     queued: datetime | None = None,
     runs: int = 0,
-) -> Decision:
+) -> TickDecision:
     """An hourly schedule that nobody has looked at for so long: 00:00 is the first that has come due."""
     begin = datetime(2026, 1, 1, tzinfo=UTC)
-    position = Position(begin, begin, queued, runs, busy)
+    position = SchedulePosition(begin, begin, queued, runs, busy)
     return decide(Timetable("0 * * * *"), policy, position, begin + hours * HOUR, lambda: 0.5)
 
 
@@ -45,12 +45,12 @@ def hours(ticks: list[datetime]) -> list[int]:
     return [tick.hour for tick in ticks]
 
 
-def skipped(decision: Decision) -> list[tuple[int, str]]:
+def skipped(decision: TickDecision) -> list[tuple[int, str]]:
     return [(tick.hour, state) for tick, state, _ in decision.skip]
 
 
 def test_after_an_absence_the_latest_is_started_and_the_others_are_counted() -> None:
-    decision = late(Policy())
+    decision = late(SchedulePolicy())
 
     assert hours(decision.start) == [5]
     assert decision.missed == 5
@@ -59,8 +59,8 @@ def test_after_an_absence_the_latest_is_started_and_the_others_are_counted() -> 
 
 
 def test_without_catching_up_one_that_is_a_minute_late_is_started_and_a_later_one_is_not() -> None:
-    assert hours(late(Policy(catch_up="none"), 5 + 60 / 3600).start) == [5]
-    decision = late(Policy(catch_up="none"), 5 + 61 / 3600)
+    assert hours(late(SchedulePolicy(catch_up="none"), 5 + 60 / 3600).start) == [5]
+    decision = late(SchedulePolicy(catch_up="none"), 5 + 61 / 3600)
 
     assert decision.start == []
     assert skipped(decision) == [(5, "missed")]
@@ -68,21 +68,21 @@ def test_without_catching_up_one_that_is_a_minute_late_is_started_and_a_later_on
 
 
 def test_all_are_caught_up_with_at_once_the_latest_so_many() -> None:
-    decision = late(Policy(catch_up="all", at_most=3))
+    decision = late(SchedulePolicy(catch_up="all", at_most=3))
 
     assert hours(decision.start) == [3, 4, 5]
     assert decision.missed == 3
 
 
 def test_all_are_skipped_while_a_run_is_open_from_before() -> None:
-    decision = late(Policy("skip", "all", at_most=3), busy=True)
+    decision = late(SchedulePolicy("skip", "all", at_most=3), busy=True)
 
     assert decision.start == []
     assert skipped(decision) == [(3, "skipped"), (4, "skipped"), (5, "skipped")]
 
 
 def test_of_all_one_waits_while_a_run_is_open_from_before() -> None:
-    decision = late(Policy("queue_one", "all", at_most=3), busy=True)
+    decision = late(SchedulePolicy("queue_one", "all", at_most=3), busy=True)
 
     assert decision.start == []
     assert skipped(decision) == [(3, "queued"), (4, "skipped"), (5, "skipped")]
@@ -91,16 +91,16 @@ def test_of_all_one_waits_while_a_run_is_open_from_before() -> None:
 
 
 def test_of_all_only_the_latest_takes_the_place_of_the_run_it_cancels() -> None:
-    decision = late(Policy("cancel_running", "all"), busy=True)
+    decision = late(SchedulePolicy("cancel_running", "all"), busy=True)
 
-    assert decision.cancel
+    assert decision.cancel_open_runs
     assert hours(decision.start) == [5]
     assert decision.missed == 5
 
 
 def test_what_waited_is_started_when_the_run_has_ended_however_late() -> None:
     before = datetime(2025, 12, 31, 20, tzinfo=UTC)
-    policy = Policy("queue_one", grace=60)
+    policy = SchedulePolicy("queue_one", grace=60)
 
     assert late(policy, -1, busy=True, queued=before).start == []
     assert late(policy, -1, busy=False, queued=before).start == [before]
@@ -108,7 +108,7 @@ def test_what_waited_is_started_when_the_run_has_ended_however_late() -> None:
 
 def test_what_comes_as_the_one_that_waited_is_started_waits_in_its_turn() -> None:
     before = datetime(2025, 12, 31, 20, tzinfo=UTC)
-    decision = late(Policy("queue_one"), queued=before)
+    decision = late(SchedulePolicy("queue_one"), queued=before)
 
     assert decision.start == [before]
     assert skipped(decision) == [(5, "queued")]
@@ -116,23 +116,25 @@ def test_what_comes_as_the_one_that_waited_is_started_waits_in_its_turn() -> Non
 
 def test_what_waits_while_the_clock_is_set_back_has_its_time_again() -> None:
     queued = datetime(2025, 12, 31, 23, tzinfo=UTC)
-    decision = late(Policy("queue_one"), -3, queued=queued)
+    decision = late(SchedulePolicy("queue_one"), -3, queued=queued)
 
     assert decision.start == []
     assert decision.due == decision.queued == queued
 
 
 def test_while_one_waits_somebody_looks_every_second() -> None:
-    decision = late(Policy("queue_one"), 0, busy=True)
+    decision = late(SchedulePolicy("queue_one"), 0, busy=True)
 
     assert decision.queued is not None
-    assert decision.due == decision.queued + LOOK_AGAIN
+    assert decision.due == decision.queued + MIN_RECHECK
 
 
 @pytest.mark.parametrize(("waited", "rest"), [(20, 1), (60, 3), (300, 15), (86400, 15)])
 def test_the_longer_it_waits_the_less_often_somebody_looks(waited: float, rest: float) -> None:
     now = datetime(2025, 12, 31, 20, tzinfo=UTC)
-    decision = late(Policy("queue_one"), -4, busy=True, queued=now - timedelta(seconds=waited))
+    decision = late(
+        SchedulePolicy("queue_one"), -4, busy=True, queued=now - timedelta(seconds=waited)
+    )
 
     assert decision.due == now + timedelta(seconds=rest)
 
@@ -140,24 +142,24 @@ def test_the_longer_it_waits_the_less_often_somebody_looks(waited: float, rest: 
 def test_a_run_that_begins_now_is_not_cancelled_at_the_same_look() -> None:
     """As when a schedule that queued one is told to cancel instead."""
     before = datetime(2025, 12, 31, 20, tzinfo=UTC)
-    decision = late(Policy("cancel_running"), queued=before)
+    decision = late(SchedulePolicy("cancel_running"), queued=before)
 
     assert decision.start == [before]
-    assert not decision.cancel
+    assert not decision.cancel_open_runs
     assert decision.due is not None
     assert hours([decision.due]) == [0], "at once"
 
 
 def test_what_is_too_late_is_told_and_what_jitters_may_be_later_by_as_much() -> None:
-    assert skipped(late(Policy(catch_up="all", grace=5400))) == [
+    assert skipped(late(SchedulePolicy(catch_up="all", grace=5400))) == [
         *((0, "missed"), (1, "missed"), (2, "missed"), (3, "missed"))
     ]
-    assert hours(late(Policy(grace=1800 - 600, jitter=600)).start) == [5]
-    assert skipped(late(Policy(grace=1800 - 601, jitter=600))) == [(5, "missed")]
+    assert hours(late(SchedulePolicy(grace=1800 - 600, jitter=600)).start) == [5]
+    assert skipped(late(SchedulePolicy(grace=1800 - 601, jitter=600))) == [(5, "missed")]
 
 
 def test_the_last_of_its_runs_ends_it() -> None:
-    decision = late(Policy("allow", "all", max_runs=5), runs=3)
+    decision = late(SchedulePolicy("allow", "all", max_runs=5), runs=3)
 
     assert hours(decision.start) == [0, 1]
     assert (decision.next, decision.queued, decision.due) == (None, None, None)
@@ -166,7 +168,7 @@ def test_the_last_of_its_runs_ends_it() -> None:
 def test_where_it_has_had_its_runs_nothing_that_waits_is_started() -> None:
     """As when somebody lowers their number."""
     before = datetime(2025, 12, 31, 20, tzinfo=UTC)
-    decision = late(Policy("queue_one", max_runs=2), queued=before, runs=2)
+    decision = late(SchedulePolicy("queue_one", max_runs=2), queued=before, runs=2)
 
     assert decision.start == []
     assert (decision.next, decision.queued, decision.due) == (None, None, None)
@@ -174,7 +176,7 @@ def test_where_it_has_had_its_runs_nothing_that_waits_is_started() -> None:
 
 def test_nothing_comes_after_its_end_but_a_tick_of_that_very_time() -> None:
     end = datetime(2026, 1, 1, 3, tzinfo=UTC)
-    decision = late(Policy(catch_up="all", ends=end))
+    decision = late(SchedulePolicy(catch_up="all", ends=end))
 
     assert hours(decision.start) == [0, 1, 2, 3]
     assert decision.next is None
@@ -182,9 +184,9 @@ def test_nothing_comes_after_its_end_but_a_tick_of_that_very_time() -> None:
 
 
 def test_to_catch_up_with_as_many_as_there_may_be_does_not_end_it() -> None:
-    decision = late(Policy("allow", "all", at_most=MANY), 5000.5)
+    decision = late(SchedulePolicy("allow", "all", at_most=MAX_TICKS), 5000.5)
 
-    assert len(decision.start) == MANY
+    assert len(decision.start) == MAX_TICKS
     assert decision.missed == 4001
     assert decision.next is not None
 
@@ -197,7 +199,9 @@ def test_a_year_of_seconds_is_not_gone_through(timetable: Timetable, catch_up: A
     now = BEGIN + timedelta(days=365)
     began = time.perf_counter()
 
-    decision = decide(timetable, Policy("allow", catch_up), Position(BEGIN, BEGIN), now)
+    decision = decide(
+        timetable, SchedulePolicy("allow", catch_up), SchedulePosition(BEGIN, BEGIN), now
+    )
 
     assert time.perf_counter() - began < 1
     assert decision.start[-1] == now
@@ -210,14 +214,14 @@ def test_a_year_of_seconds_is_not_gone_through(timetable: Timetable, catch_up: A
 
 def test_once_is_started_however_late_unless_it_is_not_to_be() -> None:
     past = Timetable(at=BEGIN - 10 * HOUR)
-    tick = first(past, Policy(), BEGIN, BEGIN)
+    tick = first_tick(past, SchedulePolicy(), BEGIN, BEGIN)
     for policy, expected in (
-        (Policy(), [past.at]),
-        (Policy(catch_up="all"), [past.at]),
-        (Policy(catch_up="none"), []),
-        (Policy(grace=3600), []),
+        (SchedulePolicy(), [past.at]),
+        (SchedulePolicy(catch_up="all"), [past.at]),
+        (SchedulePolicy(catch_up="none"), []),
+        (SchedulePolicy(grace=3600), []),
     ):
-        decision = decide(past, policy, Position(tick, BEGIN), BEGIN)
+        decision = decide(past, policy, SchedulePosition(tick, BEGIN), BEGIN)
 
         assert decision.start == expected
         assert (decision.next, decision.due) == (None, None)
@@ -226,23 +230,23 @@ def test_once_is_started_however_late_unless_it_is_not_to_be() -> None:
 @pytest.mark.parametrize("timetable", [Timetable(every=3600), Timetable("0 * * * *")], ids=str)
 def test_it_starts_at_its_start_and_not_before(timetable: Timetable) -> None:
     begin = datetime(2026, 6, 1, 9, tzinfo=UTC)
-    policy = Policy(starts=begin, ends=begin + HOUR / 2)
+    policy = SchedulePolicy(starts=begin, ends=begin + HOUR / 2)
 
-    assert first(timetable, policy, BEGIN, begin) == begin
-    assert first(timetable, policy, begin, begin) is None, "the next one is after its end"
+    assert first_tick(timetable, policy, BEGIN, begin) == begin
+    assert first_tick(timetable, policy, begin, begin) is None, "the next one is after its end"
 
 
 def test_a_clock_that_was_ahead_and_went_back_leaves_it_astray() -> None:
-    timetable, policy = Timetable("0 * * * *"), Policy()
-    at_ease = Position(first(timetable, policy, BEGIN, BEGIN), BEGIN)
+    timetable, policy = Timetable("0 * * * *"), SchedulePolicy()
+    at_ease = SchedulePosition(first_tick(timetable, policy, BEGIN, BEGIN), BEGIN)
     ahead = decide(timetable, policy, at_ease, BEGIN + timedelta(days=4000))
     astray = replace(at_ease, next=ahead.next)
 
     assert decide(timetable, policy, astray, BEGIN + HOUR).start == [], "each tick once"
-    assert is_astray(timetable, policy, astray, BEGIN + HOUR)
+    assert is_ahead_of_clock(timetable, policy, astray, BEGIN + HOUR)
     for now in (BEGIN, BEGIN + HOUR, BEGIN + 9 * HOUR):
-        assert not is_astray(timetable, policy, at_ease, now)
-    assert not is_astray(timetable, policy, replace(at_ease, next=None), BEGIN)
+        assert not is_ahead_of_clock(timetable, policy, at_ease, now)
+    assert not is_ahead_of_clock(timetable, policy, replace(at_ease, next=None), BEGIN)
 
 
 @pytest.mark.parametrize(
@@ -263,4 +267,4 @@ def test_a_clock_that_was_ahead_and_went_back_leaves_it_astray() -> None:
 )
 def test_a_policy_that_makes_no_sense_is_refused(given: dict[str, Any], told: str) -> None:
     with pytest.raises(ArgumentError, match=told):
-        Policy(**given)
+        SchedulePolicy(**given)

@@ -18,14 +18,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rota.model.schedule import (
-    LATE,
+    MISSED_AFTER,
     CatchUp,
-    Decision,
     Overlap,
-    Policy,
-    Position,
+    SchedulePolicy,
+    SchedulePosition,
+    TickDecision,
     decide,
-    first,
+    first_tick,
 )
 from rota.model.timetable import Timetable
 
@@ -55,7 +55,7 @@ TICKS = {
 }
 
 POLICIES = st.builds(
-    Policy,
+    SchedulePolicy,
     overlap=st.sampled_from(get_args(Overlap)),
     catch_up=st.sampled_from(get_args(CatchUp)),
     at_most=st.integers(1, 12),
@@ -66,16 +66,18 @@ POLICIES = st.builds(
 )
 
 
-def model(ticks: list[datetime], policy: Policy, position: Position, now: datetime) -> Decision:
+def model(
+    ticks: list[datetime], policy: SchedulePolicy, position: SchedulePosition, now: datetime
+) -> TickDecision:
     """One look, in the words of the policies."""
     runs = position.runs
-    told = Decision(queued=position.queued)
+    told = TickDecision(queued=position.queued)
 
     def may_start() -> bool:
         return policy.max_runs is None or runs < policy.max_runs
 
     waited = False
-    free = not position.busy or policy.overlap == "allow"
+    free = not position.has_open_run or policy.overlap == "allow"
     if position.queued and position.queued <= now and may_start() and free:
         told.start, told.queued, waited = [position.queued], None, True
         runs += 1
@@ -98,20 +100,20 @@ def model(ticks: list[datetime], policy: Policy, position: Position, now: dateti
         late = now - tick - seconds(policy.jitter)
         grace = policy.grace
         if grace is None and policy.catch_up == "none":
-            grace = LATE.total_seconds()
+            grace = MISSED_AFTER.total_seconds()
         if grace is not None and late > seconds(grace):
             told.skip.append((tick, "missed", "it was too late"))
             continue
         if not may_start():
             continue
-        if (position.busy or waited) and policy.overlap in ("skip", "queue_one"):
+        if (position.has_open_run or waited) and policy.overlap in ("skip", "queue_one"):
             waits = policy.overlap == "queue_one" and told.queued is None
             told.skip.append(
                 (tick, "queued" if waits else "skipped", "the run before it has not ended")
             )
             told.queued = tick if waits else told.queued
             continue
-        told.cancel |= position.busy and policy.overlap == "cancel_running"
+        told.cancel_open_runs |= position.has_open_run and policy.overlap == "cancel_running"
         told.start.append(tick)
         runs += 1
     told.next = rest[0] if rest and may_start() else None
@@ -124,8 +126,8 @@ class Life:
     """A schedule that is looked at now and then, and all that it ever decided."""
 
     name: str
-    policy: Policy
-    position: Position
+    policy: SchedulePolicy
+    position: SchedulePosition
     started: list[datetime] = field(default_factory=list)
     told: list[tuple[datetime, str]] = field(default_factory=list)
     missed: int = 0
@@ -133,13 +135,13 @@ class Life:
     due: datetime | None = None
 
     @classmethod
-    def begin(cls, name: str, policy: Policy) -> Life:
-        tick = first(TIMETABLES[name], policy, BEGIN, BEGIN)
-        return cls(name, policy, Position(tick, BEGIN), due=tick)
+    def begin(cls, name: str, policy: SchedulePolicy) -> Life:
+        tick = first_tick(TIMETABLES[name], policy, BEGIN, BEGIN)
+        return cls(name, policy, SchedulePosition(tick, BEGIN), due=tick)
 
-    def look(self, now: datetime, *, busy: bool = False, chance: float = 0.5) -> Decision:
+    def look(self, now: datetime, *, busy: bool = False, chance: float = 0.5) -> TickDecision:
         busy = busy and bool(self.started)
-        position = replace(self.position, busy=busy)
+        position = replace(self.position, has_open_run=busy)
         made = decide(TIMETABLES[self.name], self.policy, position, now, lambda: chance)
         expected = model(TICKS[self.name], self.policy, position, now)
         expected.due = made.due
@@ -148,12 +150,12 @@ class Life:
         assert all(tick <= now for tick in made.start)
         assert made.start == sorted(made.start)
         assert not (made.start and busy and self.policy.overlap in ("skip", "queue_one"))
-        assert not made.cancel or busy
+        assert not made.cancel_open_runs or busy
         assert made.due is None or self.position.next is not None or made.queued is not None
         self.started += made.start
         self.told += [(tick, state) for tick, state, _ in made.skip]
         self.missed += made.missed
-        self.cancelled += made.cancel
+        self.cancelled += made.cancel_open_runs
         self.position = replace(
             self.position,
             next=made.next,
@@ -201,7 +203,7 @@ LOOKS = st.lists(
 )
 
 
-def live(name: str, policy: Policy, looks: list[tuple[int, bool, float]]) -> Life:
+def live(name: str, policy: SchedulePolicy, looks: list[tuple[int, bool, float]]) -> Life:
     life = Life.begin(name, policy)
     now = BEGIN
     for later, busy, chance in looks:
@@ -214,11 +216,11 @@ def live(name: str, policy: Policy, looks: list[tuple[int, bool, float]]) -> Lif
 @given(name=st.sampled_from(sorted(TIMETABLES)), policy=POLICIES, looks=LOOKS)
 @example(
     "every half minute",
-    Policy("queue_one", "all", max_runs=3),
+    SchedulePolicy("queue_one", "all", max_runs=3),
     [(60, False, 0.0), (100, True, 0.0), (100, False, 0.0), (9000, False, 0.0)],
 )
 def test_whenever_it_is_looked_at_each_tick_is_seen_to_once_as_the_policy_says(
-    name: str, policy: Policy, looks: list[tuple[int, bool, float]]
+    name: str, policy: SchedulePolicy, looks: list[tuple[int, bool, float]]
 ) -> None:
     live(name, policy, looks)
 
@@ -231,7 +233,7 @@ def test_so_it_is_in_many_long_lives() -> None:
     seen: Counter[str] = Counter()
     for _ in range(20_000 if LONG else 400):
         name = chance.choice(sorted(TIMETABLES))
-        policy = Policy(
+        policy = SchedulePolicy(
             overlap=chance.choice(get_args(Overlap)),
             catch_up=chance.choice(get_args(CatchUp)),
             at_most=chance.randint(1, 9),
@@ -270,7 +272,7 @@ def test_jitter_puts_off_and_neither_loses_nor_turns_round(
     name: str, catch_up: Any, jitter: float, chances: list[float], delay: float
 ) -> None:
     """Looked at when it says, or a little later: also where one jitters over those that follow."""
-    life = Life.begin(name, Policy("allow", catch_up, jitter=jitter))
+    life = Life.begin(name, SchedulePolicy("allow", catch_up, jitter=jitter))
     now = BEGIN
     for chance in chances:
         if life.due is None:
@@ -285,7 +287,7 @@ def test_jitter_puts_off_and_neither_loses_nor_turns_round(
 
 
 def test_the_tick_before_is_put_off_by_chance_and_not_beyond_its_jitter() -> None:
-    policy = Policy(jitter=600)
+    policy = SchedulePolicy(jitter=600)
     dues = []
     for chance in (0.0, 0.25, 0.999):
         life = Life.begin("the hours", policy)

@@ -18,9 +18,15 @@ def test_nothing_set_is_the_defaults() -> None:
 
 
 def test_every_setting_can_be_set_by_a_variable() -> None:
-    others = {"schema": "other", "notify": "off", "pooler": "no", "keep": "7d", "dead_after": "21"}
-    others |= {"alerts": "off", "alert_webhook": "https://7/", "keep_alerts": "7200"}
-    others |= {"keep_audit": "7200", "web_worker": "off", "tracing": "off"}
+    others = {
+        "schema": "other",
+        "notify": "off",
+        "pooler": "no",
+        "retention": "7d",
+        "dead_after": "21",
+    }
+    others |= {"alerts": "off", "alert_webhook": "https://7/", "alert_retention": "7200"}
+    others |= {"audit_retention": "7200", "web_worker": "off", "tracing": "off"}
     environment = {
         f"ROTA_{each.name.upper()}": others.get(each.name, "7") for each in fields(Settings)
     }
@@ -34,9 +40,11 @@ def test_every_setting_can_be_set_by_a_variable() -> None:
 
 
 def test_what_is_given_by_name_wins() -> None:
-    read = Settings.read({"ROTA_CONCURRENCY": "7", "ROTA_BATCH": "8"}, concurrency=3, poll=None)
+    read = Settings.read(
+        {"ROTA_CONCURRENCY": "7", "ROTA_BATCH": "8"}, concurrency=3, poll_interval=None
+    )
 
-    assert (read.concurrency, read.batch, read.poll) == (3, 8, Settings().poll)
+    assert (read.concurrency, read.batch, read.poll_interval) == (3, 8, Settings().poll_interval)
 
 
 def test_false_given_by_name_is_given() -> None:
@@ -44,7 +52,7 @@ def test_false_given_by_name_is_given() -> None:
 
 
 def test_durations_can_be_timedeltas() -> None:
-    assert Settings.read({}, drain_for=timedelta(minutes=2)).drain_for == 120.0
+    assert Settings.read({}, drain_timeout=timedelta(minutes=2)).drain_timeout == 120.0
 
 
 @pytest.mark.parametrize("word", ["1", "true", "YES", " on "])
@@ -57,7 +65,7 @@ def test_yes_in_many_words(word: str) -> None:
     [
         ("ROTA_CONCURRENCY", "many", "a whole number"),
         ("ROTA_CONCURRENCY", "1.5", "a whole number"),
-        ("ROTA_POLL", "often", "a number of seconds"),
+        ("ROTA_POLL_INTERVAL", "often", "a number of seconds"),
         ("ROTA_NOTIFY", "perhaps", "on or off"),
         ("ROTA_NOTIFY", "", "on or off"),
     ],
@@ -72,10 +80,10 @@ def test_a_variable_that_cannot_be_read_is_named(variable: str, text: str, expec
     [
         ({"concurrency": 0}, "concurrency must be at least 1, not 0"),
         ({"connections": -1}, "connections must be at least 1"),
-        ({"poll": 0}, "poll must be above 0 seconds, not 0"),
-        ({"patience": float("nan")}, "patience must be above 0"),
+        ({"poll_interval": 0}, "poll_interval must be above 0 seconds, not 0"),
+        ({"outage_timeout": float("nan")}, "outage_timeout must be above 0"),
         ({"prefetch": -1}, "prefetch cannot be negative"),
-        ({"drain_for": timedelta(seconds=-1)}, "drain_for cannot be negative"),
+        ({"drain_timeout": timedelta(seconds=-1)}, "drain_timeout cannot be negative"),
         ({"payload_limit": 2 * 1024 * 1024}, "more than 1 MiB"),
         ({"colour": "red"}, r"no setting called 'colour'; there are: schema, connections"),
     ],
@@ -87,7 +95,7 @@ def test_a_value_that_makes_no_sense_is_refused(given: dict[str, Any], message: 
 
 def test_settings_do_not_change() -> None:
     with pytest.raises(FrozenInstanceError):
-        Settings().poll = 3.0  # type: ignore[misc]
+        Settings().poll_interval = 3.0  # type: ignore[misc]
 
 
 # The database

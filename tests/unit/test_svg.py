@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from rota.drawing.fold import fold
-from rota.drawing.label import STATES, Label
-from rota.drawing.palette import DAY, NIGHT, Palette
-from rota.drawing.svg import STYLE, svg
+from rota.drawing.fold import collapse
+from rota.drawing.label import STATES, NodeLabel
+from rota.drawing.palette import DARK, LIGHT, Palette
+from rota.drawing.svg import DARK_STYLE, svg
 from rota.model.graph import Graph
 
 from .graphs import DIAMOND, fan, graphs
@@ -41,13 +41,13 @@ def test_every_job_and_every_edge_is_drawn_once(graph: Graph) -> None:
 
     assert list(jobs(picture)) == list(graph.order)
     edges = picture.count("takes what")
-    assert edges == sum(len(graph.parents[name]) for name in graph.order)
+    assert edges == sum(len(graph.predecessors[name]) for name in graph.order)
 
 
 @given(some.lists(some.text(), unique=True, max_size=5), some.text(), some.text())
 def test_any_text_gives_a_well_formed_picture(names: list[str], detail: str, error: str) -> None:
     graph = Graph({name: names[:place] for place, name in enumerate(names)})
-    labels = {name: Label(detail, error, detail, error) for name in names}
+    labels = {name: NodeLabel(detail, error, detail, error) for name in names}
 
     root = ET.fromstring(svg(graph, labels, title=detail, nonce=error))
 
@@ -59,7 +59,7 @@ def test_any_text_gives_a_well_formed_picture(names: list[str], detail: str, err
 def test_a_name_is_text_whatever_is_in_it(name: str) -> None:
     graph = Graph({name: [], "next": [name]})
 
-    picture = svg(graph, {name: Label("failed", name, name)}, title=name)
+    picture = svg(graph, {name: NodeLabel("failed", name, name)}, title=name)
 
     assert texts(jobs(picture)[name]) == [name, f"failed · {name}"]
     assert {each.tag.removeprefix(NS) for each in ET.fromstring(picture).iter()} == {
@@ -70,17 +70,17 @@ def test_a_name_is_text_whatever_is_in_it(name: str) -> None:
 def test_a_state_is_a_word_and_a_colour() -> None:
     graph = Graph(dict.fromkeys(STATES, ()))
 
-    drawn = jobs(svg(graph, {state: Label(state, "attempt 2") for state in STATES}))
+    drawn = jobs(svg(graph, {state: NodeLabel(state, "attempt 2") for state in STATES}))
 
     for state in STATES:
         assert drawn[state].get("class") == f"job {state}"
-        assert drawn[state].get("fill") == DAY.states[state].fill
+        assert drawn[state].get("fill") == LIGHT.states[state].fill
         assert texts(drawn[state]) == [state, f"{state} · attempt 2"]
-        assert f".rota-graph .{state}{{fill:{NIGHT.states[state].fill}" in STYLE
+        assert f".rota-graph .{state}{{fill:{DARK.states[state].fill}" in DARK_STYLE
 
 
 def test_a_state_nobody_knows_is_said_and_has_no_class() -> None:
-    drawn = jobs(svg(Graph({"a": []}), {"a": Label('x" onload="alert(1)')}))
+    drawn = jobs(svg(Graph({"a": []}), {"a": NodeLabel('x" onload="alert(1)')}))
 
     assert drawn["a"].get("class") == "job plain"
     assert texts(drawn["a"])[1] == 'x" onload="alert(1)'
@@ -105,7 +105,7 @@ def test_an_edge_that_only_orders_is_dashed() -> None:
 def test_the_tooltip_has_what_the_box_has_no_room_for() -> None:
     name = "a_very_long_name_" * 5
 
-    drawn = jobs(svg(Graph({name: []}), {name: Label("failed", error="ValueError: no")}))
+    drawn = jobs(svg(Graph({name: []}), {name: NodeLabel("failed", error="ValueError: no")}))
 
     assert drawn[name].findtext(f"{NS}title") == f"{name}\nfailed\nValueError: no"
     assert texts(drawn[name])[0].endswith("…")
@@ -113,7 +113,7 @@ def test_the_tooltip_has_what_the_box_has_no_room_for() -> None:
 
 
 def test_it_says_in_words_what_it_shows() -> None:
-    labels = {"a": Label("succeeded"), "b": Label("failed"), "c": Label("succeeded")}
+    labels = {"a": NodeLabel("succeeded"), "b": NodeLabel("failed"), "c": NodeLabel("succeeded")}
 
     root = ET.fromstring(svg(DIAMOND, labels, title="etl"))
 
@@ -123,7 +123,7 @@ def test_it_says_in_words_what_it_shows() -> None:
 
 
 def test_those_folded_away_are_counted_and_drawn_as_a_pile() -> None:
-    folded = fold(fan(100), {f"part{n}": Label("succeeded") for n in range(100)})
+    folded = collapse(fan(100), {f"part{n}": NodeLabel("succeeded") for n in range(100)})
 
     picture = svg(folded.graph, folded.labels)
 
@@ -132,12 +132,12 @@ def test_those_folded_away_are_counted_and_drawn_as_a_pile() -> None:
 
 
 def test_it_loads_nothing_runs_nothing_and_names_no_id() -> None:
-    picture = svg(fan(5), {"split": Label("running")})
+    picture = svg(fan(5), {"split": NodeLabel("running")})
 
     without_namespace = picture.replace('xmlns="http://www.w3.org/2000/svg"', "")
     assert not re.search(r"https?:|url\(|@import|href|\bid=|style=|\bon\w+=", without_namespace)
     assert all(
-        rule.startswith(".rota-graph ") for rule in re.findall(r"[.#\w-]+ [.\w ]+(?={)", STYLE)
+        rule.startswith(".rota-graph ") for rule in re.findall(r"[.#\w-]+ [.\w ]+(?={)", DARK_STYLE)
     )
 
 
@@ -147,27 +147,27 @@ def test_a_page_with_a_strict_policy_gives_a_nonce_or_takes_the_style_elsewhere(
     bare = svg(DIAMOND, style=False)
 
     assert "<style" not in bare
-    plain = DAY.states[""]
-    assert _colours(bare) == {DAY.ground, DAY.name, DAY.edge, plain.fill, plain.line}
+    plain = LIGHT.states[""]
+    assert _colours(bare) == {LIGHT.background, LIGHT.text, LIGHT.edge, plain.fill, plain.stroke}
 
 
 def test_by_night_every_colour_of_the_day_is_replaced() -> None:
-    assert STYLE.strip().startswith("@media (prefers-color-scheme: dark)")
-    assert {NIGHT.ground, NIGHT.edge, NIGHT.name} <= _colours(STYLE)
-    assert NIGHT.states.keys() == DAY.states.keys() == {"", *STATES}
+    assert DARK_STYLE.strip().startswith("@media (prefers-color-scheme: dark)")
+    assert {DARK.background, DARK.edge, DARK.text} <= _colours(DARK_STYLE)
+    assert DARK.states.keys() == LIGHT.states.keys() == {"", *STATES}
 
 
-@pytest.mark.parametrize("palette", [DAY, NIGHT], ids=["day", "night"])
+@pytest.mark.parametrize("palette", [LIGHT, DARK], ids=["day", "night"])
 def test_words_can_be_read_on_their_ground(palette: Palette) -> None:
     """At least 4.5 to 1, as the accessibility guidelines ask of text."""
     for ink in palette.states.values():
-        assert _contrast(ink.word, ink.fill) >= 4.5
-        assert _contrast(palette.name, ink.fill) >= 4.5
+        assert _contrast(ink.text, ink.fill) >= 4.5
+        assert _contrast(palette.text, ink.fill) >= 4.5
 
 
 @given(graphs())
 def test_the_same_graph_gives_the_same_picture(graph: Graph) -> None:
-    assert svg(graph, direction="down") == svg(Graph(dict(graph.parents)), direction="down")
+    assert svg(graph, direction="down") == svg(Graph(dict(graph.predecessors)), direction="down")
 
 
 def _colours(text: str) -> set[str]:

@@ -16,13 +16,13 @@ from rota.errors import ArgumentError, DefinitionError, PayloadTooLarge, ResultE
 from rota.model.context import Context as Ctx
 from rota.model.registry import Registry
 from rota.model.retry import Retry
-from rota.model.task import Definition, Policy
+from rota.model.task import TaskDefinition, TaskPolicy
 
 LIMIT = 256 * 1024
 
 
-def define(fn: Any, name: str = "resize") -> Definition:
-    return Definition(fn, name, Policy())
+def define(fn: Any, name: str = "resize") -> TaskDefinition:
+    return TaskDefinition(fn, name, TaskPolicy())
 
 
 def bound(fn: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
@@ -148,19 +148,19 @@ def test_two_tasks_of_one_name_are_refused() -> None:
 
 def test_a_policy_is_checked() -> None:
     with pytest.raises(DefinitionError, match="priority is from 0 to 9"):
-        Policy(priority=10)
+        TaskPolicy(priority=10)
     with pytest.raises(DefinitionError, match="timeout must be above 0"):
-        Policy(timeout=0)
+        TaskPolicy(timeout=0)
     with pytest.raises(DefinitionError, match="cannot be a queue's name"):
-        Policy(queue="a b")
-    assert Policy(retry=Retry(attempts=1)).retry.attempts == 1
+        TaskPolicy(queue="a b")
+    assert TaskPolicy(retry=Retry(max_attempts=1)).retry.max_attempts == 1
 
 
 def test_type_hints_that_name_nothing_are_found_before_a_job_is_run() -> None:
     def lost(x: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821
 
     with pytest.raises(DefinitionError, match=r"Nowhere.*must name things that exist"):
-        define(lost).arguments  # noqa: B018
+        define(lost).arguments_decoder  # noqa: B018
 
 
 def test_a_type_that_cannot_come_out_of_json_is_said_so() -> None:
@@ -168,7 +168,7 @@ def test_a_type_that_cannot_come_out_of_json_is_said_so() -> None:
 
     odd.__annotations__ = {"x": dict[str, int] | dict[str, str]}
     with pytest.raises(DefinitionError, match="cannot come out of JSON"):
-        define(odd).arguments  # noqa: B018
+        define(odd).arguments_decoder  # noqa: B018
 
 
 # The context
@@ -236,38 +236,48 @@ def test_plain_functions_and_coroutines_are_told_apart() -> None:
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
-        ({"on_dead": "ignore"}, 'on_dead is "revive", "fail", "cancel" or a function'),
-        ({"on_dead": None}, "on_dead is"),
-        ({"crashes": 0}, "at least 1"),
-        ({"crashes": 1.5}, "whole number"),
-        ({"crashes": True}, "whole number"),
-        ({"hold": 0}, "hold must be above 0"),
-        ({"hold": float("nan")}, "hold must be above 0"),
-        ({"hold": float("inf")}, "hold must be above 0"),
-        ({"hold": 5, "timeout": 6}, "make hold the longer one"),
+        ({"on_worker_lost": "ignore"}, 'on_worker_lost is "retry", "fail", "cancel" or a function'),
+        ({"on_worker_lost": None}, "on_worker_lost is"),
+        ({"max_crashes": 0}, "at least 1"),
+        ({"max_crashes": 1.5}, "whole number"),
+        ({"max_crashes": True}, "whole number"),
+        ({"visibility_timeout": 0}, "visibility_timeout must be above 0"),
+        ({"visibility_timeout": float("nan")}, "visibility_timeout must be above 0"),
+        ({"visibility_timeout": float("inf")}, "visibility_timeout must be above 0"),
+        ({"visibility_timeout": 5, "timeout": 6}, "make visibility_timeout the longer one"),
         ({"isolation": "thread"}, 'isolation is "process", or None'),
     ],
 )
 def test_a_policy_says_what_is_wrong_with_it(wrong: dict[str, Any], why: str) -> None:
     with pytest.raises(DefinitionError, match=why):
-        Policy(**wrong)
+        TaskPolicy(**wrong)
 
 
 def test_a_policy_as_a_task_is_given_it() -> None:
-    def decide(loss: rota.Loss) -> Literal["fail"]:
+    def decide(loss: rota.LostJob) -> Literal["fail"]:
         return "fail"
 
     app = rota.Rota("postgresql://nowhere")
-    app.task(name="a", on_dead=decide, crashes=5, hold=timedelta(minutes=1), timeout=60)(print_it)
+    app.task(
+        name="a",
+        on_worker_lost=decide,
+        max_crashes=5,
+        visibility_timeout=timedelta(minutes=1),
+        timeout=60,
+    )(print_it)
     policy = app.registry.tasks["a"].policy
-    assert policy == Policy(on_dead=decide, crashes=5, hold=60.0, timeout=60.0)
-    flow = app.flow("f")
-    flow.task(name="a", on_dead="cancel", crashes=1, hold=2, isolation="process")(print_it)
-    flow.on_failure(name="b", on_dead="fail")(print_it)
-    assert app.registry.tasks["f.a"].policy == Policy(
-        on_dead="cancel", crashes=1, hold=2.0, isolation="process"
+    assert policy == TaskPolicy(
+        on_worker_lost=decide, max_crashes=5, visibility_timeout=60.0, timeout=60.0
     )
-    assert app.registry.tasks["f.b"].policy == Policy(on_dead="fail")
+    flow = app.flow("f")
+    flow.task(
+        name="a", on_worker_lost="cancel", max_crashes=1, visibility_timeout=2, isolation="process"
+    )(print_it)
+    flow.on_failure(name="b", on_worker_lost="fail")(print_it)
+    assert app.registry.tasks["f.a"].policy == TaskPolicy(
+        on_worker_lost="cancel", max_crashes=1, visibility_timeout=2.0, isolation="process"
+    )
+    assert app.registry.tasks["f.b"].policy == TaskPolicy(on_worker_lost="fail")
 
 
 def print_it() -> None: ...
@@ -276,18 +286,18 @@ def print_it() -> None: ...
 @pytest.mark.parametrize(
     ("policy", "patient"),
     [
-        (Policy(), True),
-        (Policy(timeout=5, crashes=1, retry=Retry(never=(ValueError,))), True),
-        (Policy(retry=Retry(attempts=1)), False),
-        (Policy(on_dead="fail"), False),
-        (Policy(on_dead=lambda loss: "revive"), False),
-        (Policy(retry=Retry(never=(rota.WorkerLost,))), False),
-        (Policy(retry=Retry(never=(rota.RotaError,))), False),
-        (Policy(hold=5), False),
-        (Policy(isolation="process"), False),
+        (TaskPolicy(), True),
+        (TaskPolicy(timeout=5, max_crashes=1, retry=Retry(non_retryable=(ValueError,))), True),
+        (TaskPolicy(retry=Retry(max_attempts=1)), False),
+        (TaskPolicy(on_worker_lost="fail"), False),
+        (TaskPolicy(on_worker_lost=lambda loss: "retry"), False),
+        (TaskPolicy(retry=Retry(non_retryable=(rota.WorkerLost,))), False),
+        (TaskPolicy(retry=Retry(non_retryable=(rota.RotaError,))), False),
+        (TaskPolicy(visibility_timeout=5), False),
+        (TaskPolicy(isolation="process"), False),
     ],
 )
 def test_jobs_are_held_ahead_only_where_losing_them_is_of_no_consequence(
-    policy: Policy, patient: bool
+    policy: TaskPolicy, patient: bool
 ) -> None:
-    assert policy.patient is patient
+    assert policy.prefetchable is patient

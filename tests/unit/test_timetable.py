@@ -190,7 +190,7 @@ def test_in_utc_it_comes_when_cronsim_says(cron: str, moment: datetime) -> None:
     begin = moment.replace(tzinfo=UTC)
 
     assert timetable.upcoming(begin, ANCHOR, 4) == expected
-    assert timetable.words()
+    assert timetable.describe()
     for number, tick in enumerate(expected):
         assert timetable.latest(tick, ANCHOR) == tick
         assert timetable.count(begin, tick, ANCHOR) == number + 1
@@ -312,11 +312,11 @@ def no_zones(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setitem(sys.modules, "tzdata", None)
     zoneinfo.reset_tzpath(to=[])
     zoneinfo.ZoneInfo.clear_cache()
-    module.zone.cache_clear()
+    module.load_zone.cache_clear()
     yield
     zoneinfo.reset_tzpath()
     zoneinfo.ZoneInfo.clear_cache()
-    module.zone.cache_clear()
+    module.load_zone.cache_clear()
 
 
 @pytest.mark.usefixtures("no_zones")
@@ -358,7 +358,7 @@ def test_rota_brings_a_time_zone_database_along(monkeypatch: pytest.MonkeyPatch)
     ids=str,
 )
 def test_in_words(timetable: Timetable, words: str) -> None:
-    assert timetable.words() == words
+    assert timetable.describe() == words
 
 
 # Speed

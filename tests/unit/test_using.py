@@ -29,44 +29,46 @@ def how(task: Any) -> dict[str, Any]:
     """What differs from the task as it is."""
     return {
         name: value
-        for name in task._how.__slots__
-        if (value := getattr(task._how, name)) != getattr(resize._how, name)
+        for name in task._options.__slots__
+        if (value := getattr(task._options, name)) != getattr(resize._options, name)
     }
 
 
 def test_what_was_said_before_goes_on_to_hold() -> None:
-    both = resize.using(key="a", unique="open", timeout=3).using(delay=5, retry=Retry(attempts=2))
+    both = resize.options(key="a", unique="open", timeout=3).options(
+        delay=5, retry=Retry(max_attempts=2)
+    )
     assert how(both) == {
         "key": "a",
         "unique_open": True,
         "delay": timedelta(seconds=5),
-        "options": {"timeout": 3.0, "retry": Retry(attempts=2).document()},
+        "job_options": {"timeout": 3.0, "retry": Retry(max_attempts=2).to_dict()},
     }
-    assert how(etl.using(priority=3).using(key="b")) == {"priority": 3, "key": "b"}
+    assert how(etl.options(priority=3).options(key="b")) == {"priority": 3, "key": "b"}
 
 
 def test_what_is_said_anew_is_what_goes() -> None:
-    assert how(resize.using(delay=5).using(at=NOON)) == {"at": NOON}
-    assert how(resize.using(expires=NOON).using(expires=60)) == {
+    assert how(resize.options(delay=5).options(at=NOON)) == {"at": NOON}
+    assert how(resize.options(expires=NOON).options(expires=60)) == {
         "expires_in": timedelta(seconds=60)
     }
-    assert how(resize.using(key="a", unique=60).using(key="b")) == {"key": "b"}
+    assert how(resize.options(key="a", unique=60).options(key="b")) == {"key": "b"}
 
 
 def test_how_long_a_key_counts_may_be_said_later() -> None:
-    assert how(resize.using(key="a").using(unique="open")) == {"key": "a", "unique_open": True}
+    assert how(resize.options(key="a").options(unique="open")) == {"key": "a", "unique_open": True}
     with pytest.raises(ArgumentError, match="say which with key"):
-        resize.using(unique="open")
+        resize.options(unique="open")
 
 
 def test_the_task_itself_is_as_it_was() -> None:
-    resize.using(key="a")
+    resize.options(key="a")
     assert how(resize) == {}
 
 
 def test_types_that_could_not_be_kept_are_refused() -> None:
     with pytest.raises(ArgumentError, match="`never` is the task's own"):
-        resize.using(retry=Retry(never=(ValueError,)))
+        resize.options(retry=Retry(non_retryable=(ValueError,)))
 
 
 def test_a_task_goes_by_the_name_of_its_function_among_decorators() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from rota.model.watch import SECOND_LOOK, Watch
+from rota.model.watch import CONFIRM_SECONDS, FailureDetector
 
 DEAD_AFTER = 20.0
 
@@ -17,19 +17,19 @@ DEAD_AFTER = 20.0
 class Seen:
     worker: int = 1
     beats: int = 0
-    seated: bool | None = None
+    has_session_lock: bool | None = None
 
 
 class Observer:
     """A watch, and its own time."""
 
     def __init__(self, now: float = 1000.0) -> None:
-        self.watch = Watch(DEAD_AFTER)
+        self.watch = FailureDetector(DEAD_AFTER)
         self.now = now
 
     def see(self, *seen: Seen, after: float = 1.0) -> list[int]:
         self.now += after
-        return self.watch.see(seen, self.now)
+        return self.watch.observe(seen, self.now)
 
     def watch_for(self, seconds: float, *seen: Seen) -> list[int]:
         """Look once a second for so long. Answers what the last look said."""
@@ -109,72 +109,74 @@ def test_each_is_watched_by_itself(observer: Observer) -> None:
 
 
 def test_a_lock_gone_in_two_looks_a_second_apart_is_a_death(observer: Observer) -> None:
-    observer.see(Seen(seated=True))
+    observer.see(Seen(has_session_lock=True))
 
-    assert observer.see(Seen(seated=False)) == []
-    assert observer.watch.look_again_in == SECOND_LOOK == 1.0
-    assert observer.see(Seen(seated=False), after=SECOND_LOOK) == [1]
+    assert observer.see(Seen(has_session_lock=False)) == []
+    assert observer.watch.confirm_in_seconds == CONFIRM_SECONDS == 1.0
+    assert observer.see(Seen(has_session_lock=False), after=CONFIRM_SECONDS) == [1]
 
 
 def test_looks_closer_together_are_one_look(observer: Observer) -> None:
-    observer.see(Seen(seated=True))
-    observer.see(Seen(seated=False))
+    observer.see(Seen(has_session_lock=True))
+    observer.see(Seen(has_session_lock=False))
 
     for left in (0.75, 0.5, 0.25):
-        assert observer.see(Seen(seated=False), after=0.25) == []
-        assert observer.watch.look_again_in == left
-    assert observer.see(Seen(seated=False), after=0.25) == [1]
+        assert observer.see(Seen(has_session_lock=False), after=0.25) == []
+        assert observer.watch.confirm_in_seconds == left
+    assert observer.see(Seen(has_session_lock=False), after=0.25) == [1]
 
 
 def test_one_that_was_never_seen_holding_it_is_not_gone(observer: Observer) -> None:
     """Perhaps it is only about to sit down."""
-    assert observer.watch_for(DEAD_AFTER, Seen(seated=False)) == []
-    assert observer.watch.look_again_in is None
+    assert observer.watch_for(DEAD_AFTER, Seen(has_session_lock=False)) == []
+    assert observer.watch.confirm_in_seconds is None
 
 
 def test_one_that_holds_it_again_was_never_gone(observer: Observer) -> None:
-    observer.see(Seen(seated=True))
-    observer.see(Seen(seated=False))
-    observer.see(Seen(seated=True), after=0.5)
-    assert observer.watch.look_again_in is None
+    observer.see(Seen(has_session_lock=True))
+    observer.see(Seen(has_session_lock=False))
+    observer.see(Seen(has_session_lock=True), after=0.5)
+    assert observer.watch.confirm_in_seconds is None
 
-    assert observer.see(Seen(seated=False), after=0.5) == []
-    assert observer.see(Seen(seated=False), after=0.5) == []
-    assert observer.see(Seen(seated=False), after=0.5) == [1]
+    assert observer.see(Seen(has_session_lock=False), after=0.5) == []
+    assert observer.see(Seen(has_session_lock=False), after=0.5) == []
+    assert observer.see(Seen(has_session_lock=False), after=0.5) == [1]
 
 
 def test_one_that_beat_just_before_it_went_is_gone_all_the_same(observer: Observer) -> None:
-    observer.see(Seen(beats=1, seated=True))
+    observer.see(Seen(beats=1, has_session_lock=True))
 
-    assert observer.see(Seen(beats=2, seated=False)) == []
-    assert observer.see(Seen(beats=2, seated=False)) == [1]
+    assert observer.see(Seen(beats=2, has_session_lock=False)) == []
+    assert observer.see(Seen(beats=2, has_session_lock=False)) == [1]
 
 
 def test_a_seat_that_flaps_kills_nobody(observer: Observer) -> None:
     """Its connection breaks and is made anew, again and again: a new seat with every beat."""
     for beats in range(200):
-        assert observer.see(Seen(beats=beats, seated=beats % 2 == 0), after=0.9) == []
+        assert observer.see(Seen(beats=beats, has_session_lock=beats % 2 == 0), after=0.9) == []
 
 
 def test_one_that_goes_through_a_pooler_from_here_on_has_no_lock_to_lose(
     observer: Observer,
 ) -> None:
-    observer.see(Seen(beats=1, seated=True))
-    observer.see(Seen(beats=1, seated=False))
+    observer.see(Seen(beats=1, has_session_lock=True))
+    observer.see(Seen(beats=1, has_session_lock=False))
 
-    assert observer.see(Seen(beats=2, seated=None), after=0.5) == []
-    assert observer.see(Seen(beats=3, seated=False)) == []
-    assert observer.see(Seen(beats=3, seated=False)) == []
+    assert observer.see(Seen(beats=2, has_session_lock=None), after=0.5) == []
+    assert observer.see(Seen(beats=3, has_session_lock=False)) == []
+    assert observer.see(Seen(beats=3, has_session_lock=False)) == []
 
 
 def test_the_look_that_decides_comes_when_the_first_of_them_is_due(observer: Observer) -> None:
-    observer.see(Seen(1, seated=True), Seen(2, seated=True))
-    observer.see(Seen(1, seated=False), Seen(2, seated=True))
-    observer.see(Seen(1, seated=False), Seen(2, seated=False), after=0.25)
+    observer.see(Seen(1, has_session_lock=True), Seen(2, has_session_lock=True))
+    observer.see(Seen(1, has_session_lock=False), Seen(2, has_session_lock=True))
+    observer.see(Seen(1, has_session_lock=False), Seen(2, has_session_lock=False), after=0.25)
 
-    assert observer.watch.look_again_in == 0.75
-    assert observer.see(Seen(1, seated=False), Seen(2, seated=False), after=0.75) == [1]
-    assert observer.watch.look_again_in == 0.25
+    assert observer.watch.confirm_in_seconds == 0.75
+    assert observer.see(
+        Seen(1, has_session_lock=False), Seen(2, has_session_lock=False), after=0.75
+    ) == [1]
+    assert observer.watch.confirm_in_seconds == 0.25
 
 
 # What was not seen
@@ -182,48 +184,50 @@ def test_the_look_that_decides_comes_when_the_first_of_them_is_due(observer: Obs
 
 def test_after_a_break_it_has_seen_nothing_yet(observer: Observer) -> None:
     """Amnesty: everybody has as long as anybody from the first look on."""
-    observer.see(Seen(1), Seen(2, seated=True))
-    observer.watch_for(DEAD_AFTER - 1, Seen(1), Seen(2, beats=1, seated=True))
-    observer.watch.forget()
+    observer.see(Seen(1), Seen(2, has_session_lock=True))
+    observer.watch_for(DEAD_AFTER - 1, Seen(1), Seen(2, beats=1, has_session_lock=True))
+    observer.watch.reset()
 
-    assert observer.watch.look_again_in is None
-    assert observer.see(Seen(1), Seen(2, beats=1, seated=False)) == []
-    assert observer.watch_for(DEAD_AFTER - 1, Seen(1), Seen(2, beats=1, seated=False)) == []
-    assert observer.see(Seen(1), Seen(2, beats=1, seated=False)) == [1, 2]
+    assert observer.watch.confirm_in_seconds is None
+    assert observer.see(Seen(1), Seen(2, beats=1, has_session_lock=False)) == []
+    assert (
+        observer.watch_for(DEAD_AFTER - 1, Seen(1), Seen(2, beats=1, has_session_lock=False)) == []
+    )
+    assert observer.see(Seen(1), Seen(2, beats=1, has_session_lock=False)) == [1, 2]
 
 
 def test_after_a_break_there_is_no_look_to_be_decided_by(observer: Observer) -> None:
-    observer.see(Seen(seated=True))
-    observer.see(Seen(seated=False))
-    observer.watch.forget()
+    observer.see(Seen(has_session_lock=True))
+    observer.see(Seen(has_session_lock=False))
+    observer.watch.reset()
 
-    assert observer.watch.look_again_in is None
-    assert observer.see(Seen(seated=False)) == []
-    assert observer.watch.look_again_in is None
+    assert observer.watch.confirm_in_seconds is None
+    assert observer.see(Seen(has_session_lock=False)) == []
+    assert observer.watch.confirm_in_seconds is None
 
 
 @pytest.mark.parametrize("seated", [None, True, False])
 def test_one_that_was_frozen_itself_believes_nothing_it_saw_before(
     observer: Observer, seated: bool | None
 ) -> None:
-    observer.see(Seen(seated=True))
-    observer.watch_for(DEAD_AFTER - 2, Seen(seated=True))
-    observer.see(Seen(seated=seated), after=0.1)
+    observer.see(Seen(has_session_lock=True))
+    observer.watch_for(DEAD_AFTER - 2, Seen(has_session_lock=True))
+    observer.see(Seen(has_session_lock=seated), after=0.1)
 
-    assert observer.see(Seen(seated=seated), after=DEAD_AFTER / 2 + 0.1) == []
-    assert observer.see(Seen(seated=seated)) == []
-    assert observer.watch_for(DEAD_AFTER - 2, Seen(seated=seated)) == []
+    assert observer.see(Seen(has_session_lock=seated), after=DEAD_AFTER / 2 + 0.1) == []
+    assert observer.see(Seen(has_session_lock=seated)) == []
+    assert observer.watch_for(DEAD_AFTER - 2, Seen(has_session_lock=seated)) == []
 
 
 @pytest.mark.parametrize("gap", [2.1, 5.0, DEAD_AFTER / 2])
 def test_after_a_gap_a_lock_has_its_second_to_come_back(observer: Observer, gap: float) -> None:
     """Machine and all were stopped between the two looks: nobody could have sat down again."""
-    observer.see(Seen(seated=True))
-    observer.see(Seen(seated=False))
+    observer.see(Seen(has_session_lock=True))
+    observer.see(Seen(has_session_lock=False))
 
-    assert observer.see(Seen(seated=False), after=gap) == []
-    assert observer.watch.look_again_in == SECOND_LOOK
-    assert observer.see(Seen(seated=False)) == [1]
+    assert observer.see(Seen(has_session_lock=False), after=gap) == []
+    assert observer.watch.confirm_in_seconds == CONFIRM_SECONDS
+    assert observer.see(Seen(has_session_lock=False)) == [1]
 
 
 @given(
@@ -246,7 +250,7 @@ def test_nobody_is_dead_without_an_unbroken_reason(
         beats += beat
         if history and after > DEAD_AFTER / 2:
             history.clear()
-        dead = observer.see(Seen(beats=beats, seated=seated), after=after)
+        dead = observer.see(Seen(beats=beats, has_session_lock=seated), after=after)
         history.append((observer.now, beats, seated))
         if dead:
             silent = [at for at, was, _ in history if was == beats]
@@ -260,6 +264,6 @@ def test_nobody_is_dead_without_an_unbroken_reason(
             gone = (
                 bool(since)
                 and history[held[-1]][2] is True
-                and observer.now - since[0] >= SECOND_LOOK - 1e-6
+                and observer.now - since[0] >= CONFIRM_SECONDS - 1e-6
             )
             assert unheard or gone

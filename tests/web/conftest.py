@@ -10,14 +10,14 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import pytest
 
 from rota import Rota
-from rota.testing.server import Server
-from rota.web.site import EVERYTHING
+from rota.testing.server import DatabaseServer
+from rota.web.site import ALL_PARTS
 
 from .visitors import Visitors, shop
 
 
 @pytest.fixture(scope="session")
-def site_dsn(rota_server: Server, way: Callable[[str], str]) -> Iterator[str]:
+def site_dsn(rota_server: DatabaseServer, way: Callable[[str], str]) -> Iterator[str]:
     with rota_server.database() as dsn:
         yield way(dsn)
 
@@ -38,5 +38,5 @@ async def visitors(site_app: Rota) -> AsyncIterator[Visitors]:
 @pytest.fixture
 async def readers(site_app: Rota) -> AsyncIterator[Visitors]:
     """Those who ask for pages, too."""
-    async with Visitors(site_app, parts=EVERYTHING) as visitors:
+    async with Visitors(site_app, parts=ALL_PARTS) as visitors:
         yield visitors

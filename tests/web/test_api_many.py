@@ -45,10 +45,10 @@ async def count(visitors: Visitors, **query: Any) -> dict[str, Any]:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Portions and windows that end early."""
-    monkeypatch.setattr(many, "PORTION", 3)
-    monkeypatch.setattr(listing, "_window", lambda matching: 4)
-    monkeypatch.setattr(store, "LOOKS_AT_MOST", 4)
-    monkeypatch.setattr(listing, "SECONDS", 0.0)
+    monkeypatch.setattr(many, "BATCH_RUNS", 3)
+    monkeypatch.setattr(listing, "_scan_limit", lambda matching: 4)
+    monkeypatch.setattr(store, "MAX_SCAN_ROWS", 4)
+    monkeypatch.setattr(listing, "SEARCH_SECONDS", 0.0)
 
 
 @pytest.mark.usefixtures("small")
@@ -73,7 +73,7 @@ async def test_what_matches_is_cancelled_in_portions_and_nothing_else(visitors: 
 async def test_a_portion_that_takes_long_ends_where_it_is(
     visitors: Visitors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(many, "DONE_WITHIN", 0.0)
+    monkeypatch.setattr(many, "BATCH_SECONDS", 0.0)
     runs = await start(visitors, 10, "slow")
     portions = await every(visitors, "cancel", ids=runs)
     assert [each["done"] for each in portions] == [4, 4, 2]
@@ -86,7 +86,7 @@ async def test_what_ended_badly_is_tried_again_once_each(visitors: Visitors) -> 
     kept = await start(visitors, 2, "again")
     for run in runs:
         await visitors.app.run(int(run)).cancel()
-    found = await count(visitors, queue="again", act="retry")
+    found = await count(visitors, queue="again", action="retry")
     assert (found["count"], found["exact"]) == (5, True)
     first = await visitors.done(
         "POST", f"{RUNS}/retry", json={"queue": "again", "upto": found["upto"]}
@@ -105,7 +105,7 @@ async def test_each_is_written_down_with_who_did_it(visitors: Visitors) -> None:
     await every(visitors, "cancel", ids=runs)
     audit = await visitors.done("GET", "/api/v1/audit")
     noted = [
-        (each["who"].split()[0], each["action"], each["subject"])
+        (each["operator"].split()[0], each["action"], each["subject"])
         for each in audit["entries"]
         if each["subject"] in runs
     ]
@@ -116,7 +116,7 @@ async def test_those_selected_are_done_as_far_as_it_is_not_too_late(visitors: Vi
     runs = await start(visitors, 3, "selected")
     await visitors.app.run(int(runs[0])).cancel()
     [portion] = await every(visitors, "cancel", ids=[*runs, "999999999999"])
-    assert portion == {"done": 2, "spared": 0, "next": None}
+    assert portion == {"done": 2, "skipped": 0, "next": None}
     # A job of a flow is no run: it goes with the whole, or alone.
     flow = await visitors.start("etl", input={"day": "monday"})
     shown = await visitors.done("GET", f"{RUNS}/{flow}")
@@ -132,7 +132,7 @@ async def test_whoever_comes_too_late_is_counted_as_spared(
     for run in runs:
         await visitors.app.run(int(run)).cancel()
     found, go = asyncio.Event(), asyncio.Event()
-    looked = listing.find
+    looked = listing.find_runs
 
     async def slowly(*args: Any, **more: Any) -> Any:
         answer = await looked(*args, **more)
@@ -140,23 +140,23 @@ async def test_whoever_comes_too_late_is_counted_as_spared(
         await go.wait()
         return answer
 
-    monkeypatch.setattr(many, "find", slowly)
+    monkeypatch.setattr(many, "find_runs", slowly)
     asked = asyncio.create_task(every(visitors, "retry", ids=runs))
     await found.wait()
     for run in runs[:3]:
         await visitors.app.run(int(run)).retry()
     go.set()
     [portion] = await asked
-    assert portion == {"done": 1, "spared": 3, "next": None}
+    assert portion == {"done": 1, "skipped": 3, "next": None}
 
 
 async def test_of_many_it_is_said_that_there_are_many(
     visitors: Visitors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(many, "COUNTED", 3)
+    monkeypatch.setattr(many, "MAX_COUNTED_RUNS", 3)
     await start(visitors, 4, "many")
     assert (await count(visitors, queue="many"))["exact"] is False
-    monkeypatch.setattr(many, "COUNTED", 4)
+    monkeypatch.setattr(many, "MAX_COUNTED_RUNS", 4)
     found = await count(visitors, queue="many")
     assert (found["count"], found["exact"]) == (4, True)
 
@@ -195,7 +195,7 @@ async def test_viewers_learn_nothing_of_what_went_in_by_looking_for_it(visitors:
         query = {"find": "a-secret-name", "queue": "secret"}
         found = await visitors.done("GET", RUNS, who=who, params=query)
         assert [each["run"] for each in found["runs"]] == expected
-        query["act"] = "cancel"
+        query["action"] = "cancel"
         counted = await visitors.done("GET", f"{RUNS}/count", who=who, params=query)
         assert counted["count"] == len(expected)
     assert (await visitors.ask("POST", f"{RUNS}/cancel", who="viewer")).status_code == 403

@@ -8,7 +8,7 @@ from pathlib import Path
 from rota import Rota
 from rota.web.answers import _STATUSES
 from rota.web.api import openapi, routes
-from rota.web.auth import rules
+from rota.web.auth import route_roles
 
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "http-api.md"
 ROW = re.compile(r"^\| `([A-Z]+) (/\S+)` \| (\w+) \|", re.MULTILINE)
@@ -17,8 +17,8 @@ ROW = re.compile(r"^\| `([A-Z]+) (/\S+)` \| (\w+) \|", re.MULTILINE)
 def test_the_guide_names_every_route_and_whom_it_is_for() -> None:
     told = {(method, path, role) for method, path, role in ROW.findall(PAGE.read_text("utf-8"))}
     there = {
-        (method, path.replace(":path", ""), role.word)
-        for method, path, role in rules(routes(Rota("postgresql://nowhere/at_all")))
+        (method, path.replace(":path", ""), role.text)
+        for method, path, role in route_roles(routes(Rota("postgresql://nowhere/at_all")))
         if role is not None
     }
     assert told == there
@@ -35,7 +35,7 @@ def test_the_document_says_all_that_the_routes_do() -> None:
     document = openapi()
     there = {
         (method.lower(), path.replace(":path", ""))
-        for method, path, _ in rules(routes(Rota("postgresql://nowhere/at_all")))
+        for method, path, _ in route_roles(routes(Rota("postgresql://nowhere/at_all")))
         if not path.endswith("openapi.json")
     }
     assert {(method, path) for path, of in document["paths"].items() for method in of} == there

@@ -15,7 +15,7 @@ from rota import Rota
 from rota.model.access import Role
 from rota.store import workers
 from rota.web import api, health
-from rota.web.auth import rules
+from rota.web.auth import route_roles
 
 from .visitors import PASSES, Visitors
 
@@ -29,7 +29,7 @@ V1 = "/api/v1"
 ROUTES = [
     (method, path, role)
     for of in (health, api)
-    for method, path, role in rules(of.routes(Rota("postgresql://nowhere/at_all")))
+    for method, path, role in route_roles(of.routes(Rota("postgresql://nowhere/at_all")))
 ]
 
 
@@ -59,8 +59,8 @@ for each in (
         "/locks",
         "/leaders",
         "/services",
-        "/onces",
-        "/rates",
+        "/once-calls",
+        "/rate-limits",
     ),
     *("/alerts", "/me", "/catalog", "/tokens", "/audit", "/openapi.json"),
 ):
@@ -81,9 +81,9 @@ async def show_run(visitors: Visitors) -> Example:
     return f"{V1}/runs/{await visitors.start('greet', input={'name': 'Ada'})}", {}
 
 
-@example("GET", f"{V1}/runs/{{run}}/why")
+@example("GET", f"{V1}/runs/{{run}}/explain")
 async def explain_run(visitors: Visitors) -> Example:
-    return f"{V1}/runs/{await visitors.start('greet', input={'name': 'Ada'})}/why", {}
+    return f"{V1}/runs/{await visitors.start('greet', input={'name': 'Ada'})}/explain", {}
 
 
 @example("GET", f"{V1}/runs/{{run}}/jobs")
@@ -168,7 +168,7 @@ def of_queue(word: str, **more: Any) -> None:
     EXAMPLES["POST", f"{V1}/queues/{{queue:path}}/{word}"] = prepare
 
 
-of_queue("pause", json={"why": "a deploy"})
+of_queue("pause", json={"reason": "a deploy"})
 of_queue("resume")
 
 
@@ -244,7 +244,7 @@ async def test_a_route_is_for_its_role_and_those_above_and_for_nobody_else(
             assert answer.status_code == 401, who
             assert answer.headers["www-authenticate"].startswith("Bearer")
             assert answer.json()["error"]["code"] == "unauthenticated"
-        elif Role.named(who) < role:
+        elif Role.parse(who) < role:
             assert answer.status_code == 403, who
             assert answer.json()["error"]["code"] == "forbidden"
         else:

@@ -50,7 +50,7 @@ async def test_a_flow_is_started_and_shown_with_its_jobs(visitors: Visitors) -> 
     assert shown["input"] == {"day": "monday"}
     assert shown["result"] == {"load": 1}
     assert [each["task"] for each in shown["jobs"]] == ["etl.extract", "etl.load"]
-    assert shown["jobs"][0]["children"] == [shown["jobs"][1]["job"]]
+    assert shown["jobs"][0]["successors"] == [shown["jobs"][1]["job"]]
     assert shown["jobs"][0]["result"] == ["monday"]
     assert (shown["job_count"], shown["next_jobs"]) == (2, None)
     job = await visitors.done("GET", f"{RUNS}/{shown['jobs'][1]['job']}", who="viewer")
@@ -98,7 +98,7 @@ async def test_a_viewer_is_not_told_why_a_tick_was_refused_which_may_quote_its_i
     for path in ("/api/v1/schedules?limit=200", f"/api/v1/schedules/{name}"):
         assert SECRET not in (await visitors.ask("GET", path, who="viewer")).text, path
     shown = await visitors.done("GET", f"/api/v1/schedules/{name}", who="operator")
-    assert (shown["why"], shown["last"]["why"], shown["ticks"][0]["why"]) == (SECRET,) * 3
+    assert (shown["reason"], shown["last"]["reason"], shown["ticks"][0]["reason"]) == (SECRET,) * 3
 
 
 async def test_a_viewer_sees_nothing_that_went_in_or_came_out(visitors: Visitors) -> None:

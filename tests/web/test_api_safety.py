@@ -13,7 +13,7 @@ import pytest
 from rota import LockLost, Rota
 from rota.store import audit, workers
 from rota.web.api import operations
-from rota.web.api.operations import Desk
+from rota.web.api.operations import RequestContext
 from rota.web.doorman import LocalAccess
 
 from .visitors import SECRET, Visitors
@@ -97,7 +97,7 @@ async def test_what_is_no_json_is_refused(visitors: Visitors, body: bytes) -> No
 async def test_a_body_that_never_comes_is_given_up(
     visitors: Visitors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(operations, "BODY_WITHIN", 0.05)
+    monkeypatch.setattr(operations, "BODY_TIMEOUT_SECONDS", 0.05)
 
     async def endless() -> AsyncIterator[bytes]:
         yield b"{"
@@ -111,7 +111,7 @@ async def test_a_body_that_never_comes_is_given_up(
 async def test_a_question_that_takes_the_database_too_long_is_ended_there(
     visitors: Visitors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(operations, "READ_WITHIN", 0.05)
+    monkeypatch.setattr(operations, "READ_TIMEOUT_SECONDS", 0.05)
     async with (await visitors.app.open()).database.transaction() as connection:
         await connection.execute("lock table rota.runs in access exclusive mode")
         answer = await visitors.ask("GET", RUNS)
@@ -121,7 +121,7 @@ async def test_a_question_that_takes_the_database_too_long_is_ended_there(
 
 
 async def test_without_a_database_it_says_so_and_not_where_that_is() -> None:
-    async with Rota("postgresql://127.0.0.1:1/nowhere", patience=0.1) as app:
+    async with Rota("postgresql://127.0.0.1:1/nowhere", outage_timeout=0.1) as app:
         visitors = Visitors(app, auth=LocalAccess())
         for method, path in (("GET", RUNS), ("POST", f"{RUNS}/1/cancel")):
             answer = await visitors.ask(method, path, json={})
@@ -167,7 +167,7 @@ async def test_no_payload_and_no_token_is_logged(
     await visitors.ask("POST", RUNS, json={"name": "greet", "input": {"name": [SECRET]}})
     await visitors.ask("POST", RUNS, headers={"Authorization": f"Bearer {SECRET}"}, json=body)
 
-    async def broken(desk: Desk, **more: Any) -> Any:
+    async def broken(context: RequestContext, **more: Any) -> Any:
         raise RuntimeError(f"could not read {SECRET}")
 
     visitors.site = _with(visitors.app, "start_run", broken)
@@ -204,7 +204,7 @@ def _with(app: Rota, name: str, handler: Any) -> Any:
 async def entries(visitors: Visitors, since: int) -> list[tuple[str, str, str]]:
     database = (await visitors.app.open()).database
     found = await database.run(audit.entries(500))
-    return [(each.who, each.action, each.subject) for each in found if each.id > since][::-1]
+    return [(each.operator, each.action, each.subject) for each in found if each.id > since][::-1]
 
 
 async def last_entry(visitors: Visitors) -> int:
@@ -231,7 +231,7 @@ async def test_what_somebody_does_is_written_down_with_his_name(visitors: Visito
         ("POST", f"{RUNS}/{cancelled}/retry", None, "retry run", cancelled),
         ("POST", f"{V1}/schedules", schedule, "create schedule", name),
         ("PATCH", f"{V1}/schedules/{name}", {"every": 60}, "update schedule", name),
-        ("POST", f"{V1}/schedules/{name}/pause", {"why": "so"}, "pause schedule", name),
+        ("POST", f"{V1}/schedules/{name}/pause", {"reason": "so"}, "pause schedule", name),
         ("POST", f"{V1}/schedules/{name}/resume", None, "resume schedule", name),
         ("POST", f"{V1}/schedules/{name}/trigger", None, "trigger schedule", name),
         ("DELETE", f"{V1}/schedules/{name}", None, "delete schedule", name),

@@ -81,7 +81,7 @@ async def test_deeds_are_asked_for_by_who_what_and_whom(visitors: Visitors) -> N
     [line] = (await visitors.done("GET", f"{V1}/audit", params={"subject": name, "limit": 2}))[
         "entries"
     ][1:]
-    assert await deeds(subject=name, who=line["who"]) == [paused]
+    assert await deeds(subject=name, operator=line["operator"]) == [paused]
     assert await deeds(subject=name, action="create schedule") == [made]
     assert await deeds(subject=name, action="drain worker") == []
     first = await visitors.done("GET", f"{V1}/audit", params={"subject": name, "limit": 2})

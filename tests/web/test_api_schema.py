@@ -20,7 +20,7 @@ from schemathesis.checks import load_all_checks
 from schemathesis.core.result import Ok
 from schemathesis.generation import GenerationMode
 
-from rota.testing.server import Server
+from rota.testing.server import DatabaseServer
 from rota.web.api import openapi
 
 from .visitors import Visitors, shop
@@ -100,7 +100,7 @@ class Asking:
 
 
 @pytest.fixture(scope="module")
-def asking(rota_server: Server, way: Callable[[str], str]) -> Iterator[Asking]:
+def asking(rota_server: DatabaseServer, way: Callable[[str], str]) -> Iterator[Asking]:
     with rota_server.database() as dsn:
         asking = Asking(way(dsn))
         yield asking

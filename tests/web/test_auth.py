@@ -15,13 +15,19 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route, WebSocketRoute
 
 from rota import Rota
-from rota.app.access import create_token, revoke_token
+from rota.app.access import create_access_token, revoke_access_token
 from rota.errors import DefinitionError
-from rota.model.access import Caller, Role, Token
+from rota.model.access import AccessToken, Caller, Role
 from rota.testing.proxy import Proxy
-from rota.web.answers import Refused
-from rota.web.auth import Guard, needs, open_to_all
-from rota.web.doorman import ANSWER_WITHIN, AT_ONCE, ATTEMPTS, LocalAccess, Tokens
+from rota.web.answers import HttpError
+from rota.web.auth import Guard, open_to_all, require_role
+from rota.web.doorman import (
+    MAX_ATTEMPTS_PER_MINUTE,
+    MAX_UNKNOWN_LOOKUPS,
+    QUERY_TIMEOUT_SECONDS,
+    LocalAccess,
+    TokenAuthenticator,
+)
 
 from .visitors import Visitors
 
@@ -29,7 +35,7 @@ RUNS = "/api/v1/runs"
 START = {"name": "greet", "input": {"name": "Ada"}}
 
 
-@needs(Role.VIEWER)
+@require_role(Role.VIEWER)
 async def guarded(request: Request) -> Response:
     return PlainTextResponse("secret")
 
@@ -73,23 +79,23 @@ async def test_an_endpoint_that_is_reached_past_the_guard_answers_nobody() -> No
 
 def test_roles_are_in_an_order() -> None:
     assert Role.VIEWER < Role.OPERATOR < Role.ADMIN
-    assert Caller("x", Role.OPERATOR).may(Role.VIEWER)
-    assert not Caller("x", Role.OPERATOR).may(Role.ADMIN)
+    assert Caller("x", Role.OPERATOR).has_role(Role.VIEWER)
+    assert not Caller("x", Role.OPERATOR).has_role(Role.ADMIN)
 
 
 # Tokens
 
 
 def test_a_token_is_256_random_bits_and_its_repr_tells_none_of_them() -> None:
-    tokens = {Token.mint().text for _ in range(100)}
+    tokens = {AccessToken.generate().text for _ in range(100)}
     assert len(tokens) == 100
-    token = Token.mint()
+    token = AccessToken.generate()
     _, id, secret = token.text.split("_", 2)
     assert (id, len(secret)) == (token.id, 43)
     assert secret not in repr(token)
-    assert Token.parse(token.text) == token
-    assert Token.parse(token.text + "x") is None
-    assert Token.parse(token.text + "\n") is None
+    assert AccessToken.parse(token.text) == token
+    assert AccessToken.parse(token.text + "x") is None
+    assert AccessToken.parse(token.text + "\n") is None
 
 
 async def test_only_the_digest_of_a_token_is_kept(visitors: Visitors) -> None:
@@ -122,27 +128,27 @@ async def test_a_token_in_the_query_opens_nothing(visitors: Visitors) -> None:
 
 
 async def test_revoking_is_felt_by_the_very_next_request(visitors: Visitors) -> None:
-    token, _ = await create_token(visitors.app, "ci", Role.VIEWER, None, "test")
+    token, _ = await create_access_token(visitors.app, "ci", Role.VIEWER, None, "test")
     said = {"Authorization": f"Bearer {token.text}"}
     assert (await visitors.ask("GET", RUNS, headers=said)).status_code == 200
-    await revoke_token(visitors.app, token.id, "test")
+    await revoke_access_token(visitors.app, token.id, "test")
     answer = await visitors.ask("GET", RUNS, headers=said)
     assert (answer.status_code, "was revoked" in answer.text) == (401, True)
 
 
 async def test_its_last_use_is_noted_once_a_minute(visitors: Visitors) -> None:
-    assert (await visitors.kept("viewer")).used is None
+    assert (await visitors.kept("viewer")).last_used is None
     await visitors.done("GET", RUNS, who="viewer")
-    used = (await visitors.kept("viewer")).used
+    used = (await visitors.kept("viewer")).last_used
     assert used is not None
     await visitors.done("GET", RUNS, who="viewer")
-    assert (await visitors.kept("viewer")).used == used
+    assert (await visitors.kept("viewer")).last_used == used
     id = visitors.passes["viewer"].split("_")[1]
     await visitors.sql(
         "update rota.access_tokens set used = used - interval '61 s' where id = %s", id
     )
     await visitors.done("GET", RUNS, who="viewer")
-    again = (await visitors.kept("viewer")).used
+    again = (await visitors.kept("viewer")).last_used
     assert again is not None
     assert again > used
 
@@ -157,7 +163,7 @@ async def test_who_tries_many_secrets_of_one_token_is_put_off(visitors: Visitors
         bad = {"Authorization": f"Bearer {guess(visitors, 'viewer')}"}
         return await visitors.ask("GET", RUNS, headers=bad, client=client)
 
-    codes = [(await attempt("203.0.113.7")).status_code for _ in range(ATTEMPTS)]
+    codes = [(await attempt("203.0.113.7")).status_code for _ in range(MAX_ATTEMPTS_PER_MINUTE)]
     assert set(codes) == {401}
     late = await attempt("203.0.113.7")
     assert (late.status_code, late.json()["error"]["code"]) == (429, "too_many_attempts")
@@ -171,10 +177,10 @@ async def test_nobody_is_locked_out_by_who_comes_from_the_same_proxy(
     visitors: Visitors, bad: str
 ) -> None:
     """Whoever was not seen here before, too."""
-    for _ in range(2 * ATTEMPTS):
+    for _ in range(2 * MAX_ATTEMPTS_PER_MINUTE):
         text = {
             "malformed": "no token at all",
-            "unknown": Token.mint().text,
+            "unknown": AccessToken.generate().text,
             "guessed": guess(visitors, "operator"),
         }[bad]
         headers = {"Authorization": f"Bearer {text}"}
@@ -187,12 +193,12 @@ async def test_nobody_is_locked_out_by_who_comes_from_the_same_proxy(
 async def test_of_tokens_that_nobody_knows_few_are_looked_up_at_once(
     site_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    doorman = Tokens(site_app)
-    good, _ = await create_token(site_app, "ci", Role.VIEWER, timedelta(days=1), "test")
+    doorman = TokenAuthenticator(site_app)
+    good, _ = await create_access_token(site_app, "ci", Role.VIEWER, timedelta(days=1), "test")
     let, looked = asyncio.Event(), 0
-    look = doorman._look
+    look = doorman._look_up
 
-    async def slow(token: Token) -> Any:
+    async def slow(token: AccessToken) -> Any:
         nonlocal looked
         looked += 1
         if token.id != good.id:
@@ -200,23 +206,23 @@ async def test_of_tokens_that_nobody_knows_few_are_looked_up_at_once(
         return await look(token)
 
     assert (await doorman.identify(_asking(good), good.text)).name.startswith("ci")
-    monkeypatch.setattr(doorman, "_look", slow)
-    strangers = [Token.mint() for _ in range(20)]
+    monkeypatch.setattr(doorman, "_look_up", slow)
+    strangers = [AccessToken.generate() for _ in range(20)]
     asked = [asyncio.create_task(doorman.identify(_asking(each), each.text)) for each in strangers]
-    while looked < AT_ONCE:
+    while looked < MAX_UNKNOWN_LOOKUPS:
         await asyncio.sleep(0)
     for _ in range(100):
         await asyncio.sleep(0)
-    assert looked == AT_ONCE
+    assert looked == MAX_UNKNOWN_LOOKUPS
     # Whoever is known waits for none of them.
     async with asyncio.timeout(60):
         await doorman.identify(_asking(good), good.text)
     let.set()
     ended = await asyncio.gather(*asked, return_exceptions=True)
-    assert all(isinstance(each, Refused) and each.status == 401 for each in ended)
+    assert all(isinstance(each, HttpError) and each.status == 401 for each in ended)
 
 
-def _asking(token: Token) -> Request:
+def _asking(token: AccessToken) -> Request:
     header = (b"authorization", f"Bearer {token.text}".encode())
     return Request({"type": "http", "headers": [header], "client": ("203.0.113.7", 1)})
 
@@ -225,46 +231,46 @@ async def test_while_the_database_is_away_who_was_known_may_look_and_do_nothing(
     site_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At what a process can say by itself: its own metrics."""
-    doorman = Tokens(site_app)
-    token, _ = await create_token(site_app, "ci", Role.ADMIN, timedelta(days=1), "test")
-    stranger = Token.mint()
+    doorman = TokenAuthenticator(site_app)
+    token, _ = await create_access_token(site_app, "ci", Role.ADMIN, timedelta(days=1), "test")
+    stranger = AccessToken.generate()
 
-    def asking(token: Token) -> Request:
+    def asking(token: AccessToken) -> Request:
         header = (b"authorization", f"Bearer {token.text}".encode())
         scope = {"type": "http", "method": "GET", "path": "/", "headers": [header]}
         return Request({**scope, "client": ("127.0.0.1", 1)})
 
-    assert (await doorman.know(asking(token))).role is Role.ADMIN
-    away = Rota("postgresql://127.0.0.1:1/nowhere", patience=0.2)
+    assert (await doorman.authenticate(asking(token))).role is Role.ADMIN
+    away = Rota("postgresql://127.0.0.1:1/nowhere", outage_timeout=0.2)
     monkeypatch.setattr(doorman, "_app", away)
-    assert (await doorman.know(asking(token))).role is Role.VIEWER
+    assert (await doorman.authenticate(asking(token))).role is Role.VIEWER
     with pytest.raises(Exception, match="the database is away") as raised:
-        await doorman.know(asking(stranger))
+        await doorman.authenticate(asking(stranger))
     assert getattr(raised.value, "status", None) == 503
     await away.close()
 
 
 async def test_a_database_that_says_nothing_is_away(site_app: Rota, site_dsn: str) -> None:
     """Whoever measures us gives up after a few seconds, and would take us for gone."""
-    token, _ = await create_token(site_app, "ops", Role.ADMIN, timedelta(days=1), "test")
+    token, _ = await create_access_token(site_app, "ops", Role.ADMIN, timedelta(days=1), "test")
     with Proxy(site_dsn) as proxy:
         async with Rota(proxy.dsn) as app:
-            doorman = Tokens(app)
-            await doorman.know(_asking(token))
+            doorman = TokenAuthenticator(app)
+            await doorman.authenticate(_asking(token))
             proxy.hold()
             began = time.monotonic()
-            known = await doorman.know(_asking(token))
-            assert (known.role, known.remembered) == (Role.VIEWER, True)
-            assert time.monotonic() - began < ANSWER_WITHIN + 1
+            known = await doorman.authenticate(_asking(token))
+            assert (known.role, known.is_cached) == (Role.VIEWER, True)
+            assert time.monotonic() - began < QUERY_TIMEOUT_SECONDS + 1
             proxy.heal()
 
 
 async def test_who_is_only_remembered_is_told_to_come_again_not_that_he_may_not() -> None:
     class Remembering:
-        async def know(self, request: Request) -> Caller:
-            return Caller("ops", Role.VIEWER, remembered=True)
+        async def authenticate(self, request: Request) -> Caller:
+            return Caller("ops", Role.VIEWER, is_cached=True)
 
-    @needs(Role.OPERATOR)
+    @require_role(Role.OPERATOR)
     async def change(request: Request) -> Response:
         return PlainTextResponse("changed")
 
@@ -293,9 +299,9 @@ async def test_in_an_application_of_yours_it_is_the_same_below_a_path(visitors: 
 class Badges:
     """Knows people by what is pinned on them."""
 
-    async def know(self, request: Request) -> Caller:
+    async def authenticate(self, request: Request) -> Caller:
         if "badge" not in request.headers:
-            raise Refused(401, "unauthenticated", "no badge")
+            raise HttpError(401, "unauthenticated", "no badge")
         return Caller(request.headers["badge"], Role.OPERATOR)
 
 

@@ -12,9 +12,9 @@ import pytest
 
 from rota import Rota
 from rota.errors import SettingsError
-from rota.web.doorman import LOCAL_KEY, LocalAccess
+from rota.web.doorman import LOCAL_KEY_VARIABLE, LocalAccess
 from rota.web.origins import is_loopback
-from rota.web.site import EVERYTHING, check_bind, site
+from rota.web.site import ALL_PARTS, check_bind, site
 
 from .visitors import Visitors
 
@@ -83,7 +83,7 @@ def test_a_worker_that_would_serve_others_without_authentication_does_not_start(
 async def neighbours(site_app: Rota) -> Visitors:
     """A site for this machine, mounted somewhere: the address is not known."""
     local = LocalAccess(frozenset({"box.example"}))
-    return Visitors(site_app, auth=local, parts=EVERYTHING)
+    return Visitors(site_app, auth=local, parts=ALL_PARTS)
 
 
 async def test_local_access_with_the_key_is_an_administrator(neighbours: Visitors) -> None:
@@ -153,7 +153,7 @@ def test_local_access_has_another_key_with_each_start(monkeypatch: pytest.Monkey
     keys = {LocalAccess().key for _ in range(100)}
     assert len(keys) == 100
     assert min(map(len, keys)) >= 22
-    monkeypatch.setenv(LOCAL_KEY, "given by rota dev")
+    monkeypatch.setenv(LOCAL_KEY_VARIABLE, "given by rota dev")
     assert LocalAccess().key == "given by rota dev"
 
 

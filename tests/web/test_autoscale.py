@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from rota import Rota
 from rota.store import meters
-from rota.store.meters import Scaled, Tally
-from rota.testing.server import Server
+from rota.store.meters import DesiredWorkersRow, MinuteTotals
+from rota.testing.server import DatabaseServer
 from rota.web.doorman import LocalAccess
 from rota.web.site import site
 
@@ -37,7 +37,7 @@ FORMULA = "select rota.workers_for(%s, %s, %s, %s, %s, %s, %s, %s)"
 
 
 @pytest.fixture(scope="module")
-def formula(rota_server: Server) -> Iterator[Direct]:
+def formula(rota_server: DatabaseServer) -> Iterator[Direct]:
     with rota_server.database() as dsn, psycopg.connect(dsn, autocommit=True) as connection:
         yield connection
 
@@ -141,14 +141,14 @@ class Load:
         database = (await self.app.open()).database
         row = self.direct.execute("select extract(epoch from rota.clock())::bigint / 60").fetchone()
         assert row is not None
-        zero = dict.fromkeys(Tally.__struct_fields__, 0)
+        zero = dict.fromkeys(MinuteTotals.__struct_fields__, 0)
         where = {"minute": row[0] - ago, "queue": "default", "task": "work"}
         told: Any = zero | counts | where
-        await database.run(meters.flush(7, [Tally(**told)]))
+        await database.run(meters.write_minutes(7, [MinuteTotals(**told)]))
 
-    async def wants(self, queue: str = "default", **how: Any) -> Scaled:
-        given = {"target": 60.0, "fewest": 0, "most": 100, "queue": queue, **how}
-        [found] = await (await self.app.open()).database.run(meters.autoscale(**given))
+    async def wants(self, queue: str = "default", **how: Any) -> DesiredWorkersRow:
+        given = {"target": 60.0, "min_workers": 0, "max_workers": 100, "queue": queue, **how}
+        [found] = await (await self.app.open()).database.run(meters.desired_workers(**given))
         return found
 
 
@@ -161,14 +161,14 @@ def load(rota_app: Rota, direct_dsn: str) -> Iterator[Load]:
 async def test_an_idle_fleet_wants_the_fewest(load: Load) -> None:
     load.direct.execute(WORKER, (["default"], 10, 0))
 
-    assert (await load.wants()).wanted == 0
-    assert (await load.wants(fewest=2)).wanted == 2
+    assert (await load.wants()).desired == 0
+    assert (await load.wants(min_workers=2)).desired == 2
     assert (await load.wants()).workers == 1
 
 
 async def test_what_came_in_is_what_was_claimed_and_what_piled_up(load: Load) -> None:
     load.direct.execute(WORKER, (["default"], 10, 0))
-    await load.counted(ago=2, claimed=3000, attempts=3000, took=1500.0)
+    await load.counted(ago=2, claimed=3000, attempts=3000, seconds=1500.0)
     load.direct.execute(
         "insert into rota.samples select date_trunc('minute', rota.clock()) - interval '5 min',"
         " 'default', 100, 0, 1"
@@ -177,26 +177,26 @@ async def test_what_came_in_is_what_was_claimed_and_what_piled_up(load: Load) ->
 
     found = await load.wants()
     # 3000 claimed and 600 more than there were, in five minutes and the part of this one.
-    assert 3600 / 360 <= found.arrivals <= 3600 / 300
-    assert found.service == pytest.approx(0.5)
-    assert (found.backlog, found.places) == (700, 10.0)
-    by_hand = (found.arrivals * 0.5 + 700 * 0.5 / 60) / 10
-    assert found.wanted == math.ceil(by_hand)
+    assert 3600 / 360 <= found.arrival_rate <= 3600 / 300
+    assert found.mean_seconds == pytest.approx(0.5)
+    assert (found.backlog, found.slots) == (700, 10.0)
+    by_hand = (found.arrival_rate * 0.5 + 700 * 0.5 / 60) / 10
+    assert found.desired == math.ceil(by_hand)
 
 
 async def test_what_was_given_back_did_not_come_in_again(load: Load) -> None:
-    await load.counted(claimed=500, given_back=450, attempts=50, took=50.0)
+    await load.counted(claimed=500, returned=450, attempts=50, seconds=50.0)
 
-    assert (await load.wants()).arrivals == pytest.approx(50 / 330, rel=0.1)
+    assert (await load.wants()).arrival_rate == pytest.approx(50 / 330, rel=0.1)
 
 
 async def test_how_long_it_took_is_remembered_when_nothing_has_ended_lately(load: Load) -> None:
-    await load.counted(ago=25, claimed=10, attempts=10, took=20.0)
+    await load.counted(ago=25, claimed=10, attempts=10, seconds=20.0)
     load.direct.execute(JOBS, ("default", 300))
     found = await load.wants(concurrency=1)
 
-    assert found.service == pytest.approx(2.0)
-    assert found.wanted >= 300 * 2 / 60
+    assert found.mean_seconds == pytest.approx(2.0)
+    assert found.desired >= 300 * 2 / 60
 
 
 async def test_what_runs_keeps_its_workers(load: Load) -> None:
@@ -213,16 +213,16 @@ async def test_what_runs_keeps_its_workers(load: Load) -> None:
     found = await load.wants(concurrency=3)
 
     # Sixteen held, eight of them run: the others are held ahead.
-    assert (found.running, found.wanted) == (8.0, 3)
+    assert (found.running, found.desired) == (8.0, 3)
     assert (await load.wants("other")).running == 0
 
 
 async def test_one_number_is_the_same_number(load: Load) -> None:
-    await load.counted(claimed=100, attempts=100, took=100.0)
+    await load.counted(claimed=100, attempts=100, seconds=100.0)
     load.direct.execute(JOBS, ("default", 600))
     found = await load.wants(concurrency=2)
     for text, expected in (
-        ("select rota.wanted_workers('default', concurrency => 2)", found.wanted),
+        ("select rota.wanted_workers('default', concurrency => 2)", found.desired),
         ("select rota.wanted_workers('default', most => 3, concurrency => 2)", 3),
         ("select rota.wanted_workers('nowhere')", 0),
         ("select rota.wanted_workers('nowhere', fewest => 1)", 1),
@@ -243,13 +243,13 @@ async def test_it_is_told_over_http(load: Load) -> None:
         headers={"Authorization": f"Bearer {local.key}"},
     ) as client:
         told = (await client.get("/autoscale")).json()
-        assert told["wanted"] == {"default": 1, "other": 1}
+        assert told["desired"] == {"default": 1, "other": 1}
         assert {each["queue"]: each["backlog"] for each in told["queues"]} == {
             "default": 600,
             "other": 1,
         }
         one = (await client.get("/autoscale", params={"queue": "other", "min": 4})).json()
-        assert one["wanted"] == {"other": 4}
+        assert one["desired"] == {"other": 4}
         for wrong in ({"target": "0"}, {"min": "x"}, {"max": "1.5"}, {"target": "nan"}):
             answer = await client.get("/autoscale", params=wrong)
             assert answer.status_code == 422, wrong

@@ -47,7 +47,7 @@ async def test_idle_connections_beyond_the_file_limit_stop_neither_jobs_nor_heal
             stack.enter_context(client)
 
         answer = await asyncio.to_thread(worker.ask, "/health/ready")
-        runs = await rota_app.start_many([double.call(n) for n in range(50)])
+        runs = await rota_app.start_many([double.bind(n) for n in range(50)])
         results = [await run.result(timeout=60) for run in runs]
 
     assert answer.status == 200, worker.said

@@ -9,15 +9,15 @@ import pytest
 
 from rota import Rota
 from rota.web import departure
-from rota.web.departure import Departure
-from rota.web.requests import Message, Receive, Requests, Scope, Send
+from rota.web.departure import GracefulShutdown
+from rota.web.requests import InFlightRequests, Message, Receive, Scope, Send
 
 
 @pytest.fixture
 def app() -> Rota:
     app = Rota("postgresql://localhost/nowhere")
-    app.settings = replace(app.settings, lb_delay=0.1, drain_for=2.0)
-    app.readiness.begin()
+    app.settings = replace(app.settings, drain_delay=0.1, drain_timeout=2.0)
+    app.readiness.mark_starting()
     return app
 
 
@@ -41,29 +41,29 @@ async def test_requests_have_their_grace_though_an_operator_drained_it_long_ago(
     assert app.readiness.draining_since is not None
     app.readiness.draining_since -= 3600
     told: list[int] = []
-    requests = Requests(app.readiness)
-    leaving = Departure(app, requests, told.append)
+    requests = InFlightRequests(app.readiness)
+    leaving = GracefulShutdown(app, requests, told.append)
     asking = asyncio.create_task(requests.serve(api, {"type": "http"}, silence, unheard))
     await asyncio.sleep(0.01)
-    leaving.hear(15)
+    leaving.on_signal(15)
     while not told:
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.2)
     go.set()
     await asking
     assert answered.is_set()
-    leaving.end()
+    leaving.cancel()
 
 
 async def test_a_third_signal_is_the_servers(app: Rota, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(departure, "HURRIED", 0.01)
+    monkeypatch.setattr(departure, "HURRY_SECONDS", 0.01)
     told: list[int] = []
-    leaving = Departure(app, Requests(app.readiness), told.append)
-    leaving.hear(15)
+    leaving = GracefulShutdown(app, InFlightRequests(app.readiness), told.append)
+    leaving.on_signal(15)
     await asyncio.sleep(0.01)
-    leaving.hear(15)
+    leaving.on_signal(15)
     await asyncio.sleep(0.05)
     assert told == [15]
-    leaving.hear(2)
+    leaving.on_signal(2)
     assert told == [15, 2]
-    leaving.end()
+    leaving.cancel()

@@ -21,8 +21,8 @@ import uvloop
 
 from rota import Rota
 from rota.asgi import Drain
-from rota.web.requests import Message, Receive, Requests, Scope, Send
-from rota.web.signals import Signals
+from rota.web.requests import InFlightRequests, Message, Receive, Scope, Send
+from rota.web.signals import SignalHandlers
 
 from .instance import Answer, Instance, ask, eventually, serving
 
@@ -47,7 +47,7 @@ if os.environ.get("ROTA_TEST_LONG") == "1":
         "gunicorn uvicorn": [*GUNICORN[:-1], "uvicorn.workers.UvicornWorker"],
         "hypercorn uvloop": [*HYPERCORN, "-k", "uvloop"],
     }
-SLOWLY = {"ROTA_LB_DELAY": "30", "ROTA_DRAIN_FOR": "30"}  # what ends within 20 s was hurried
+SLOWLY = {"ROTA_DRAIN_DELAY": "30", "ROTA_DRAIN_TIMEOUT": "30"}  # what ends within 20 s was hurried
 
 
 class Asked(threading.Thread):
@@ -100,7 +100,7 @@ def dsn(rota_dsn: str) -> str:
 def test_told_to_stop_it_serves_on_and_says_that_it_is_not_ready(
     command: list[str], dsn: str, tmp_path: Path
 ) -> None:
-    with serving(command, dsn, tmp_path, ROTA_LB_DELAY="1.5") as instance:
+    with serving(command, dsn, tmp_path, ROTA_DRAIN_DELAY="1.5") as instance:
         instance.up()
         kept = http.client.HTTPConnection("127.0.0.1", instance.port)
         assert not ask(kept, "/orders/1", "POST").closes
@@ -128,7 +128,7 @@ def test_told_to_stop_it_serves_on_and_says_that_it_is_not_ready(
 
 
 def test_requests_and_jobs_under_way_come_to_their_end(dsn: str, tmp_path: Path) -> None:
-    with serving(UVICORN, dsn, tmp_path, ROTA_LB_DELAY="0.2") as instance:
+    with serving(UVICORN, dsn, tmp_path, ROTA_DRAIN_DELAY="0.2") as instance:
         instance.up()
         run = start_last(instance, tmp_path / "job")
         asked = Asked(instance, tmp_path / "request")
@@ -188,7 +188,7 @@ def test_a_second_signal_hurries(command: list[str], dsn: str, tmp_path: Path) -
 
 
 def test_what_outlasts_the_grace_is_cut_off_and_handed_over(dsn: str, tmp_path: Path) -> None:
-    settings = {"ROTA_LB_DELAY": "0", "ROTA_DRAIN_FOR": "2"}
+    settings = {"ROTA_DRAIN_DELAY": "0", "ROTA_DRAIN_TIMEOUT": "2"}
     with serving(SERVE, dsn, tmp_path, **settings) as instance:
         instance.up()
         run = start_last(instance, tmp_path / "job")
@@ -221,15 +221,15 @@ def test_the_server_hears_of_a_signal_when_it_is_passed_on(loop_factory: Any, wa
             loop.add_signal_handler(signal.SIGTERM, heard.append, "TERM")
         else:
             signal.signal(signal.SIGTERM, lambda number, frame: heard.append("TERM"))
-        signals = Signals(lambda number: heard.append(f"ours {number}"))
-        assert signals.take()
+        signals = SignalHandlers(lambda number: heard.append(f"ours {number}"))
+        assert signals.install()
 
         for number in (signal.SIGTERM, signal.SIGUSR1):
             os.kill(os.getpid(), number)
             await asyncio.sleep(0.05)
         assert heard == ["ours 15", "USR1"]
 
-        signals.pass_on(signal.SIGTERM)
+        signals.forward(signal.SIGTERM)
         await asyncio.sleep(0.05)
         assert heard == ["ours 15", "USR1", "TERM"]
 
@@ -237,7 +237,7 @@ def test_the_server_hears_of_a_signal_when_it_is_passed_on(loop_factory: Any, wa
         await asyncio.sleep(0.05)
         assert heard.pop() == "ours 15"
 
-        signals.give_back()
+        signals.uninstall()
         os.kill(os.getpid(), signal.SIGTERM)
         await asyncio.sleep(0.05)
         assert heard == ["ours 15", "USR1", "TERM", "TERM"]
@@ -254,19 +254,19 @@ async def test_what_a_terminal_and_a_parent_send_is_one_signal(
     rota_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ctrl-C reaches every process of a terminal, and the server's parent says the same to its own."""
-    monkeypatch.setattr(Signals, "pass_on", lambda signals, number: None)
-    drain = Drain(_nothing, rota_app, lb_delay=60)
-    drain._begin()
+    monkeypatch.setattr(SignalHandlers, "forward", lambda signals, number: None)
+    drain = Drain(_nothing, rota_app, drain_delay=60)
+    drain._start()
     try:
-        drain._hear(signal.SIGINT)
-        drain._hear(signal.SIGTERM)
+        drain._on_signal(signal.SIGINT)
+        drain._on_signal(signal.SIGTERM)
         await asyncio.sleep(0)
-        assert (rota_app.readiness.draining, rota_app.readiness.hurried) == (True, False)
+        assert (rota_app.readiness.is_draining, rota_app.readiness.is_hurried) == (True, False)
 
-        drain._hear(signal.SIGINT)
-        assert rota_app.readiness.hurried
+        drain._on_signal(signal.SIGINT)
+        assert rota_app.readiness.is_hurried
     finally:
-        drain._end()
+        drain._stop()
 
 
 async def test_where_signals_cannot_be_had_first_it_says_so(
@@ -276,8 +276,8 @@ async def test_where_signals_cannot_be_had_first_it_says_so(
     monkeypatch.setitem(sys.modules, "hypercorn", ModuleType("hypercorn"))
     monkeypatch.setattr(multiprocessing, "parent_process", lambda: "there is one")
     drain = Drain(_nothing, rota_app)
-    drain._begin()
-    drain._end()
+    drain._start()
+    drain._stop()
     assert "start it with --workers 0" in caplog.text
 
     caplog.clear()
@@ -288,8 +288,8 @@ async def test_where_signals_cannot_be_had_first_it_says_so(
 def _begin_elsewhere(app: Rota) -> None:
     async def begin() -> None:
         drain = Drain(_nothing, app)
-        drain._begin()
-        drain._end()
+        drain._start()
+        drain._stop()
 
     asyncio.run(begin())
 
@@ -307,9 +307,9 @@ async def test_an_answer_closes_its_connection_where_there_is_such_a_thing(
         sent.append(message)
 
     KEEP = (b"Connection", b"keep-alive")
-    requests = Requests(rota_app.readiness)
+    requests = InFlightRequests(rota_app.readiness)
     for draining in (False, True):
-        rota_app.readiness.draining = draining
+        rota_app.readiness.is_draining = draining
         await requests.serve(api, {"type": "http", "http_version": version}, _never, send)
     closes = (b"connection", b"close") if version == "1.1" else KEEP
     assert [each["headers"] for each in sent] == [[KEEP], [closes]]

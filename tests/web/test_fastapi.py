@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from acceptance.test_on_your_own_connection import sqlalchemy_url
 from rota import Rota, Task
-from rota.app.blocking import BlockingRun
+from rota.app.blocking import SyncRun
 from rota.app.run import Run
 from rota.contrib.fastapi import Runs, runs_in
 from rota.errors import DefinitionError
@@ -85,7 +85,7 @@ async def awaited(shop: Shop, request: pytest.FixtureRequest) -> AsyncIterator[S
 
     async def order(number: int, session: Any, runs: Any, broken: bool = False) -> None:
         await session.execute(ORDER, {"number": number})
-        run = await runs.start(shop.confirm.using(delay=60), number)
+        run = await runs.start(shop.confirm.options(delay=60), number)
         assert_type(await Runs(session).start(shop.confirm, number), Run[str])
         await runs.start(shop.flow, order=number)
         assert run.id
@@ -129,8 +129,8 @@ def blocking(shop: Shop) -> Iterator[Shop]:
 
     def order(number: int, session: Any, runs: Any, broken: bool = False) -> None:
         session.execute(ORDER, {"number": number})
-        run = runs.blocking.start(shop.confirm, number)
-        assert_type(Runs(session).blocking.start(shop.confirm, number), BlockingRun[str])
+        run = runs.sync.start(shop.confirm, number)
+        assert_type(Runs(session).sync.start(shop.confirm, number), SyncRun[str])
         assert run.id
         assert runs.session is session
         if broken:

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from rota.web.dashboard.audit import about, details
+from rota.web.dashboard.audit import details, page_of
 
 from .visitors import Visitors
 
@@ -121,7 +121,7 @@ async def test_schedules_come_page_by_page(readers: Visitors) -> None:
         "   from generate_series(1, 60) as n",
         mark,
     )
-    first = await read(readers, f"/schedules?begins={quote(mark)}")
+    first = await read(readers, f"/schedules?prefix={quote(mark)}")
     rest = await read(readers, following(first))
     pages = [told(unescape(page), rf"{mark} (\d\d)") for page in (first, rest)]
     assert [len(each) for each in pages] == [50, 10]
@@ -134,7 +134,7 @@ async def test_the_audit_log_is_for_administrators(readers: Visitors, who: str) 
     answer = await readers.ask("GET", "/audit", who=who)
     assert answer.status_code == 403
     assert "this is for admins" in answer.text
-    assert (await readers.ask("GET", "/live?at=/audit", who=who)).status_code == 403
+    assert (await readers.ask("GET", "/live?page=/audit", who=who)).status_code == 403
 
 
 async def test_what_somebody_sent_is_text_and_nothing_else(readers: Visitors) -> None:
@@ -170,10 +170,10 @@ async def test_what_cannot_be_asked_is_told_as_that(readers: Visitors, path: str
 
 
 def test_a_deed_leads_to_what_it_was_done_to() -> None:
-    assert about("cancel run", "7") == "/runs/7"
-    assert about("cancel run", "7/../8") is None
-    assert about("pause schedule", "a/b?") == "/schedules/a%2Fb%3F"
-    assert about("create token", "x") is None
+    assert page_of("cancel run", "7") == "/runs/7"
+    assert page_of("cancel run", "7/../8") is None
+    assert page_of("pause schedule", "a/b?") == "/schedules/a%2Fb%3F"
+    assert page_of("create token", "x") is None
     assert details(b'{"until": "2026-11-16T18:15:13.790858+00:00", "pid": 7, "label": null}') == [
         *(("until", "2026-11-16 18:15:13 UTC"), ("pid", "7"))
     ]

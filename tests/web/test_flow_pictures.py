@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 from rota import Rota
-from rota.drawing.definition import Word
-from rota.store.history import NodePast
-from rota.web.dashboard.flows import example, picture
+from rota.drawing.definition import FlowInput
+from rota.store.history import FlowTaskHistoryRow
+from rota.web.dashboard.flows import draw_graph, example_input
 
 
 async def nothing(ctx: object = None) -> None: ...
@@ -18,9 +18,9 @@ def test_a_task_is_drawn_with_how_it_has_done() -> None:
     flow = app.flow("etl")
     flow.task(nothing, name="first")
     flow.task(nothing, name="second", after=["first"], queue="heavy")
-    past = {"etl.second": NodePast("etl.second", 10, 9, 1, 0, 1.25, 3.0)}
+    past = {"etl.second": FlowTaskHistoryRow("etl.second", 10, 9, 1, 0, 1.25, 3.0)}
 
-    drawn = picture(app.registry.flows["etl"].plan, past)
+    drawn = draw_graph(app.registry.flows["etl"].plan, past)
 
     assert "queue heavy, 90% succeed, 1.25 s" in drawn
     assert drawn.count('class="job plain"') == 2
@@ -37,7 +37,7 @@ def test_a_large_flow_is_drawn_in_a_moment() -> None:
     plan = app.registry.flows["wide"].plan
 
     began = time.process_time()
-    drawn = picture(plan, {})
+    drawn = draw_graph(plan, {})
 
     assert time.process_time() - began < 1.0
     assert 1 < drawn.count('class="job plain"') <= 250
@@ -46,10 +46,10 @@ def test_a_large_flow_is_drawn_in_a_moment() -> None:
 
 def test_anexample_has_what_must_be_given() -> None:
     words = [
-        Word("day", "str", True, ""),
-        Word("limit", "int", False, "5"),
-        Word("parts", "list[int]", True, ""),
-        Word("how", "Thing", True, ""),
+        FlowInput("day", "str", True, ""),
+        FlowInput("limit", "int", False, "5"),
+        FlowInput("parts", "list[int]", True, ""),
+        FlowInput("how", "Thing", True, ""),
     ]
 
-    assert example(words) == '{\n  "day": "",\n  "parts": [],\n  "how": null\n}'
+    assert example_input(words) == '{\n  "day": "",\n  "parts": [],\n  "how": null\n}'

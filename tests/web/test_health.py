@@ -17,7 +17,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from rota import Rota
-from rota.app.access import create_token
+from rota.app.access import create_access_token
 from rota.model.access import Role
 from rota.model.service import ServiceContext
 from rota.web.doorman import LocalAccess
@@ -41,7 +41,7 @@ async def asking(app: Rota, auth: Any = None, **headers: str) -> AsyncIterator[h
 
 @asynccontextmanager
 async def known_as(app: Rota, role: Role) -> AsyncIterator[httpx2.AsyncClient]:
-    token, _ = await create_token(app, role.word, role, timedelta(hours=1), "test")
+    token, _ = await create_access_token(app, role.text, role, timedelta(hours=1), "test")
     async with asking(app, "tokens", Authorization=f"Bearer {token.text}") as client:
         yield client
 
@@ -54,7 +54,7 @@ async def test_to_be_live_takes_no_database(path: str) -> None:
         assert answer.status_code == 200
         assert answer.json() == {"status": "live", "lag": None}
         # Not even that one was looked for.
-        assert app.opened() is None
+        assert app.current_client() is None
 
 
 @pytest.mark.parametrize("path", ["/health/ready", "/readyz"])
@@ -74,9 +74,9 @@ async def test_readiness_follows_what_the_instance_does(rota_app: Rota) -> None:
         answer = await client.get("/health/ready")
         assert (answer.status_code, answer.json()["status"]) == (200, "ready")
 
-        rota_app.readiness.starting = True
+        rota_app.readiness.is_starting = True
         assert (await client.get("/health/ready")).json()["reasons"][0]["code"] == "starting"
-        rota_app.readiness.starting = False
+        rota_app.readiness.is_starting = False
         rota_app.readiness.drain()
         answer = await client.get("/health/ready")
         assert (answer.status_code, answer.json()["reasons"][0]["code"]) == (503, "draining")
@@ -113,7 +113,7 @@ async def test_the_instances_are_those_that_are_there(
         await asyncio.wait_for(ran.wait(), 60)
         async with asking(rota_app) as client:
             while True:
-                worker.life.heart.ask()  # the beat tells what runs
+                worker.session.heartbeat.beat_now()  # the beat tells what runs
                 told = (await client.get("/health/instances")).json()
                 by_host = {each["host"]: each for each in told["instances"]}
                 here = by_host[socket.gethostname()]
@@ -122,13 +122,18 @@ async def test_the_instances_are_those_that_are_there(
                 await asyncio.sleep(0.05)
         seen.set()
 
-    assert (here["pid"], here["here"], here["state"]) == (os.getpid(), True, "active")
-    assert (here["worker"], here["running"], here["concurrency"]) == (worker.id, 1, 4)
+    assert (here["pid"], here["is_self"], here["state"]) == (os.getpid(), True, "active")
+    assert (here["worker"], here["running"], here["capacity"]) == (worker.id, 1, 4)
     assert (here["load"], here["queues"], here["services"]) == (0.25, ["images"], ["watch"])
     assert set(here["leads"]) == {"boss", "service watch"}
     far = by_host["far"]
-    assert (far["state"], far["here"], far["version"], far["load"]) == ("silent", False, "v2", 0.5)
-    assert 120 <= told["oldest_beat"] < 140
+    assert (far["state"], far["is_self"], far["version"], far["load"]) == (
+        "silent",
+        False,
+        "v2",
+        0.5,
+    )
+    assert 120 <= told["max_silent_seconds"] < 140
 
 
 # Who may
@@ -145,7 +150,7 @@ async def test_only_live_and_ready_are_for_everybody(rota_app: Rota) -> None:
         for path in ("/health/instances", "/metrics", "/autoscale"):
             assert (await client.get(path)).status_code == 200, path
         assert (await client.post("/admin/drain", json={})).status_code == 403
-    assert not rota_app.readiness.draining
+    assert not rota_app.readiness.is_draining
 
 
 async def test_an_operator_drains_a_worker_and_it_is_written_down(
@@ -156,12 +161,12 @@ async def test_an_operator_drains_a_worker_and_it_is_written_down(
 
     left = asyncio.Event()
     async with rota_app.worker() as worker, known_as(rota_app, Role.OPERATOR) as client:
-        worker.when_asked(left.set)
+        worker.on_drain_request(left.set)
         answer = await client.post("/admin/drain", json={"worker": worker.id})
         assert (answer.status_code, answer.json()["worker"]) == (202, worker.id)
         await asyncio.wait_for(left.wait(), 60)
         # This instance was not meant, only the worker of this number.
-        assert not rota_app.readiness.draining
+        assert not rota_app.readiness.is_draining
 
     rows = await (await db.execute("select who, action, subject from rota.audit")).fetchall()
     who = rows[-1][0]
@@ -179,7 +184,7 @@ async def test_without_a_name_it_is_the_instance_that_answers(
 
     left = asyncio.Event()
     async with rota_app.worker() as worker, known_as(rota_app, Role.OPERATOR) as client:
-        worker.when_asked(left.set)
+        worker.on_drain_request(left.set)
         answer = await client.post("/admin/drain")
         assert (answer.status_code, answer.json()["worker"]) == (202, worker.id)
         await asyncio.wait_for(left.wait(), 60)
@@ -192,7 +197,7 @@ async def test_an_instance_without_a_worker_can_be_drained_too(
     async with known_as(rota_app, Role.OPERATOR) as client:
         answer = await client.post("/admin/drain", json={})
         assert (answer.status_code, answer.json()["worker"]) == (202, None)
-        assert rota_app.readiness.draining
+        assert rota_app.readiness.is_draining
 
     rows = await (await db.execute("select action, subject from rota.audit")).fetchall()
     assert ("drain instance", f"{socket.gethostname()}:{os.getpid()}") in rows
@@ -214,13 +219,13 @@ async def test_what_makes_no_sense_is_refused_in_words(
             )
             assert answer.status_code == status, body[:40]
             assert answer.json()["error"]["message"]
-    assert not rota_app.readiness.draining
+    assert not rota_app.readiness.is_draining
     rows = await (await db.execute("select count(*) from rota.audit")).fetchone()
     assert rows == (0,)
 
 
 async def test_a_database_that_is_away_is_told_as_that() -> None:
-    async with Rota(NOWHERE, patience=0.1) as app, asking(app) as client:
+    async with Rota(NOWHERE, outage_timeout=0.1) as app, asking(app) as client:
         for path in ("/health/instances", "/autoscale"):
             answer = await client.get(path)
             assert (answer.status_code, answer.json()["error"]["code"]) == (503, "database"), path

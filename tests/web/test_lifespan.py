@@ -18,7 +18,7 @@ from rota import Rota
 from rota.errors import SchemaMissing
 from rota.model import events
 from rota.store.database import Database
-from rota.testing.server import Server
+from rota.testing.server import DatabaseServer
 
 
 class Api:
@@ -53,7 +53,7 @@ async def states(app: Rota) -> list[str]:
 
 @pytest.fixture
 def app(rota_dsn: str) -> Rota:
-    return Rota(rota_dsn, poll=0.1, drain_for=20.0)
+    return Rota(rota_dsn, poll_interval=0.1, drain_timeout=20.0)
 
 
 async def test_a_worker_is_at_work_beside_the_requests(app: Rota) -> None:
@@ -107,7 +107,7 @@ async def test_it_is_not_ready_until_the_worker_is_up(
     register = workers.register
 
     def registering(*given: Any, **named: Any) -> Any:
-        starting.append(app.readiness.starting)
+        starting.append(app.readiness.is_starting)
         return register(*given, **named)
 
     @app.task
@@ -120,7 +120,7 @@ async def test_it_is_not_ready_until_the_worker_is_up(
 
 
 async def test_a_schema_that_is_not_there_is_told_before_anything_is_served(
-    rota_server: Server,
+    rota_server: DatabaseServer,
 ) -> None:
     with rota_server.database() as dsn:
         with psycopg.connect(dsn, autocommit=True) as connection:
@@ -129,13 +129,13 @@ async def test_a_schema_that_is_not_there_is_told_before_anything_is_served(
         with pytest.raises(SchemaMissing):
             async with app.lifespan():
                 pytest.fail("it was served")
-        assert not app.readiness.starting
+        assert not app.readiness.is_starting
 
 
 @pytest.mark.parametrize("how", ["setting", "argument"])
 async def test_a_web_process_can_do_without_a_worker(rota_dsn: str, how: str) -> None:
     app = Rota(rota_dsn, web_worker=how != "setting")
-    lifespan = app.lifespan if how == "setting" else app.lifespan.using(worker=False)
+    lifespan = app.lifespan if how == "setting" else app.lifespan.options(worker=False)
 
     @app.task
     async def elsewhere() -> None: ...
@@ -188,7 +188,7 @@ async def test_services_are_passed_on_as_soon_as_it_leaves(app: Rota) -> None:
             await began.wait()
             app.readiness.drain(delay=10)
             client = await app.open()
-            while client.services is None or client.services.running():
+            while client.services is None or client.services.list_running():
                 await asyncio.sleep(0.01)
         assert ended.is_set()
 

@@ -75,7 +75,7 @@ def test_a_job_that_runs_at_the_signal_comes_to_its_end(
     command: str, dsn: str, direct_dsn: str, tmp_path: Path
 ) -> None:
     notes = tmp_path / "notes"
-    patience = {"ROTA_LB_DELAY": str(LB_DELAY), "ROTA_DRAIN_FOR": str(LONG + 10)}
+    patience = {"ROTA_DRAIN_DELAY": str(LB_DELAY), "ROTA_DRAIN_TIMEOUT": str(LONG + 10)}
     with serving(COMMANDS[command], dsn, tmp_path, **patience) as instance:
         up(instance)
         run = start(direct_dsn, "lengthy", seconds=LONG, notes=str(notes))
@@ -113,7 +113,7 @@ def test_a_job_beyond_the_grace_is_handed_over_and_its_attempt_not_counted(
 ) -> None:
     """It may be tried once: were the attempt counted, it would have failed."""
     notes = tmp_path / "notes"
-    patience = {"ROTA_LB_DELAY": str(LB_DELAY), "ROTA_DRAIN_FOR": str(GRACE)}
+    patience = {"ROTA_DRAIN_DELAY": str(LB_DELAY), "ROTA_DRAIN_TIMEOUT": str(GRACE)}
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
     second.mkdir()
@@ -157,7 +157,7 @@ if IS_LONG:
     ) -> None:
         """It came after the signal: nobody takes it here any more, and the next one does."""
         notes = tmp_path / "notes"
-        patience = {"ROTA_LB_DELAY": "2", "ROTA_DRAIN_FOR": "5"}
+        patience = {"ROTA_DRAIN_DELAY": "2", "ROTA_DRAIN_TIMEOUT": "5"}
         first, second = tmp_path / "first", tmp_path / "second"
         first.mkdir()
         second.mkdir()

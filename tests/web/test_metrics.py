@@ -19,11 +19,21 @@ from rota.store.database import Database
 from rota.testing.harness import Harness
 from rota.web import figures
 from rota.web.doorman import LocalAccess
-from rota.web.metrics import FAMILIES, FLEET
+from rota.web.metrics import FLEET_METRICS, METRIC_FAMILIES
 from rota.web.site import site
 
 DOCS = Path(__file__).parents[2] / "docs"
-LABELS = {"queue", "task", "outcome", "kind", "state", "found", "leader", "engine", "version"}
+LABELS = {
+    "queue",
+    "task",
+    "outcome",
+    "kind",
+    "state",
+    "result",
+    "leader",
+    "rota_version",
+    "version",
+}
 
 
 class Scrape:
@@ -65,7 +75,7 @@ async def client(rota_app: Rota) -> AsyncIterator[httpx2.AsyncClient]:
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures are asked for each time."""
-    monkeypatch.setattr(figures, "FRESH_FOR", 0.0)
+    monkeypatch.setattr(figures, "CACHE_SECONDS", 0.0)
 
 
 async def scrape(client: httpx2.AsyncClient) -> Scrape:
@@ -88,8 +98,8 @@ async def test_every_metric_is_told_and_as_what_it_is(
         await (await work.start()).result(timeout=60)
         told = await scrape(client)
 
-    assert set(told.families) == set(FAMILIES)
-    for name, family in FAMILIES.items():
+    assert set(told.families) == set(METRIC_FAMILIES)
+    for name, family in METRIC_FAMILIES.items():
         assert told.families[name].type == family.kind, name
         assert told.families[name].samples, name
         for sample in told.families[name].samples:
@@ -97,9 +107,9 @@ async def test_every_metric_is_told_and_as_what_it_is(
 
 
 def test_no_label_can_grow_without_end() -> None:
-    assert {label for family in FAMILIES.values() for label in family.labels} <= LABELS
-    assert all(re.fullmatch(r"rota_[a-z_]+", name) for name in FAMILIES)
-    for name, family in FAMILIES.items():
+    assert {label for family in METRIC_FAMILIES.values() for label in family.labels} <= LABELS
+    assert all(re.fullmatch(r"rota_[a-z_]+", name) for name in METRIC_FAMILIES)
+    for name, family in METRIC_FAMILIES.items():
         assert (family.kind == "counter") == name.endswith("_total"), name
         assert family.help.endswith("."), name
 
@@ -109,7 +119,7 @@ def test_every_metric_is_in_the_docs() -> None:
     rows = re.findall(r"^\| `(rota_\w+)` \| (\w+) \| ([^|]*) \| (.+) \|$", text(), re.MULTILINE)
     told = {name: (kind, tuple(re.findall(r"`(\w+)`", labels))) for name, kind, labels, _ in rows}
 
-    assert told == {name: (each.kind, each.labels) for name, each in FAMILIES.items()}
+    assert told == {name: (each.kind, each.labels) for name, each in METRIC_FAMILIES.items()}
     assert len(rows) == len(told)
 
 
@@ -121,18 +131,20 @@ def text() -> str:
 def test_the_guides_speak_of_metrics_that_there_are(page: str) -> None:
     told = (DOCS / "guides" / f"{page}.md").read_text("utf-8")
     for name in re.findall(r"\brota_[a-z_]+", told):
-        assert name in FAMILIES or re.sub(r"_(bucket|sum|count)$", "", name) in FAMILIES, name
+        assert (
+            name in METRIC_FAMILIES or re.sub(r"_(bucket|sum|count)$", "", name) in METRIC_FAMILIES
+        ), name
 
 
 async def test_jobs_are_counted_by_what_became_of_them(
     rota_app: Rota, rota_harness: Harness, client: httpx2.AsyncClient, fresh: None
 ) -> None:
-    @rota_app.task(queue="images", retry=Retry(attempts=2, wait=0.01))
+    @rota_app.task(queue="images", retry=Retry(max_attempts=2, delay=0.01))
     async def flaky(ctx: Context) -> None:
         if ctx.attempt == 1:
             raise ValueError("not yet")
 
-    @rota_app.task(retry=Retry(attempts=1))
+    @rota_app.task(retry=Retry(max_attempts=1))
     async def broken() -> None:
         raise ValueError("never")
 
@@ -144,9 +156,9 @@ async def test_jobs_are_counted_by_what_became_of_them(
 
     async with rota_app.worker():
         runs = [await flaky.start(), await broken.start()]
-        runs += await rota_app.start_many([quick.call() for _ in range(40)])
+        runs += await rota_app.start_many([quick.bind() for _ in range(40)])
         for _ in range(2):
-            runs += await rota_app.start_many([keyed.using(key="once").call()])
+            runs += await rota_app.start_many([keyed.options(key="once").bind()])
         await asyncio.gather(*(run.result(timeout=60) for run in runs), return_exceptions=True)
         told = await scrape(client)
     after = await scrape(client)
@@ -197,7 +209,7 @@ async def wanted(app: Rota) -> bool:
     from rota.store import standing
 
     found = await (await app.open()).database.run(standing.locks("one"))
-    return any(each.wanted for each in found)
+    return any(each.awaited_since for each in found)
 
 
 async def test_the_pool_is_told(rota_dsn: str) -> None:
@@ -237,13 +249,13 @@ async def test_many_who_ask_cost_one_look_in_a_few_seconds(
     rota_app: Rota, client: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[str] = []
-    exchange = Database.exchange
+    exchange = Database.pipeline
 
     async def counting(self: Database, segments: Any, patience: float = 0.0) -> Any:
         looked.extend(query.statement for segment in segments for query in segment)
         return await exchange(self, segments, patience)
 
-    monkeypatch.setattr(Database, "exchange", counting)
+    monkeypatch.setattr(Database, "pipeline", counting)
     await asyncio.gather(*(scrape(client) for _ in range(20)))
     await scrape(client)
 
@@ -258,14 +270,14 @@ async def test_a_database_that_is_away_leaves_the_last_figures_and_their_age(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert (await scrape(client))("rota_database_up") == 1
-    monkeypatch.setattr(Database, "exchange", never(OSError("gone")))
+    monkeypatch.setattr(Database, "pipeline", never(OSError("gone")))
     one = await scrape(client)
     await asyncio.sleep(0.05)
     two = await scrape(client)
 
     assert one("rota_database_up") == two("rota_database_up") == 0
-    assert two("rota_fleet_age_seconds") > one("rota_fleet_age_seconds") > 0
-    assert set(FLEET) - set(two.families) == set()
+    assert two("rota_fleet_metrics_age_seconds") > one("rota_fleet_metrics_age_seconds") > 0
+    assert set(FLEET_METRICS) - set(two.families) == set()
 
 
 def never(error: Exception) -> Callable[..., Any]:

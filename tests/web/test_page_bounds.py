@@ -10,8 +10,8 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from rota import Rota
-from rota.cli.top.glance import Glance
-from rota.web.site import EVERYTHING
+from rota.cli.top.glance import SnapshotReader
+from rota.web.site import ALL_PARTS
 
 from .visitors import Visitors
 
@@ -20,12 +20,12 @@ HTML = {"Accept": "text/html"}
 
 async def test_a_run_is_found_among_hundreds_of_calls_that_are_none(rota_dsn: str) -> None:
     """Of a job that has made very many calls, the calls come first, and each is part of it."""
-    async with Rota(rota_dsn, poll=0.1) as app:
+    async with Rota(rota_dsn, poll_interval=0.1) as app:
 
         @app.task
         async def whole() -> None: ...
 
-        async with Visitors(app, parts=EVERYTHING) as visitors:
+        async with Visitors(app, parts=ALL_PARTS) as visitors:
             runs = [await whole.start() for _ in range(4)]
             calls = range(1001, 1301)
             await visitors.sql(
@@ -58,17 +58,17 @@ async def test_a_run_is_found_among_hundreds_of_calls_that_are_none(rota_dsn: st
                 "going": [str(runs[0].id)],
                 "failed": [str(run.id) for run in runs[:0:-1]],
             }
-            sight = await Glance((await app.open()).database).look()
+            sight = await SnapshotReader((await app.open()).database).read()
             assert [each.run for each in sight.runs] == [runs[0].id]
 
 
 async def test_what_a_job_has_called_is_shown_as_far_as_it_can_be_read(rota_dsn: str) -> None:
-    async with Rota(rota_dsn, poll=0.1) as app:
+    async with Rota(rota_dsn, poll_interval=0.1) as app:
 
         @app.task
         async def whole() -> None: ...
 
-        async with Visitors(app, parts=EVERYTHING) as visitors:
+        async with Visitors(app, parts=ALL_PARTS) as visitors:
             run = await whole.start()
             await visitors.sql(
                 "insert into rota.runs (id, flow, parent, number, input, jobs)"
@@ -89,7 +89,7 @@ async def test_a_queue_that_a_task_declares_has_a_page(readers: Visitors) -> Non
 
 @pytest.mark.parametrize("path", ["/my jobs", "/задачи"])
 async def test_it_can_be_mounted_wherever_one_likes(site_app: Rota, path: str) -> None:
-    async with Visitors(site_app, parts=EVERYTHING) as visitors:
+    async with Visitors(site_app, parts=ALL_PARTS) as visitors:
         token = visitors.passes["admin"]
         visitors.site = Starlette(routes=[Mount(path, app=visitors.site)])
         written = quote(path)

@@ -12,8 +12,8 @@ import pytest
 from rota import Rota
 from rota.model.access import Role
 from rota.web import api, dashboard
-from rota.web.auth import rules
-from rota.web.site import EVERYTHING
+from rota.web.auth import route_roles
+from rota.web.site import ALL_PARTS
 
 from .test_api_roles import EXAMPLES as DEEDS
 from .test_pages import stream
@@ -21,13 +21,13 @@ from .visitors import PASSES, SECRET, Visitors
 
 ROUTES = {
     path: role
-    for method, path, role in rules(dashboard.routes(Rota("postgresql://nowhere/at_all")))
+    for method, path, role in route_roles(dashboard.routes(Rota("postgresql://nowhere/at_all")))
     if method == "GET"
 }
 PAGES = {page.path: page.role for page in dashboard.PAGES}
 WRITES = [
     (method, path)
-    for method, path, _ in rules(api.routes(Rota("postgresql://nowhere/at_all")))
+    for method, path, _ in route_roles(api.routes(Rota("postgresql://nowhere/at_all")))
     if method != "GET"
 ]
 
@@ -71,13 +71,13 @@ async def test_a_page_is_for_its_role_and_those_above_and_for_nobody_else(
             assert page.status_code == 303, who
             assert page.headers["location"].startswith("/login?next=")
             refused = 401
-        elif Role.named(who) < PAGES[path]:
+        elif Role.parse(who) < PAGES[path]:
             assert page.status_code == 403, who
             refused = 403
         else:
             assert page.status_code == 200, f"{who}: {page.text}"
             continue
-        live = await readers.ask("GET", "/live", who=who, params={"at": at})
+        live = await readers.ask("GET", "/live", who=who, params={"page": at})
         assert live.status_code == refused, who
 
 
@@ -98,7 +98,7 @@ async def test_a_viewer_is_shown_nothing_of_what_went_in_came_out_or_went_wrong(
         # It is tried again later: that it failed once is enough.
         while await site_app.run(int(runs[0])).status() != "asleep":
             await asyncio.sleep(0.02)
-    await readers.done("POST", "/api/v1/queues/slow/pause", json={"why": SECRET})
+    await readers.done("POST", "/api/v1/queues/slow/pause", json={"reason": SECRET})
     addresses = [await _example(readers, path) for path in PAGES if PAGES[path] is Role.VIEWER]
     addresses += [f"/runs/{run}" for run in runs]
     addresses += [f"/runs?find={SECRET}", f"/runs?find={SECRET[:6]}", "/flows/stumble"]
@@ -110,7 +110,7 @@ async def test_a_viewer_is_shown_nothing_of_what_went_in_came_out_or_went_wrong(
             assert SECRET not in page.text.replace(at.partition("=")[2] or "\0", ""), at
             async with stream(readers.site, at, readers.passes["viewer"]) as seen:
                 async for kind, part in seen.events():
-                    if kind == "looked":
+                    if kind == "refreshed":
                         break
                     said = str(part).replace(at.partition("=")[2] or "\0", "")
                     assert SECRET not in said, (at, kind)
@@ -123,7 +123,7 @@ async def test_a_viewer_is_shown_nothing_of_what_went_in_came_out_or_went_wrong(
 async def test_where_it_is_read_only_no_route_changes_anything(
     readers: Visitors, site_app: Rota
 ) -> None:
-    async with Visitors(site_app, parts=EVERYTHING, read_only=True) as lookers:
+    async with Visitors(site_app, parts=ALL_PARTS, read_only=True) as lookers:
         for method, path in WRITES:
             at, more = await DEEDS[method, path](readers)
             answer = await lookers.ask(method, at, **{"json": {}, **more})

@@ -17,16 +17,16 @@ from starlette.routing import Mount
 from starlette.types import ASGIApp, Message
 
 from rota import Rota
-from rota.app.access import revoke_token
+from rota.app.access import revoke_access_token
 from rota.errors import DatabaseUnavailable, SettingsError
 from rota.model.access import Caller
 from rota.web import dashboard
-from rota.web.answers import Refused
-from rota.web.api.operations import Desk
+from rota.web.answers import HttpError
+from rota.web.api.operations import RequestContext
 from rota.web.dashboard import live as lively
 from rota.web.dashboard import overview
-from rota.web.dashboard.pages import Page, View
-from rota.web.site import EVERYTHING, site
+from rota.web.dashboard.pages import Page, PageView
+from rota.web.site import ALL_PARTS, site
 
 from .visitors import Visitors
 
@@ -49,7 +49,7 @@ async def test_a_stranger_is_led_to_where_he_can_say_who_he_is(readers: Visitors
 
 
 async def test_where_it_is_read_only_nobody_changes_anything(site_app: Rota) -> None:
-    async with Visitors(site_app, parts=EVERYTHING, read_only=True) as visitors:
+    async with Visitors(site_app, parts=ALL_PARTS, read_only=True) as visitors:
         answer = await visitors.ask("POST", "/api/v1/runs", json={"name": "greet"})
         assert (answer.status_code, answer.json()["error"]["code"]) == (403, "read_only")
         answer = await visitors.ask("DELETE", "/api/v1/schedules/x", json={})
@@ -67,7 +67,7 @@ async def test_where_it_is_read_only_nobody_changes_anything(site_app: Rota) -> 
 
 
 async def test_mounted_under_a_path_all_that_it_leads_to_is_there(site_app: Rota) -> None:
-    async with Visitors(site_app, parts=EVERYTHING) as visitors:
+    async with Visitors(site_app, parts=ALL_PARTS) as visitors:
         visitors.site = Starlette(routes=[Mount("/ops/rota", app=visitors.site)])
         page = await visitors.ask("GET", "/ops/rota/queues")
         assert page.status_code == 200
@@ -151,10 +151,10 @@ async def test_what_is_said_to_a_proxy_does_not_keep_out_who_has_come_in(readers
 
 async def test_whoever_tells_who_asks_by_himself_is_not_asked_for_a_token(site_app: Rota) -> None:
     class Elsewhere:
-        async def know(self, request: Request) -> Caller:
-            raise Refused(401, "unauthenticated", "log in at the front door")
+        async def authenticate(self, request: Request) -> Caller:
+            raise HttpError(401, "unauthenticated", "log in at the front door")
 
-    async with Visitors(site_app, parts=EVERYTHING, auth=Elsewhere()) as visitors:
+    async with Visitors(site_app, parts=ALL_PARTS, auth=Elsewhere()) as visitors:
         answer = await visitors.ask("GET", "/", who="nobody", headers=HTML)
         assert (answer.status_code, "front door" in answer.text) == (401, True)
         assert (await visitors.ask("GET", "/login", who="nobody")).status_code == 303
@@ -200,7 +200,7 @@ async def stream(served: ASGIApp, at: str, token: str) -> AsyncIterator[Stream]:
         "path": "/live",
         "raw_path": b"/live",
         "root_path": "",
-        "query_string": str(httpx2.QueryParams({"at": at})).encode(),
+        "query_string": str(httpx2.QueryParams({"page": at})).encode(),
         "headers": [(b"host", b"localhost"), (b"authorization", b"Bearer " + token.encode())],
         "client": ("127.0.0.1", 4242),
         "server": ("127.0.0.1", 8000),
@@ -230,12 +230,12 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A page in the place of the overview that says how often it was made, which is once a moment."""
     made: list[str] = []
 
-    async def overview(desk: Desk) -> View:
-        made.append(desk.caller.role.word)
-        return View("refused.html", error=None)
+    async def overview(context: RequestContext) -> PageView:
+        made.append(context.caller.role.text)
+        return PageView("refused.html", error=None)
 
-    monkeypatch.setattr(lively, "EVERY", 0.1)
-    monkeypatch.setattr(lively, "SHARE", 1.0)
+    monkeypatch.setattr(lively, "REFRESH_SECONDS", 0.1)
+    monkeypatch.setattr(lively, "MAX_RENDER_SHARE", 1.0)
     page = dashboard.PAGES[0]
     stand_in = Page(page.path, page.title, page.role, overview)
     monkeypatch.setattr(dashboard, "PAGES", [stand_in, *dashboard.PAGES[1:]])
@@ -245,7 +245,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 async def test_however_many_look_a_page_is_made_once_a_moment(
     site_app: Rota, counted: list[str]
 ) -> None:
-    async with Visitors(site_app, parts=EVERYTHING) as visitors:
+    async with Visitors(site_app, parts=ALL_PARTS) as visitors:
         looks = 0
         async with asyncio.TaskGroup() as group:
 
@@ -253,7 +253,7 @@ async def test_however_many_look_a_page_is_made_once_a_moment(
                 nonlocal looks
                 async with stream(visitors.site, "/", visitors.passes["viewer"]) as seen:
                     async for kind, _ in seen.events():
-                        looks += kind == "looked"
+                        looks += kind == "refreshed"
                         if looks >= 60:
                             return
 
@@ -269,7 +269,7 @@ async def test_only_what_has_changed_is_sent(site_app: Rota, readers: Visitors) 
         async for kind, data in seen.events():
             if kind == "part" and data["name"] == "alert_count":
                 parts += 1
-            looked += kind == "looked"
+            looked += kind == "refreshed"
             if looked == 1 and parts == 1:
                 await readers.sql(
                     "insert into rota.alerts (kind, subject, message, host, pid)"
@@ -285,12 +285,12 @@ async def test_only_what_has_changed_is_sent(site_app: Rota, readers: Visitors) 
 async def test_a_stream_ends_and_whose_token_was_revoked_sees_nothing_more(
     site_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lively, "LASTS", 0.3)
-    async with Visitors(site_app, parts=EVERYTHING) as visitors:
+    monkeypatch.setattr(lively, "STREAM_SECONDS", 0.3)
+    async with Visitors(site_app, parts=ALL_PARTS) as visitors:
         token = visitors.passes["viewer"]
         async with stream(visitors.site, "/", token) as seen:
-            assert [kind async for kind, _ in seen.events()][-1] == "looked"
-        await revoke_token(site_app, token.split("_")[1], "test")
+            assert [kind async for kind, _ in seen.events()][-1] == "refreshed"
+        await revoke_access_token(site_app, token.split("_")[1], "test")
         async with stream(visitors.site, "/", token) as seen:
             assert [event async for event in seen.events()] == []
             assert seen.status == 401
@@ -299,7 +299,7 @@ async def test_a_stream_ends_and_whose_token_was_revoked_sees_nothing_more(
 async def test_who_looks_keeps_no_instance_from_leaving(readers: Visitors, site_app: Rota) -> None:
     async with stream(readers.site, "/", readers.passes["viewer"]) as seen:
         async for kind, _ in seen.events():
-            if kind == "looked":
+            if kind == "refreshed":
                 site_app.readiness.drain()
     assert seen.status == 200
 
@@ -307,11 +307,11 @@ async def test_who_looks_keeps_no_instance_from_leaving(readers: Visitors, site_
 async def test_what_cannot_be_looked_at_is_not_said_to_be_current(
     readers: Visitors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def away(self: Desk, *queries: Any) -> list[Any]:
+    async def away(self: RequestContext, *queries: Any) -> list[Any]:
         raise DatabaseUnavailable("nobody answers")
 
-    monkeypatch.setattr(Desk, "ask", away)
-    monkeypatch.setattr(lively, "AFTER_ERROR", 0.05)
+    monkeypatch.setattr(RequestContext, "read", away)
+    monkeypatch.setattr(lively, "ERROR_PAUSE_SECONDS", 0.05)
     async with stream(readers.site, "/", readers.passes["viewer"]) as seen:
         kinds: list[str] = []
         async for kind, _ in seen.events():
@@ -324,19 +324,19 @@ async def test_what_cannot_be_looked_at_is_not_said_to_be_current(
 async def test_who_looks_at_what_is_dear_keeps_no_instance_from_leaving_either(
     site_app: Rota, counted: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lively, "EVERY", 60.0)
-    monkeypatch.setattr(lively, "NAP", 0.05)
-    async with Visitors(site_app, parts=EVERYTHING) as visitors:
+    monkeypatch.setattr(lively, "REFRESH_SECONDS", 60.0)
+    monkeypatch.setattr(lively, "DRAIN_CHECK_SECONDS", 0.05)
+    async with Visitors(site_app, parts=ALL_PARTS) as visitors:
         async with stream(visitors.site, "/", visitors.passes["viewer"]) as seen:
             async for kind, _ in seen.events():
-                if kind == "looked":
+                if kind == "refreshed":
                     site_app.readiness.drain()
     assert counted == ["viewer"]
 
 
 async def test_what_is_no_page_is_not_looked_at(readers: Visitors) -> None:
     for at in ("//[", "/no/page", "//elsewhere.example/", "/api/v1/runs", "/live"):
-        answer = await readers.ask("GET", "/live", params={"at": at})
+        answer = await readers.ask("GET", "/live", params={"page": at})
         assert answer.status_code == 404, at
 
 

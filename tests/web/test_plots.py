@@ -6,9 +6,18 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rota.store.history import Stretch
-from rota.web.dashboard.plots import SPANS, deep, figure, percent, runtimes, short, since, total
-from rota.web.dashboard.shown import coded
+from rota.store.history import BucketRow
+from rota.web.dashboard.plots import (
+    CHART_RANGES,
+    format_depth,
+    format_figure,
+    format_percent,
+    format_short,
+    runtimes,
+    sum_counts,
+    time_before,
+)
+from rota.web.dashboard.shown import render_code
 
 THEN = datetime(2026, 11, 16, 12, tzinfo=UTC)
 
@@ -26,7 +35,7 @@ THEN = datetime(2026, 11, 16, 12, tzinfo=UTC)
     ],
 )
 def test_what_is_not_all_is_never_said_to_be_all(share: float | None, words: str | None) -> None:
-    assert percent(share) == words
+    assert format_percent(share) == words
 
 
 @pytest.mark.parametrize(
@@ -42,40 +51,45 @@ def test_what_is_not_all_is_never_said_to_be_all(share: float | None, words: str
     ],
 )
 def test_figures_are_as_long_as_they_are_worth(value: float, long: str, brief: str) -> None:
-    assert (figure(value), short(value)) == (long, brief)
+    assert (format_figure(value), format_short(value)) == (long, brief)
 
 
 def test_what_was_estimated_says_so() -> None:
-    assert deep(19_999) == "19,999"
-    assert deep(36_412).startswith("≈")
-    assert deep(36_412).endswith("36,000")
+    assert format_depth(19_999) == "19,999"
+    assert format_depth(36_412).startswith("≈")
+    assert format_depth(36_412).endswith("36,000")
 
 
 def test_since_when_is_said_to_the_second() -> None:
-    assert since(THEN, 0.0) is None
-    assert since(THEN + timedelta(milliseconds=700), 60.2) == THEN - timedelta(seconds=60)
+    assert time_before(THEN, 0.0) is None
+    assert time_before(THEN + timedelta(milliseconds=700), 60.2) == THEN - timedelta(seconds=60)
 
 
-def counted(minute: int, **counts: float) -> Stretch:
-    given = dict.fromkeys(Stretch.__struct_fields__, 0) | counts
-    return Stretch(**(given | {"at": THEN + timedelta(minutes=minute)}))  # type: ignore[arg-type]
+def counted(minute: int, **counts: float) -> BucketRow:
+    given = dict.fromkeys(BucketRow.__struct_fields__, 0) | counts
+    return BucketRow(**(given | {"at": THEN + timedelta(minutes=minute)}))  # type: ignore[arg-type]
 
 
 def test_sums_are_sums_and_the_longest_is_the_longest() -> None:
-    sums = total(
+    sums = sum_counts(
         [
-            counted(0, succeeded=1, failed=3, attempts=4, took=2.0, longest=9.0),
-            counted(1, succeeded=2, attempts=1, took=3.0, longest=1.0),
+            counted(0, succeeded=1, failed=3, attempts=4, seconds=2.0, max_seconds=9.0),
+            counted(1, succeeded=2, attempts=1, seconds=3.0, max_seconds=1.0),
         ]
     )
 
-    assert (sums.succeeded, sums.rate, sums.mean, sums.longest) == (3, 0.5, 1.0, 9.0)
+    assert (sums.succeeded, sums.success_rate, sums.mean_seconds, sums.max_seconds) == (
+        3,
+        0.5,
+        1.0,
+        9.0,
+    )
 
 
 def test_where_nothing_ran_no_time_is_made_up() -> None:
-    span = SPANS["1h"]
+    span = CHART_RANGES["1h"]
     many = [counted(minute) for minute in range(60)]
-    many[10] = counted(10, attempts=2, took=1.0, longest=0.8)
+    many[10] = counted(10, attempts=2, seconds=1.0, max_seconds=0.8)
 
     picture = runtimes(span, many)
 
@@ -93,4 +107,4 @@ def test_where_nothing_ran_no_time_is_made_up() -> None:
     ],
 )
 def test_what_is_to_be_typed_is_code_and_all_of_it_is_text(words: str, html: str) -> None:
-    assert coded(words) == html
+    assert render_code(words) == html

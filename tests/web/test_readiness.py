@@ -123,7 +123,9 @@ async def test_a_schema_that_is_too_old_is_a_reason_and_one_that_is_too_new_is_n
     rota_app: Rota, rota_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A deploy migrates first: who serves until it is over must go on."""
-    monkeypatch.setattr(looking, "ANSWER_WITHIN", 30.0)  # a look that was too slow says nothing
+    monkeypatch.setattr(
+        looking, "PROBE_TIMEOUT_SECONDS", 30.0
+    )  # a look that was too slow says nothing
     with psycopg.connect(rota_dsn, autocommit=True) as connection:
         connection.execute("insert into rota.migrations (version, name) values (9999, 'future')")
         assert await codes(rota_app) == []
@@ -136,23 +138,23 @@ async def test_a_schema_that_is_too_old_is_a_reason_and_one_that_is_too_new_is_n
 
 async def test_starting_and_draining_are_said_without_a_database() -> None:
     app = Rota("postgresql://127.0.0.1:1/nowhere")
-    app.readiness.begin()
+    app.readiness.mark_starting()
     assert await codes(app) == ["starting"]
     app.readiness.drain()
     assert await codes(app) == ["starting", "draining"]
-    app.readiness.end()
+    app.readiness.mark_stopped()
     assert await codes(app) == ["draining"]
 
 
 async def test_whoever_asks_to_be_told_late_is_told_at_once() -> None:
     told: list[str] = []
     readiness = Rota("postgresql://127.0.0.1:1/nowhere").readiness
-    forget = readiness.when_draining(lambda: told.append("gone"))
+    forget = readiness.on_drain(lambda: told.append("gone"))
     forget()
     readiness.hurry()
     readiness.hurry()
     readiness.drain()
-    readiness.when_draining(lambda: told.append("drain"), lambda: told.append("hurry"))
+    readiness.on_drain(lambda: told.append("drain"), lambda: told.append("hurry"))
     assert told == ["drain", "hurry"]
 
 
@@ -160,8 +162,8 @@ async def test_a_look_that_was_given_up_ends_late_and_with_its_own_connection(
     rota_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A query on a connection that is dead takes its time to be cancelled; meanwhile others look."""
-    monkeypatch.setattr(looking, "ANSWER_WITHIN", 0.2)
-    monkeypatch.setattr(looking, "LOOK_EVERY", 0.0)
+    monkeypatch.setattr(looking, "PROBE_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(looking, "PROBE_INTERVAL_SECONDS", 0.0)
     sessions: list[object] = []
     late, let_go, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
@@ -182,10 +184,10 @@ async def test_a_look_that_was_given_up_ends_late_and_with_its_own_connection(
         await check_on(session, schema)
 
     monkeypatch.setattr(looking, "check_on", checking)
-    look = looking.Look(rota_app.open)
+    look = looking.DatabaseProbe(rota_app.open)
     assert await look.latest() is None  # once unanswered is nothing yet
     await late.wait()
-    monkeypatch.setattr(looking, "ANSWER_WITHIN", 10.0)
+    monkeypatch.setattr(looking, "PROBE_TIMEOUT_SECONDS", 10.0)
     assert await look.latest() is None
     assert sessions[1] is not sessions[0]
     # The second one's is kept, and used again.
@@ -207,7 +209,7 @@ async def test_what_is_looked_at_while_it_is_closed_leaves_no_connection(
         await let_go.wait()
 
     monkeypatch.setattr(looking, "check_on", checking)
-    look = looking.Look(rota_app.open)
+    look = looking.DatabaseProbe(rota_app.open)
     asked = asyncio.create_task(look.latest())
     await begun.wait()
     await look.close()

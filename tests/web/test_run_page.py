@@ -13,14 +13,14 @@ import pytest
 
 from rota import Context, Rota
 from rota.web.dashboard import run_job
-from rota.web.site import EVERYTHING
+from rota.web.site import ALL_PARTS
 
 from .visitors import Visitors
 
 
 @pytest.fixture
 async def kitchen(site_dsn: str) -> AsyncIterator[Visitors]:
-    app = Rota(site_dsn, poll=0.1)
+    app = Rota(site_dsn, poll_interval=0.1)
 
     async def fetch(number: int) -> int:
         return number
@@ -32,7 +32,7 @@ async def kitchen(site_dsn: str) -> AsyncIterator[Visitors]:
         done = await asyncio.gather(*(ctx.step("fetch", fetch, each) for each in range(5)))
         return sum(done)
 
-    async with app, Visitors(app, parts=EVERYTHING) as visitors:
+    async with app, Visitors(app, parts=ALL_PARTS) as visitors:
         yield visitors
 
 
@@ -66,7 +66,7 @@ async def test_what_happened_in_one_moment_is_told_apart(kitchen: Visitors) -> N
 async def test_an_input_is_offered_whole_or_not_at_all(
     kitchen: Visitors, letters: int, offered: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_job, "EDITABLE", 100_000)
+    monkeypatch.setattr(run_job, "MAX_EDITABLE_BYTES", 100_000)
     run = await kitchen.start("cook", input={"text": "x" * letters})
     text = (await kitchen.ask("GET", f"/runs/{run}")).text
     [field] = re.findall(r'<textarea id="again-input"[^>]*>(.*?)</textarea>', text, re.DOTALL)

@@ -11,14 +11,14 @@ import pytest
 from rota import Rota
 from rota.app import listing
 from rota.store import listing as store
-from rota.web.site import EVERYTHING
+from rota.web.site import ALL_PARTS
 
 from .visitors import Visitors
 
 
 @pytest.fixture
 async def visitors(site_app: Rota) -> AsyncIterator[Visitors]:
-    async with Visitors(site_app, parts=EVERYTHING) as visitors:
+    async with Visitors(site_app, parts=ALL_PARTS) as visitors:
         yield visitors
 
 
@@ -33,10 +33,10 @@ async def test_one_can_look_further_until_all_was_looked_through(
     wanted = await visitors.start("greet", input={"name": "Ada"}, key="the one")
     for _ in range(9):
         await visitors.start("greet", input={"name": "Ada"})
-    monkeypatch.setattr(listing, "_window", lambda matching: 2)
-    monkeypatch.setattr(store, "LOOKS_AT_MOST", 2)
-    monkeypatch.setattr("rota.web.dashboard.runs.PAGE", 2)
-    monkeypatch.setattr(listing, "SECONDS", 0.0)
+    monkeypatch.setattr(listing, "_scan_limit", lambda matching: 2)
+    monkeypatch.setattr(store, "MAX_SCAN_ROWS", 2)
+    monkeypatch.setattr("rota.web.dashboard.runs.PAGE_SIZE", 2)
+    monkeypatch.setattr(listing, "SEARCH_SECONDS", 0.0)
     at, looks = "/runs?find=the+one", 0
     while True:
         text = (await visitors.ask("GET", at)).text
@@ -99,7 +99,7 @@ def test_the_app_says_whether_a_name_is_a_flow() -> None:
     async def greet() -> None: ...
 
     kinds = [
-        listing.of_kind(app, store.Matching(name=name)).kind
+        listing.with_kind(app, store.RunFilter(name=name)).kind
         for name in ("etl", "greet", "another", None)
     ]
     assert kinds == ["flow", "task", None, None]

@@ -18,8 +18,8 @@ import pytest
 
 from cli.terminal import Terminal, children_of
 from cluster.balancer import Clients
-from rota.cli.endings import MISTAKE, NO_DATABASE, Told
-from rota.cli.serve import _bound, _load
+from rota.cli.endings import NO_DATABASE, USAGE_ERROR, CommandError
+from rota.cli.serve import _listen, _load
 from rota.cli.target import Target
 from rota.web.serve import bind
 
@@ -43,7 +43,7 @@ def processes(instance: Instance) -> set[int]:
 def test_a_client_that_reads_nothing_does_not_keep_it_from_leaving(
     dsn: str, tmp_path: Path
 ) -> None:
-    settings = {"ROTA_LB_DELAY": "0.1", "ROTA_DRAIN_FOR": "1"}
+    settings = {"ROTA_DRAIN_DELAY": "0.1", "ROTA_DRAIN_TIMEOUT": "1"}
     with serving(SERVE, dsn, tmp_path, **settings) as instance:
         instance.up()
         with socket.create_connection(("127.0.0.1", instance.port)) as client:
@@ -58,7 +58,7 @@ def test_a_request_that_cannot_be_stopped_does_not_keep_it_from_leaving(
     dsn: str, tmp_path: Path, path: str
 ) -> None:
     """A thread runs on after its request was cut off, and Python would wait for it."""
-    settings = {"ROTA_LB_DELAY": "0.1", "ROTA_DRAIN_FOR": "1"}
+    settings = {"ROTA_DRAIN_DELAY": "0.1", "ROTA_DRAIN_TIMEOUT": "1"}
     with serving(SERVE, dsn, tmp_path, **settings) as instance:
         instance.up()
         asking = threading.Thread(
@@ -84,7 +84,7 @@ def _ask_in_vain(instance: Instance, path: str) -> None:
 def test_who_connects_when_nobody_accepts_any_more_is_refused(dsn: str, tmp_path: Path) -> None:
     """The parent of several keeps no socket open that it never accepts from."""
     words = [*SERVE, "--workers", "2"]
-    with serving(words, dsn, tmp_path, ROTA_LB_DELAY="0", ROTA_DRAIN_FOR="60") as instance:
+    with serving(words, dsn, tmp_path, ROTA_DRAIN_DELAY="0", ROTA_DRAIN_TIMEOUT="60") as instance:
         instance.up()
         asking = threading.Thread(target=instance.ask, args=(f"/slow?file={tmp_path / 'go'}",))
         asking.start()
@@ -102,7 +102,7 @@ async def test_several_processes_share_a_socket_and_lose_none_of_its_connections
     """One is restarted, one is killed while nothing is under way there, and no client notices."""
     words = [*SERVE, "--workers", "2"]
     # The delay is long enough for each client to be told, with an answer, that its connection closes.
-    with serving(words, dsn, tmp_path, ROTA_LB_DELAY="2") as instance:
+    with serving(words, dsn, tmp_path, ROTA_DRAIN_DELAY="2") as instance:
         await asyncio.to_thread(instance.up)
         eventually(lambda: len(processes(instance)) == 2, instance)
         [first, second] = children_of(instance.process.pid)
@@ -138,7 +138,7 @@ async def test_several_processes_share_a_socket_and_lose_none_of_its_connections
 def test_health_has_a_port_of_its_own_that_answers_to_the_end(dsn: str, tmp_path: Path) -> None:
     port = free_port()
     words = [*SERVE, "--health-port", str(port)]
-    with serving(words, dsn, tmp_path, ROTA_LB_DELAY="0") as instance:
+    with serving(words, dsn, tmp_path, ROTA_DRAIN_DELAY="0") as instance:
         instance.up()
         run = instance.ask(f"/last?file={tmp_path / 'job'}", "POST").body["run"]
         eventually((tmp_path / "job.began").exists, instance)
@@ -164,7 +164,7 @@ def test_it_is_not_ready_before_the_api_is(dsn: str, tmp_path: Path) -> None:
     """Whatever else the API starts, before the app or after it."""
     port, before, after = free_port(), tmp_path / "before", tmp_path / "after"
     words = ["rota", "serve", "orders:late", "--port", "{port}", "--health-port", str(port)]
-    settings = {"BEFORE": str(before), "AFTER": str(after), "ROTA_LB_DELAY": "0"}
+    settings = {"BEFORE": str(before), "AFTER": str(after), "ROTA_DRAIN_DELAY": "0"}
     with serving(words, dsn, tmp_path, **settings) as instance:
         beside = Instance.__new__(Instance)
         beside.port = port
@@ -185,7 +185,7 @@ def test_a_second_signal_hurries_also_if_the_first_came_while_it_started(
     job, before, after = tmp_path / "job", tmp_path / "before", tmp_path / "after"
     before.touch()
     words = ["rota", "serve", "orders:late", "--port", "{port}"]
-    settings = {"BEFORE": str(before), "AFTER": str(after), "ROTA_DRAIN_FOR": "60"}
+    settings = {"BEFORE": str(before), "AFTER": str(after), "ROTA_DRAIN_TIMEOUT": "60"}
     with serving(words, dsn, tmp_path, **settings) as instance:
         eventually(after.with_suffix(".began").exists, instance)
         Terminal(dsn, APPS).run("start", "-a", "orders:app", "last", f"file={job}")
@@ -250,15 +250,15 @@ class TestMistakes:
         self, name: str, complaint: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.syspath_prepend(str(APPS))
-        with pytest.raises(Told, match=complaint) as told:
+        with pytest.raises(CommandError, match=complaint) as told:
             _load(Target(), name)
-        assert told.value.exit_code == MISTAKE
+        assert told.value.exit_code == USAGE_ERROR
 
     def test_a_port_that_is_taken(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
-            with pytest.raises(Told, match=f"cannot listen at 127.0.0.1 port {port}"):
-                _bound(bind, "127.0.0.1", port)
+            with pytest.raises(CommandError, match=f"cannot listen at 127.0.0.1 port {port}"):
+                _listen(bind, "127.0.0.1", port)
 
     def test_a_schema_that_is_not_there_is_one_line(self, rota: Terminal) -> None:
         done = rota.run("serve", "orders:api", "--port", "0", "--schema", "elsewhere")
@@ -269,13 +269,13 @@ class TestMistakes:
     def test_several_processes_have_no_health_port_in_common(self, rota: Terminal) -> None:
         words = ("--workers", "2", "--health-port", "0")
         done = rota.run("serve", "orders:api", "--port", "0", *words)
-        assert done.code == MISTAKE
+        assert done.code == USAGE_ERROR
         assert "--health-port is one process's" in done.err
 
     def test_health_for_everybody_to_see_needs_tokens(self, rota: Terminal) -> None:
         words = ("--health-port", "0", "--health-host", "0.0.0.0", "--auth", "local")
         done = rota.run("serve", "orders:api", "--port", "0", *words)
-        assert done.code == MISTAKE
+        assert done.code == USAGE_ERROR
         assert "for this machine alone" in done.complaint
 
 
@@ -288,6 +288,6 @@ def test_without_uvicorn_it_says_what_to_install() -> None:
         check=False,
         cwd=APPS,
     )
-    assert done.returncode == MISTAKE
+    assert done.returncode == USAGE_ERROR
     assert "pip install 'rota[web]'" in done.stderr
     assert "Traceback" not in done.stderr

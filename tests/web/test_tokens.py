@@ -11,15 +11,15 @@ import pytest
 
 from cli.terminal import APPS, Done
 from rota.cli import main
-from rota.cli.endings import MISTAKE, NOT_THERE
-from rota.model.access import Token
-from rota.testing.server import Server
+from rota.cli.endings import NOT_FOUND, USAGE_ERROR
+from rota.model.access import AccessToken
+from rota.testing.server import DatabaseServer
 
 Run = Callable[..., Done]
 
 
 @pytest.fixture(scope="module")
-def tokens_dsn(rota_server: Server) -> Iterator[str]:
+def tokens_dsn(rota_server: DatabaseServer) -> Iterator[str]:
     with rota_server.database() as dsn:
         yield dsn
 
@@ -65,7 +65,7 @@ def test_where_there_is_none_it_says_how_to_make_one(rota: Run) -> None:
 def test_a_token_is_shown_once_and_alone_on_stdout(rota: Run, sql: psycopg.Connection[Any]) -> None:
     made = rota("tokens", "create", "grafana", "--role", "viewer", "--expires", "30d")
     assert made.code == 0
-    token = Token.parse(made.out.strip())
+    token = AccessToken.parse(made.out.strip())
     assert token is not None
     assert "is not shown again" in made.err
     assert token.text not in made.err
@@ -87,7 +87,7 @@ def test_one_that_never_expires_is_made_on_purpose(rota: Run) -> None:
     lasting = rota("tokens", "create", "ci", "--expires", "never", "--json").json()
     assert usual["expires"] is not None
     assert lasting["expires"] is None
-    assert Token.parse(lasting["token"]) is not None
+    assert AccessToken.parse(lasting["token"]) is not None
 
 
 def test_one_that_was_revoked_is_listed_only_where_asked(
@@ -100,8 +100,8 @@ def test_one_that_was_revoked_is_listed_only_where_asked(
     [line] = rota("tokens", "--all", "--json").json()
     assert line["state"] == "revoked"
     again = rota("tokens", "revoke", id)
-    assert (again.code, "was revoked already" in again.err) == (NOT_THERE, True)
-    assert rota("tokens", "revoke", "nosuch").code == NOT_THERE
+    assert (again.code, "was revoked already" in again.err) == (NOT_FOUND, True)
+    assert rota("tokens", "revoke", "nosuch").code == NOT_FOUND
     assert audited(sql) == [("create token", id), ("revoke token", id)]
 
 
@@ -127,7 +127,7 @@ def test_one_that_has_expired_is_said_to_have(rota: Run, sql: psycopg.Connection
 def test_what_cannot_be_is_a_mistake(
     rota: Run, sql: psycopg.Connection[Any], words: tuple[str, ...]
 ) -> None:
-    assert rota("tokens", *words).code == MISTAKE
+    assert rota("tokens", *words).code == USAGE_ERROR
     assert audited(sql) == []
 
 

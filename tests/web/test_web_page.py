@@ -30,7 +30,7 @@ def test_the_example_greets_and_says_that_it_leaves(rota_dsn: str, tmp_path: Pat
         rota_dsn,
         "--port",
         "{port}",
-        "--lb-delay",
+        "--drain-delay",
         "0.5",
     ]
     paths = os.pathsep.join([str(ROOT / "examples"), os.environ.get("PYTHONPATH", "")])
@@ -70,5 +70,5 @@ def test_every_link_on_the_page_leads_somewhere() -> None:
 
 def test_the_page_says_how_long_it_takes_by_default() -> None:
     settings = Rota("postgresql://nowhere/").settings
-    assert f"`lb_delay` ({settings.lb_delay:g} s)" in PAGE
-    assert f"({settings.drain_for:g} s from there)" in PAGE
+    assert f"`drain_delay` ({settings.drain_delay:g} s)" in PAGE
+    assert f"({settings.drain_timeout:g} s from there)" in PAGE

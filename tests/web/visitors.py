@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 
 from rota import Context, Rota
-from rota.app.access import create_token, revoke_token
+from rota.app.access import create_access_token, revoke_access_token
 from rota.model.access import Role
 from rota.store import tokens
 from rota.web.doorman import LocalAccess
@@ -22,7 +22,7 @@ SECRET = "planted-s3cret-9d1f"
 
 def shop(dsn: str) -> Rota:
     """An app to ask about."""
-    app = Rota(dsn, poll=0.1)
+    app = Rota(dsn, poll_interval=0.1)
 
     @app.task
     async def greet(name: str, times: int = 1) -> str:
@@ -36,7 +36,7 @@ def shop(dsn: str) -> Rota:
 
     @app.task
     async def approve(ctx: Context) -> Any:
-        return await ctx.wait("answer", dict[str, Any])
+        return await ctx.wait_signal("answer", dict[str, Any])
 
     @app.action("remind")
     async def remind(text: str) -> None: ...
@@ -70,13 +70,17 @@ class Visitors:
 
     async def __aenter__(self) -> Visitors:
         for role in Role:
-            token, _ = await create_token(self.app, role.word, role, timedelta(days=1), "test")
-            self.passes[role.word] = token.text
+            token, _ = await create_access_token(
+                self.app, role.text, role, timedelta(days=1), "test"
+            )
+            self.passes[role.text] = token.text
         for state in ("expired", "revoked"):
-            token, _ = await create_token(self.app, state, Role.ADMIN, timedelta(days=1), "test")
+            token, _ = await create_access_token(
+                self.app, state, Role.ADMIN, timedelta(days=1), "test"
+            )
             self.passes[state] = token.text
             if state == "revoked":
-                await revoke_token(self.app, token.id, "test")
+                await revoke_access_token(self.app, token.id, "test")
             else:
                 await self.expire(token.id)
         return self
@@ -103,10 +107,10 @@ class Visitors:
             cursor = await connection.execute(text.encode(), params)
             return await cursor.fetchall() if cursor.description else []
 
-    async def kept(self, who: str) -> tokens.TokenLine:
+    async def kept(self, who: str) -> tokens.TokenRow:
         id = self.passes[who].split("_")[1]
         database = (await self.app.open()).database
-        [line] = await database.run(tokens.listed(id, over=True))
+        [line] = await database.run(tokens.list_tokens(id, include_inactive=True))
         return line
 
     async def ask(

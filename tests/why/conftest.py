@@ -11,13 +11,13 @@ import pytest
 from psycopg import AsyncConnection
 
 from rota import Rota
-from rota.model.why import Reason, Why
-from rota.testing.server import Server
+from rota.model.why import Explanation, ExplanationReason
+from rota.testing.server import DatabaseServer
 from store.stage import EMPTY
 
 
 @pytest.fixture(scope="session")
-def why_dsn(rota_server: Server, way: Callable[[str], str]) -> Iterator[str]:
+def why_dsn(rota_server: DatabaseServer, way: Callable[[str], str]) -> Iterator[str]:
     with rota_server.database() as dsn:
         yield way(dsn)
 
@@ -31,15 +31,15 @@ class Asking:
         self.gate = asyncio.Event()
         """What tasks of tests wait for, so that they run for as long as somebody looks."""
 
-    async def why(self, run: Any) -> Why:
-        return await self.app.run(getattr(run, "id", run)).why()
+    async def why(self, run: Any) -> Explanation:
+        return await self.app.run(getattr(run, "id", run)).explain()
 
-    async def first(self, run: Any) -> Reason:
+    async def first(self, run: Any) -> ExplanationReason:
         return (await self.why(run)).reasons[0]
 
-    async def until(self, run: Any, code: str, within: float = 60) -> Reason:
+    async def until(self, run: Any, code: str, within: float = 60) -> ExplanationReason:
         """The first reason, once it is this one."""
-        found: Reason | None = None
+        found: ExplanationReason | None = None
         try:
             async with asyncio.timeout(within):
                 while found is None or found.code != code:
@@ -72,7 +72,7 @@ class Asking:
 async def asking(why_dsn: str) -> AsyncIterator[Asking]:
     async with (
         await psycopg.AsyncConnection.connect(why_dsn, autocommit=True) as connection,
-        Rota(why_dsn, poll=0.1, beat=0.2, dead_after=20) as app,
+        Rota(why_dsn, poll_interval=0.1, heartbeat_interval=0.2, dead_after=20) as app,
     ):
         await connection.execute(EMPTY.encode())
         await connection.execute("delete from rota.locks")

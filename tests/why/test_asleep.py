@@ -8,25 +8,25 @@ from datetime import timedelta
 import pytest
 
 from rota import Context, Retry
-from rota.engine.ledger import JobLedger
+from rota.engine.ledger import WorkerJournal
 
 from .conftest import Asking
 
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(JobLedger, "linger", 0.05)
+    monkeypatch.setattr(WorkerJournal, "inline_wait_seconds", 0.05)
 
 
 async def test_it_was_started_for_later(asking: Asking) -> None:
     @asking.app.task
     async def work() -> None: ...
 
-    run = await work.using(delay=timedelta(hours=1)).start()
+    run = await work.options(delay=timedelta(hours=1)).start()
 
     why = await asking.why(run)
     [reason] = why.reasons
-    assert (reason.code, why.verdict, reason.stuck) == ("delay", "waiting", False)
+    assert (reason.code, why.status, reason.is_stuck) == ("delay", "waiting", False)
     assert reason.until is not None
     assert 3500 < (reason.until - why.now).total_seconds() <= 3600
 
@@ -35,14 +35,14 @@ async def test_its_time_has_come_and_somebody_has_to_wake_it(asking: Asking) -> 
     @asking.app.task
     async def work() -> None: ...
 
-    run = await work.using(delay=timedelta(hours=1)).start()
+    run = await work.options(delay=timedelta(hours=1)).start()
     await asking.sql("update rota.asleep set wake = rota.clock() - interval '1 second'")
 
     reason = await asking.first(run)
-    assert (reason.code, reason.stuck) == ("no_worker", True)
+    assert (reason.code, reason.is_stuck) == ("no_worker", True)
     await asking.register()
     reason = await asking.first(run)
-    assert (reason.code, reason.stuck) == ("due", False)
+    assert (reason.code, reason.is_stuck) == ("due", False)
 
 
 @pytest.mark.parametrize("change", ["state = 'draining'", "asked = rota.clock()"])
@@ -50,21 +50,21 @@ async def test_who_is_about_to_leave_wakes_nobody(asking: Asking, change: str) -
     @asking.app.task
     async def work() -> None: ...
 
-    run = await work.using(delay=timedelta(hours=1)).start()
+    run = await work.options(delay=timedelta(hours=1)).start()
     await asking.sql("update rota.asleep set wake = rota.clock() - interval '1 second'")
     await asking.register()
     await asking.sql(f"update rota.workers set {change}")
 
     reason = await asking.first(run)
 
-    assert (reason.code, reason.stuck) == ("no_worker", True)
-    assert "all workers that are there are about to leave" in reason.words
+    assert (reason.code, reason.is_stuck) == ("no_worker", True)
+    assert "all workers that are there are about to leave" in reason.message
     await asking.register()
     assert (await asking.first(run)).code == "due"
 
 
 async def test_it_failed_and_is_tried_again_later(asking: Asking) -> None:
-    @asking.app.task(retry=Retry(attempts=3, wait=3600))
+    @asking.app.task(retry=Retry(max_attempts=3, delay=3600))
     async def work() -> None:
         raise ValueError("no bread today")
 
@@ -72,8 +72,8 @@ async def test_it_failed_and_is_tried_again_later(asking: Asking) -> None:
         run = await work.start()
         reason = await asking.until(run, "retry")
 
-    assert "attempt 1 of it failed with ValueError" in reason.words
-    assert "bread" not in reason.words
+    assert "attempt 1 of it failed with ValueError" in reason.message
+    assert "bread" not in reason.message
     assert reason.detail == "no bread today"
     assert reason.until is not None
 
@@ -88,22 +88,22 @@ async def test_its_code_sleeps(asking: Asking) -> None:
         reason = await asking.until(run, "sleep")
 
     assert reason.until is not None
-    assert not reason.stuck
+    assert not reason.is_stuck
 
 
 async def test_it_waits_for_a_signal_by_its_name(asking: Asking) -> None:
     @asking.app.task
     async def work(ctx: Context) -> None:
-        await ctx.wait("approval {of} 'it'", bool)
+        await ctx.wait_signal("approval {of} 'it'", bool)
 
     async with asking.app.worker():
         run = await work.start()
         reason = await asking.until(run, "signal")
 
         assert (reason.kind, reason.subject) == ("signal", "approval {of} 'it'")
-        assert reason.stuck
-        assert reason.do is not None
-        assert f"rota signal {run.id}" in reason.do
+        assert reason.is_stuck
+        assert reason.remedy is not None
+        assert f"rota signal {run.id}" in reason.remedy
         await run.signal(reason.subject, True)
         await run.result(timeout=60)
 
@@ -111,20 +111,20 @@ async def test_it_waits_for_a_signal_by_its_name(asking: Asking) -> None:
 async def test_a_signal_with_a_timeout_is_not_waited_for_for_ever(asking: Asking) -> None:
     @asking.app.task
     async def work(ctx: Context) -> None:
-        await ctx.wait("approval", bool, timeout=3600, default=False)
+        await ctx.wait_signal("approval", bool, timeout=3600, default=False)
 
     async with asking.app.worker():
         run = await work.start()
         reason = await asking.until(run, "signal")
 
     assert reason.until is not None
-    assert not reason.stuck
+    assert not reason.is_stuck
 
 
 async def test_a_signal_beside_a_sleep_is_not_all_it_waits_for(asking: Asking) -> None:
     @asking.app.task
     async def work(ctx: Context) -> None:
-        await asyncio.gather(ctx.wait("go"), ctx.sleep(hours=1))
+        await asyncio.gather(ctx.wait_signal("go"), ctx.sleep(hours=1))
 
     async with asking.app.worker():
         run = await work.start()
@@ -132,17 +132,17 @@ async def test_a_signal_beside_a_sleep_is_not_all_it_waits_for(asking: Asking) -
         why = await asking.why(run)
 
     assert [each.code for each in why.reasons] == ["signal", "sleep"]
-    assert why.verdict == "waiting"
+    assert why.status == "waiting"
 
 
 async def test_a_signal_that_a_failed_attempt_waited_for_is_not_why(asking: Asking) -> None:
-    @asking.app.task(retry=Retry(attempts=3, wait=3600))
+    @asking.app.task(retry=Retry(max_attempts=3, delay=3600))
     async def work(ctx: Context) -> None:
         async def fall_over() -> None:
             await ctx.sleep(0.2)
             raise ValueError
 
-        await asyncio.gather(ctx.wait("go"), fall_over())
+        await asyncio.gather(ctx.wait_signal("go"), fall_over())
 
     async with asking.app.worker():
         run = await work.start()
@@ -151,7 +151,7 @@ async def test_a_signal_that_a_failed_attempt_waited_for_is_not_why(asking: Aski
     assert await asking.sql("select name from rota.steps where open") == [("go",)]
     why = await asking.why(run)
     assert [each.code for each in why.reasons] == ["retry"]
-    assert why.verdict == "waiting"
+    assert why.status == "waiting"
 
 
 async def test_a_step_failed_and_is_tried_again_later(asking: Asking) -> None:
@@ -160,14 +160,14 @@ async def test_a_step_failed_and_is_tried_again_later(asking: Asking) -> None:
 
     @asking.app.task
     async def work(ctx: Context) -> None:
-        await ctx.using(retry=Retry(attempts=3, wait=3600)).step("charge", charge)
+        await ctx.options(retry=Retry(max_attempts=3, delay=3600)).step("charge", charge)
 
     async with asking.app.worker():
         run = await work.start()
         reason = await asking.until(run, "step_retry")
 
-    assert "step 'charge' of it failed once, last with OSError" in reason.words
-    assert "4242" not in reason.words
+    assert "step 'charge' of it failed once, last with OSError" in reason.message
+    assert "4242" not in reason.message
     assert reason.detail == "card 4242 refused"
 
 
@@ -194,8 +194,8 @@ async def test_it_is_in_quarantine(asking: Asking, error: str, words: str) -> No
 
     reason = await asking.first(run)
 
-    assert (reason.code, reason.stuck, reason.detail) == ("quarantined", True, "planted")
-    assert words in reason.words
-    assert "planted" not in reason.words
-    assert reason.do is not None
-    assert f"rota release {run.id}" in reason.do
+    assert (reason.code, reason.is_stuck, reason.detail) == ("quarantined", True, "planted")
+    assert words in reason.message
+    assert "planted" not in reason.message
+    assert reason.remedy is not None
+    assert f"rota release {run.id}" in reason.remedy

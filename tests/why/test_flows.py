@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from rota import Context, Retry
-from rota.engine.why import asking as questions
 from rota.engine.why import explain
+from rota.engine.why import sequential_fetch as questions
 from rota.errors import RunFailed, RunNotFound
 
 from .conftest import Asking
@@ -27,7 +27,7 @@ async def job_of(asking: Asking, run: Any, task: str) -> int:
 async def test_a_job_waits_for_its_parents_and_is_led_to_what_holds_them_up(asking: Asking) -> None:
     etl = asking.app.flow("etl")
 
-    @etl.task(retry=Retry(attempts=3, wait=3600))
+    @etl.task(retry=Retry(max_attempts=3, delay=3600))
     async def extract() -> int:
         raise ValueError("no bread")
 
@@ -48,12 +48,12 @@ async def test_a_job_waits_for_its_parents_and_is_led_to_what_holds_them_up(aski
     assert [each.code for each in why.reasons] == ["retry", "parents"]
     blocker, parents = why.reasons
     assert blocker.job == root
-    assert f"attempt 1 of job {root} (etl.extract) failed with ValueError" in blocker.words
-    assert parents.words == f"it waits for etl.clean (job {first}, waiting)"
+    assert f"attempt 1 of job {root} (etl.extract) failed with ValueError" in blocker.message
+    assert parents.message == f"it waits for etl.clean (job {first}, waiting)"
     assert (parents.kind, parents.subject, parents.job) == ("job", str(first), last)
     whole = await asking.why(run)
     assert [each.code for each in whole.reasons] == ["retry"]
-    assert (whole.verdict, whole.is_flow, whole.name) == ("waiting", True, "etl")
+    assert (whole.status, whole.is_flow, whole.name) == ("waiting", True, "etl")
 
 
 async def test_only_what_it_waits_for_counts(asking: Asking) -> None:
@@ -77,7 +77,7 @@ async def test_only_what_it_waits_for_counts(asking: Asking) -> None:
 
         assert reason.job == await job_of(asking, run, "right")
         whole = await asking.why(run)
-        assert whole.verdict == "stuck"
+        assert whole.status == "stuck"
         assert [each.code for each in whole.reasons] == ["queue_unserved", "running"]
         asking.gate.set()
 
@@ -89,7 +89,7 @@ async def test_alike_jobs_are_one_reason_and_many_are_not_all_looked_at(asking: 
 
     @asking.app.task
     async def whole(ctx: Context) -> None:
-        await ctx.map(part.call(number=each) for each in range(70))
+        await ctx.map(part.bind(number=each) for each in range(70))
 
     async with asking.app.worker(concurrency=3):
         run = await whole.start()
@@ -98,9 +98,9 @@ async def test_alike_jobs_are_one_reason_and_many_are_not_all_looked_at(asking: 
         why = await asking.why(run)
 
         codes = {each.code: each for each in why.reasons}
-        assert codes["full"].jobs + codes["running"].jobs + why.left_out == 70
-        assert why.left_out == 20
-        assert f"job {codes['full'].job} (part) is ready" in codes["full"].words
+        assert codes["full"].jobs + codes["running"].jobs + why.omitted_jobs == 70
+        assert why.omitted_jobs == 20
+        assert f"job {codes['full'].job} (part) is ready" in codes["full"].message
         assert why.reasons[-1].code == "calls"
         asking.gate.set()
         await run.result(timeout=60)
@@ -121,7 +121,7 @@ async def test_those_that_wait_for_others_are_not_what_holds_it_up(asking: Askin
     why = await asking.why(run)
 
     assert [(each.code, each.jobs) for each in why.reasons] == [("no_worker", 1)]
-    assert why.left_out == 0
+    assert why.omitted_jobs == 0
 
 
 async def test_a_job_waits_for_what_it_has_called_however_deep(asking: Asking) -> None:
@@ -130,11 +130,11 @@ async def test_a_job_waits_for_what_it_has_called_however_deep(asking: Asking) -
 
     @asking.app.task
     async def middle(ctx: Context) -> None:
-        await ctx.run(bottom.call())
+        await ctx.run(bottom.bind())
 
     @asking.app.task
     async def top(ctx: Context) -> None:
-        await ctx.run(middle.call())
+        await ctx.run(middle.bind())
 
     async with asking.app.worker(queues=["default"]):
         run = await top.start()
@@ -142,9 +142,9 @@ async def test_a_job_waits_for_what_it_has_called_however_deep(asking: Asking) -
 
         why = await asking.why(run)
         assert reason.subject == "nobody"
-        assert "(bottom)" in reason.words
+        assert "(bottom)" in reason.message
         assert [each.code for each in why.reasons] == ["queue_unserved", "calls", "calls"]
-        assert why.verdict == "stuck"
+        assert why.status == "stuck"
         [[called]] = await asking.sql("select id from rota.runs where parent = %s", run.id)
         assert (await asking.first(called)).code == "queue_unserved"
         await run.cancel()
@@ -160,7 +160,7 @@ async def test_a_call_beyond_the_limit_waits_for_one_before_it(asking: Asking) -
 
     @asking.app.task
     async def whole(ctx: Context) -> None:
-        await ctx.map((part.call(number=each) for each in range(3)), limit=2)
+        await ctx.map((part.bind(number=each) for each in range(3)), concurrency=2)
 
     async with asking.app.worker():
         run = await whole.start()
@@ -172,8 +172,8 @@ async def test_a_call_beyond_the_limit_waits_for_one_before_it(asking: Asking) -
         why = await asking.why(third)
 
         assert [each.code for each in why.reasons] == ["running", "limit"]
-        assert "so many at a time" in why.reasons[1].words
-        assert why.verdict == "waiting", "it is another that runs"
+        assert "so many at a time" in why.reasons[1].message
+        assert why.status == "waiting", "it is another that runs"
         asking.gate.set()
         await run.result(timeout=60)
 
@@ -186,13 +186,13 @@ async def test_a_flow_among_the_calls_is_followed_too(asking: Asking) -> None:
 
     @asking.app.task
     async def whole(ctx: Context) -> None:
-        await ctx.run(inner.call())
+        await ctx.run(inner.bind())
 
     async with asking.app.worker(queues=["default"]):
         run = await whole.start()
         reason = await asking.until(run, "queue_unserved")
 
-        assert "(inner.leaf)" in reason.words
+        assert "(inner.leaf)" in reason.message
         await run.cancel()
 
 
@@ -236,12 +236,12 @@ async def test_a_run_that_is_to_stop_says_which_job_does_not(asking: Asking) -> 
         reason = await asking.first(run)
 
         assert reason.code == "cancelling"
-        assert "(etl.stubborn)" in reason.words
+        assert "(etl.stubborn)" in reason.message
         asking.gate.set()
 
 
 async def test_what_has_ended_says_how(asking: Asking) -> None:
-    @asking.app.task(retry=Retry(attempts=1))
+    @asking.app.task(retry=Retry(max_attempts=1))
     async def fails() -> None:
         raise ValueError("no bread")
 
@@ -255,15 +255,15 @@ async def test_what_has_ended_says_how(asking: Asking) -> None:
         await done.result(timeout=60)
         reason = await asking.until(failed, "ended")
 
-    assert (reason.words, reason.detail) == ("it has failed with ValueError", "no bread")
-    assert reason.do == f"`rota retry {failed.id}` tries it again"
+    assert (reason.message, reason.detail) == ("it has failed with ValueError", "no bread")
+    assert reason.remedy == f"`rota retry {failed.id}` tries it again"
     why = await asking.why(done)
-    assert (why.verdict, why.reasons[0].words) == ("ended", "it has succeeded")
-    assert why.reasons[0].do is None
+    assert (why.status, why.reasons[0].message) == ("ended", "it has succeeded")
+    assert why.reasons[0].remedy is None
 
 
 async def test_what_ends_while_one_looks_says_how(asking: Asking) -> None:
-    @asking.app.task(retry=Retry(attempts=1))
+    @asking.app.task(retry=Retry(max_attempts=1))
     async def fails() -> None:
         raise ValueError("no bread")
 
@@ -284,10 +284,10 @@ async def test_what_ends_while_one_looks_says_how(asking: Asking) -> None:
     why = await explain(questions(run), failed.id, asking.app.settings)
 
     assert why is not None
-    assert why.verdict == "ended"
+    assert why.status == "ended"
     [reason] = why.reasons
-    assert (reason.words, reason.detail) == ("it has failed with ValueError", "no bread")
-    assert reason.do == f"`rota retry {failed.id}` tries it again"
+    assert (reason.message, reason.detail) == ("it has failed with ValueError", "no bread")
+    assert reason.remedy == f"`rota retry {failed.id}` tries it again"
 
 
 async def test_there_is_no_such_run(asking: Asking) -> None:

@@ -33,13 +33,13 @@ async def test_it_runs_where_and_how_far_it_is(asking: Asking) -> None:
     async with asking.app.worker() as worker:
         run = await work.start()
         reason = await asking.until(run, "running")
-        while "3 of 10 done" not in reason.words:
+        while "3 of 10 done" not in reason.message:
             reason = await asking.first(run)
 
         assert (reason.kind, reason.subject) == ("worker", str(worker.id))
         assert reason.detail == "third row"
-        assert "third row" not in reason.words
-        assert (await asking.why(run)).verdict == "running"
+        assert "third row" not in reason.message
+        assert (await asking.why(run)).status == "running"
         assert reason.since is not None
         asking.gate.set()
 
@@ -56,7 +56,7 @@ async def test_it_may_wait_its_turn_in_the_worker_that_holds_it(asking: Asking) 
     reason = await asking.first(runs[0])
 
     assert reason.code == "running"
-    assert "with 2 others and runs 1 at a time" in reason.words
+    assert "with 2 others and runs 1 at a time" in reason.message
 
 
 async def test_it_was_cancelled_and_its_code_does_not_stop(asking: Asking) -> None:
@@ -89,13 +89,13 @@ async def test_its_worker_is_silent_and_when_it_goes_back(asking: Asking) -> Non
     other = await asking.register()
     await held(asking, worker, run)
     await asking.sql("update rota.workers set beat = rota.clock() - interval '15 seconds'")
-    assert (await asking.first(run)).stuck  # the other one is silent, too
+    assert (await asking.first(run)).is_stuck  # the other one is silent, too
     await asking.sql("update rota.workers set beat = rota.clock() where id = %s", other)
 
     reason = await asking.first(run)
 
-    assert (reason.code, reason.subject, reason.stuck) == ("silent", str(worker), False)
-    assert "in about 5 s" in reason.words
+    assert (reason.code, reason.subject, reason.is_stuck) == ("silent", str(worker), False)
+    assert "in about 5 s" in reason.message
 
 
 async def test_nobody_else_is_there_to_take_it_back(asking: Asking) -> None:
@@ -106,16 +106,16 @@ async def test_nobody_else_is_there_to_take_it_back(asking: Asking) -> None:
     worker = await asking.register()
     await held(asking, worker, run)
     await asking.sql("update rota.workers set beat = rota.clock() - interval '15 seconds'")
-    assert (await asking.first(run)).stuck
+    assert (await asking.first(run)).is_stuck
 
     await asking.sql("update rota.workers set state = 'dead'")
     reason = await asking.first(run)
 
-    assert (reason.code, reason.stuck) == ("orphaned", True)
-    assert reason.do is not None
+    assert (reason.code, reason.is_stuck) == ("orphaned", True)
+    assert reason.remedy is not None
     await asking.register()
     reason = await asking.first(run)
-    assert (reason.code, reason.stuck) == ("orphaned", False)
+    assert (reason.code, reason.is_stuck) == ("orphaned", False)
 
 
 async def test_who_drains_takes_it_back_only_while_he_is_heard_of(asking: Asking) -> None:
@@ -126,14 +126,14 @@ async def test_who_drains_takes_it_back_only_while_he_is_heard_of(asking: Asking
     dead = await asking.register(state="dead")
     await held(asking, dead, run)
     leaving = await asking.register(state="draining")
-    assert not (await asking.first(run)).stuck
+    assert not (await asking.first(run)).is_stuck
     await asking.sql(
         "update rota.workers set beat = rota.clock() - interval '15 seconds' where id = %s", leaving
     )
 
     reason = await asking.first(run)
 
-    assert (reason.code, reason.stuck) == ("orphaned", True)
+    assert (reason.code, reason.is_stuck) == ("orphaned", True)
 
 
 async def test_it_is_held_for_longer_than_its_task_allows(asking: Asking) -> None:
@@ -163,7 +163,7 @@ async def test_somebody_waits_for_a_lock_and_it_may_be_this(asking: Asking) -> N
 
             first, lock = why.reasons
             assert first.code == "running"
-            assert (lock.kind, lock.subject, lock.sure) == ("lock", "invoices", False)
-            assert not lock.stuck
+            assert (lock.kind, lock.subject, lock.is_certain) == ("lock", "invoices", False)
+            assert not lock.is_stuck
         await run.result(timeout=60)
     assert [each.code for each in (await asking.why(run)).reasons] == ["ended"]

@@ -1,4 +1,4 @@
-"""`rota explain` and `GET /runs/{run}/why`: what they say, to whom, and how they end."""
+"""`rota explain` and `GET /runs/{run}/explain`: what they say, to whom, and how they end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from rota.cli import main
-from rota.cli.endings import FAILED, MISTAKE, NOT_THERE, OK
+from rota.cli.endings import FAILED, NOT_FOUND, OK, USAGE_ERROR
 from store.stage import EMPTY
 from web.visitors import SECRET, Visitors, shop
 
@@ -50,7 +50,7 @@ def test_it_says_why_and_ends_with_one_where_somebody_has_to_do_something(
     assert f"run {id} (greet) stuck" in said
     assert "it is in quarantine" in said
     assert SECRET in said
-    assert f"do   `rota release {id}`" in said
+    assert f"remedy  `rota release {id}`" in said
 
 
 def test_it_ends_with_zero_where_it_goes_on_by_itself(
@@ -67,22 +67,22 @@ def test_it_ends_with_zero_where_it_goes_on_by_itself(
 
     assert main.run(["explain", str(id), "--json"]) == OK
     document = json.loads(capfd.readouterr().out)
-    assert document["verdict"] == "waiting"
+    assert document["status"] == "waiting"
     assert [each["code"] for each in document["reasons"]] == ["delay"]
     assert document["reasons"][0]["until"] is not None
 
 
 def test_mistakes_have_codes_of_their_own(dsn: str) -> None:
-    assert main.run(["explain", "4711"]) == NOT_THERE
-    assert main.run(["explain", "none"]) == MISTAKE
+    assert main.run(["explain", "4711"]) == NOT_FOUND
+    assert main.run(["explain", "none"]) == USAGE_ERROR
 
 
 async def test_viewers_are_told_why_and_not_what_errors_say(dsn: str) -> None:
     id = planted(dsn)
     async with shop(dsn) as app, Visitors(app) as visitors:
-        shown = await visitors.ask("GET", f"/api/v1/runs/{id}/why", who="operator")
-        viewed = await visitors.ask("GET", f"/api/v1/runs/{id}/why", who="viewer")
-        unknown = await visitors.ask("GET", "/api/v1/runs/4711/why", who="viewer")
+        shown = await visitors.ask("GET", f"/api/v1/runs/{id}/explain", who="operator")
+        viewed = await visitors.ask("GET", f"/api/v1/runs/{id}/explain", who="viewer")
+        unknown = await visitors.ask("GET", "/api/v1/runs/4711/explain", who="viewer")
 
     [reason] = shown.json()["reasons"]
     assert reason["code"] == "quarantined"

@@ -17,10 +17,10 @@ async def test_no_worker_is_there(asking: Asking) -> None:
 
     why = await asking.why(run)
     [reason] = why.reasons
-    assert (reason.code, reason.stuck, why.verdict) == ("no_worker", True, "stuck")
+    assert (reason.code, reason.is_stuck, why.status) == ("no_worker", True, "stuck")
     assert (reason.kind, reason.subject, reason.job) == ("queue", "default", run.id)
-    assert reason.do is not None
-    assert "rota worker" in reason.do
+    assert reason.remedy is not None
+    assert "rota worker" in reason.remedy
 
 
 async def test_nobody_serves_its_queue(asking: Asking) -> None:
@@ -32,9 +32,9 @@ async def test_nobody_serves_its_queue(asking: Asking) -> None:
 
     reason = await asking.first(run)
 
-    assert (reason.code, reason.subject, reason.stuck) == ("queue_unserved", "lonely", True)
-    assert "served: default, mail" in reason.words
-    assert reason.do == "`rota worker MODULE:APP -q lonely`"
+    assert (reason.code, reason.subject, reason.is_stuck) == ("queue_unserved", "lonely", True)
+    assert "served: default, mail" in reason.message
+    assert reason.remedy == "`rota worker MODULE:APP -q lonely`"
 
 
 async def test_nobody_who_serves_its_queue_knows_its_task(asking: Asking) -> None:
@@ -48,9 +48,9 @@ async def test_nobody_who_serves_its_queue_knows_its_task(asking: Asking) -> Non
     reason = await asking.first(run)
 
     assert (reason.code, reason.kind, reason.subject) == ("task_unknown", "task", "work")
-    assert "v41" in reason.words
-    assert "1 worker knows it" in reason.words
-    assert reason.stuck
+    assert "v41" in reason.message
+    assert "1 worker knows it" in reason.message
+    assert reason.is_stuck
 
 
 @pytest.mark.parametrize("leaving", [{"state": "draining"}, {"asked": "2026-01-01"}])
@@ -63,8 +63,8 @@ async def test_whoever_would_take_it_is_leaving(asking: Asking, leaving: dict[st
 
     reason = await asking.first(run)
 
-    assert (reason.code, reason.stuck) == ("draining", True)
-    assert f"worker {worker}" in reason.words
+    assert (reason.code, reason.is_stuck) == ("draining", True)
+    assert f"worker {worker}" in reason.message
 
 
 async def test_all_that_would_take_it_are_full(asking: Asking) -> None:
@@ -79,10 +79,10 @@ async def test_all_that_would_take_it_are_full(asking: Asking) -> None:
 
         reason = await asking.until(run, "full")
 
-        assert "1 full, with 1 job running" in reason.words
-        assert not reason.stuck
-        assert reason.do is not None
-        assert "-c" in reason.do
+        assert "1 full, with 1 job running" in reason.message
+        assert not reason.is_stuck
+        assert reason.remedy is not None
+        assert "-c" in reason.remedy
         asking.gate.set()
         await run.result(timeout=60)
         assert (await asking.first(run)).code == "ended"
@@ -109,8 +109,8 @@ async def test_those_that_would_take_it_are_silent(asking: Asking) -> None:
 
     reason = await asking.first(run)
 
-    assert (reason.code, reason.stuck) == ("silent", True)
-    assert f"worker {worker}" in reason.words
+    assert (reason.code, reason.is_stuck) == ("silent", True)
+    assert f"worker {worker}" in reason.message
 
 
 async def test_their_event_loops_are_blocked(asking: Asking) -> None:
@@ -122,7 +122,7 @@ async def test_their_event_loops_are_blocked(asking: Asking) -> None:
 
     reason = await asking.first(run)
 
-    assert (reason.code, reason.stuck) == ("late", False)
+    assert (reason.code, reason.is_stuck) == ("late", False)
 
 
 async def test_a_worker_is_kept_for_a_job_that_runs_alone(asking: Asking) -> None:
@@ -144,7 +144,7 @@ async def test_a_worker_is_kept_for_a_job_that_runs_alone(asking: Asking) -> Non
     reason = await asking.first(run)
 
     assert reason.code == "suspect"
-    assert "run alone" in reason.words
+    assert "run alone" in reason.message
 
 
 async def test_it_is_behind_others_and_by_how_many(asking: Asking) -> None:
@@ -152,13 +152,13 @@ async def test_it_is_behind_others_and_by_how_many(asking: Asking) -> None:
     async def work() -> None: ...
 
     await asking.register()
-    ahead = [await work.using(priority=5).start(), await work.start(), await work.start()]
+    ahead = [await work.options(priority=5).start(), await work.start(), await work.start()]
     run = await work.start()
     await work.start()
 
     reason = await asking.first(run)
     assert (reason.code, reason.kind, reason.subject) == ("behind", "queue", "default")
-    assert f"behind {len(ahead)} others" in reason.words
+    assert f"behind {len(ahead)} others" in reason.message
     assert (await asking.first(ahead[0])).code == "next"
 
 
@@ -167,10 +167,10 @@ async def test_so_many_are_counted_and_no_more(asking: Asking) -> None:
     async def work() -> None: ...
 
     await asking.register()
-    await asking.app.start_many([work.call() for _ in range(1200)])
+    await asking.app.start_many([work.bind() for _ in range(1200)])
     run = await work.start()
 
-    assert "behind 1,000 others or more" in (await asking.first(run)).words
+    assert "behind 1,000 others or more" in (await asking.first(run)).message
 
 
 @pytest.mark.parametrize(("lost", "words"), [(-1, "claimed by itself"), (-4, "runs alone")])
@@ -185,8 +185,8 @@ async def test_it_was_lost_with_a_worker(asking: Asking, lost: int, words: str) 
     reason = await asking.first(run)
 
     assert reason.code == "suspect"
-    assert words in reason.words
-    assert not reason.stuck
+    assert words in reason.message
+    assert not reason.is_stuck
 
 
 async def test_one_that_came_back_is_found_behind_its_number(asking: Asking) -> None:
@@ -199,4 +199,4 @@ async def test_one_that_came_back_is_found_behind_its_number(asking: Asking) -> 
     await asking.register()
     await asking.sql("update rota.ready set seq = nextval('rota.ids') where job = %s", run.id)
 
-    assert "behind 3 others" in (await asking.first(run)).words
+    assert "behind 3 others" in (await asking.first(run)).message

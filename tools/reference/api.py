@@ -34,7 +34,7 @@ PAGES = (
         "Rota",
         "The app: what it knows and where it works. Told at length in [tasks](../../guides/tasks.md) and "
         "[workers](../../guides/workers.md).",
-        ("rota:Rota", "rota.app.queues:Queues", "rota:Settings", "rota:Retry", "rota:Loss"),
+        ("rota:Rota", "rota.app.queues:Queues", "rota:Settings", "rota:Retry", "rota:LostJob"),
     ),
     Page(
         "runs",
@@ -43,15 +43,15 @@ PAGES = (
         "[flows](../../guides/flows.md).",
         (
             "rota:Task",
-            "rota.app.task:BlockingTask",
-            "rota:Call",
+            "rota.app.task:SyncTask",
+            "rota:BoundTask",
             "rota:Run",
-            "rota.app.blocking:BlockingRun",
-            "rota.model.why:Why",
-            "rota.model.why:Reason",
+            "rota.app.blocking:SyncRun",
+            "rota.model.why:Explanation",
+            "rota.model.why:ExplanationReason",
             "rota:Flow",
             "rota:FlowTask",
-            "rota:FlowCall",
+            "rota:BoundFlow",
         ),
     ),
     Page(
@@ -61,7 +61,7 @@ PAGES = (
         "length: [durable functions](../../guides/durable.md), [workers](../../guides/workers.md).",
         (
             "rota:Context",
-            "rota.model.context:BlockingContext",
+            "rota.model.context:SyncContext",
             "rota:Failure",
             "rota:ServiceContext",
         ),
@@ -74,13 +74,13 @@ PAGES = (
         (
             "rota.app.locks:Lock",
             "rota.app.locks:Permit",
-            "rota.app.locks:BlockingLock",
+            "rota.app.locks:SyncLock",
             "rota.coord.leader:Leader",
             "rota.coord.leader:Term",
-            "rota.app.rates:Rate",
-            "rota.app.rates:BlockingRate",
+            "rota.app.rates:RateLimit",
+            "rota.app.rates:SyncRateLimit",
             "rota:Inserted",
-            "rota.app.once:Blocking",
+            "rota.app.once:SyncRota",
         ),
     ),
     Page(
@@ -89,7 +89,7 @@ PAGES = (
         "Schedules at run time, `app.schedules`. At length: [schedules](../../guides/schedules.md).",
         (
             "rota.app.schedules:Schedules",
-            "rota.app.schedules:BlockingSchedules",
+            "rota.app.schedules:SyncSchedules",
             "rota:Schedule",
             "rota:Tick",
         ),
@@ -105,7 +105,7 @@ PAGES = (
             "rota.app.lifespan:Lifespan",
             "rota.asgi:Drain",
             "rota.contrib.fastapi:Runs",
-            "rota.contrib.fastapi:BlockingRuns",
+            "rota.contrib.fastapi:SyncRuns",
             "rota.contrib.fastapi:runs_in",
             "rota.model.access:Caller",
             "rota.model.access:Role",
@@ -113,7 +113,7 @@ PAGES = (
             "rota.logs:JsonFormatter",
             "rota.logs:TextFormatter",
             "rota.logs:JobFilter",
-            "rota.logs:here",
+            "rota.logs:current_fields",
         ),
     ),
     Page(
@@ -123,17 +123,17 @@ PAGES = (
         tuple(
             f"rota.testing:{name}"
             for name in (
-                "rehearse",
+                "simulate",
                 "crash_everywhere",
-                "Show",
+                "SimulatedResult",
                 "Harness",
-                "Clock",
-                "Witness",
+                "SettableClock",
+                "EventRecorder",
                 "run_until_idle",
                 "until_idle",
                 "Proxy",
                 "NotIdle",
-                "NotSeen",
+                "EventNotSeen",
                 "NotThrowaway",
             )
         ),
@@ -142,18 +142,26 @@ PAGES = (
 
 # For the engine, though a name of it has no underscore.
 INTERNAL = {
-    "Rota": {"open", "opened", "move_to", "company"},
+    "Rota": {"open", "current_client", "switch_database", "coordinator"},
     "Task": {"within"},
     "Flow": {"within", "plan"},
-    "Call": {"read", "start", "task", "name"},
-    "FlowCall": {"read", "run", "plan", "name"},
-    "Context": {"cancel", "end", "end_blocking", "fate"},
-    "Retry": {"document", "after"},
-    "Lock": {"slot", "what", "assertion"},
-    "Permit": {"slot", "what", "assertion"},
+    "BoundTask": {"read", "start", "task", "name"},
+    "BoundFlow": {"read", "run", "plan", "name"},
+    "Context": {"cancel", "end", "end_sync", "forced_outcome"},
+    "Retry": {"to_dict", "delay_after"},
+    "Lock": {"permit", "kind", "run_assertion"},
+    "Permit": {"permit", "kind", "run_assertion"},
     "Settings": set(),
-    "Proxy": {"connect", "is_mute", "note", "order_for", "passage", "refuses", "forget_cuts"},
-    "Show": {"differs_from"},
+    "Proxy": {
+        "connect",
+        "is_unanswered",
+        "record_cut",
+        "take_order",
+        "wait_open",
+        "is_refused",
+        "cancel_cuts",
+    },
+    "SimulatedResult": {"difference_from"},
     "JsonFormatter": {
         "format",
         "formatMessage",
@@ -171,7 +179,7 @@ INTERNAL = {
         "usesTime",
     },
     "JobFilter": {"filter"},
-    "Reason": {"rank"},
+    "ExplanationReason": {"rank"},
 }
 
 

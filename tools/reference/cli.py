@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from rota.cli.endings import MEANINGS
+from rota.cli.endings import EXIT_CODE_MEANINGS
 from rota.cli.main import PANELS, cli
 
 from .prose import made, said, table
@@ -32,7 +32,9 @@ def page() -> str:
             command = cli.get_command(context, name)
             assert command is not None
             parts += _command(command, f"rota {name}", context)
-    codes = table(["code", "meaning"], [[str(code), text] for code, text in MEANINGS.items()])
+    codes = table(
+        ["code", "meaning"], [[str(code), text] for code, text in EXIT_CODE_MEANINGS.items()]
+    )
     return made("Commands", WORDS, [*parts, "## Exit codes", codes])
 
 

@@ -17,7 +17,7 @@ from rota.model.events import JobFinished
 
 def note(event):
     if isinstance(event, JobFinished):
-        print(event.task, event.state, event.took)
+        print(event.task, event.state, event.seconds)
 
 stop = app.subscribe(note)
 ```

@@ -7,46 +7,50 @@ from typing import TYPE_CHECKING
 
 from rota.errors import ArgumentError, TokenNotFound
 from rota.model import codec
-from rota.model.access import Role, Token
+from rota.model.access import AccessToken, Role
 from rota.store import tokens
-from rota.store.tokens import TokenLine
+from rota.store.tokens import TokenRow
 
 if TYPE_CHECKING:
     from rota.app.rota import Rota
 
-LONGEST_NAME = 200
+MAX_NAME_CHARS = 200
 
-LONGEST_LIFE = timedelta(days=3660)
+MAX_LIFETIME = timedelta(days=3660)
 
 
-async def create_token(
+async def create_access_token(
     app: Rota, name: str, role: Role, lifetime: timedelta | None, by: str
-) -> tuple[Token, TokenLine]:
+) -> tuple[AccessToken, TokenRow]:
     """A token, whole, for this once: it is kept nowhere. `lifetime` None: it does not expire."""
-    if not 0 < len(name) <= LONGEST_NAME or not name.isprintable() or codec.storable(name) != name:
+    if (
+        not 0 < len(name) <= MAX_NAME_CHARS
+        or not name.isprintable()
+        or codec.escape_unstorable(name) != name
+    ):
         raise ArgumentError(
-            f"the name of a token has 1 to {LONGEST_NAME} characters that can be printed, not "
+            f"the name of a token has 1 to {MAX_NAME_CHARS} characters that can be printed, not "
             f"{name!r:.60}"
         )
-    if lifetime is not None and not timedelta(0) < lifetime <= LONGEST_LIFE:
+    if lifetime is not None and not timedelta(0) < lifetime <= MAX_LIFETIME:
         raise ArgumentError(
-            f"a token lives for more than no time and at most {LONGEST_LIFE.days} days, not {lifetime}"
+            f"a token lives for more than no time and at most {MAX_LIFETIME.days} days, not {lifetime}"
         )
-    token = Token.mint()
+    token = AccessToken.generate()
     database = (await app.open()).database
-    [line] = await database.run(tokens.create(token, name, role, lifetime, by))
-    return token, line
+    [row] = await database.run(tokens.create(token, name, role, lifetime, by))
+    return token, row
 
 
-async def revoke_token(app: Rota, id: str, by: str) -> TokenLine:
+async def revoke_access_token(app: Rota, id: str, by: str) -> TokenRow:
     """Have it open nothing from now on. Raises TokenNotFound if there is none, or it was revoked before."""
     database = (await app.open()).database
-    revoked = await database.one(tokens.revoke(id, by))
+    revoked = await database.fetch_one(tokens.revoke(id, by))
     if revoked is not None:
         return revoked
-    known = await database.one(tokens.listed(id, over=True))
-    if known is None:
+    existing = await database.fetch_one(tokens.list_tokens(id, include_inactive=True))
+    if existing is None:
         raise TokenNotFound(
             f"there is no token {id!r:.60}; `rota tokens --all` lists those there are"
         )
-    raise TokenNotFound(f"token {id} ({known.name}) was revoked already")
+    raise TokenNotFound(f"token {id} ({existing.name}) was revoked already")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rota.app.flow import Flow
 from rota.app.task import Task
 from rota.errors import ArgumentError, DefinitionError, RunFailed, WebhookRefused
-from rota.model.agenda import ACTION
+from rota.model.agenda import ACTION_PREFIX
 from rota.model.context import Context
 from rota.model.retry import Retry
 
@@ -21,58 +21,58 @@ if TYPE_CHECKING:
     from rota.app.rota import Rota
 
 # What a run came to is its own affair, with its own retries; that a worker does not know it yet passes.
-_STARTING = Retry(attempts=5, wait=30, never=(RunFailed,))
-_SENDING = Retry(attempts=5, wait=10, never=(WebhookRefused, ArgumentError))
+_START_RETRY = Retry(max_attempts=5, delay=30, non_retryable=(RunFailed,))
+_WEBHOOK_RETRY = Retry(max_attempts=5, delay=10, non_retryable=(WebhookRefused, ArgumentError))
 
 
-def offer(app: Rota, type: str, queue: str) -> None:
+def register_builtin(app: Rota, type: str, queue: str) -> None:
     """Have the app know one of the actions that come with Rota."""
-    if type not in _OFFERED:
+    if type not in _BUILTIN_ACTIONS:
         raise DefinitionError(
-            f"there is no built-in action {type!r}, but {', '.join(_OFFERED)}; one of your own is "
+            f"there is no built-in action {type!r}, but {', '.join(_BUILTIN_ACTIONS)}; one of your own is "
             f"@app.action({type!r})"
         )
-    make, retry, _ = _OFFERED[type]
-    app.task(name=ACTION + type, queue=queue, retry=retry)(make(app))
+    make_handler, retry, _ = _BUILTIN_ACTIONS[type]
+    app.task(name=ACTION_PREFIX + type, queue=queue, retry=retry)(make_handler(app))
 
 
 def check_config(app: Rota, type: str, config: Mapping[str, Any]) -> None:
     """Refuse a config that a built-in action could never carry out. Its types are right by now."""
-    handler = app.registry.tasks[ACTION + type]
+    handler = app.registry.tasks[ACTION_PREFIX + type]
     if handler.fn.__module__ == __name__:
-        _, _, check = _OFFERED[type]
+        _, _, check = _BUILTIN_ACTIONS[type]
         check(app, **config)
 
 
-def _of_task(app: Rota) -> Callable[..., Any]:
+def _task_handler(app: Rota) -> Callable[..., Any]:
     async def run_task(ctx: Context, task: str, input: dict[str, Any] | None = None) -> Any:
-        return await ctx.run(_task_call(app, task, input))
+        return await ctx.run(_bind_task(app, task, input))
 
     return run_task
 
 
-def _task_call(app: Rota, task: str, input: Mapping[str, Any] | None = None) -> Any:
+def _bind_task(app: Rota, task: str, input: Mapping[str, Any] | None = None) -> Any:
     found = app.registry.tasks.get(task)
-    if found is None or task.startswith(ACTION):
+    if found is None or task.startswith(ACTION_PREFIX):
         raise ArgumentError(f"this app has no task called {task!r}")
-    return Task[Any, Any](app, found).call(**(input or {}))
+    return Task[Any, Any](app, found).bind(**(input or {}))
 
 
-def _of_flow(app: Rota) -> Callable[..., Any]:
+def _flow_handler(app: Rota) -> Callable[..., Any]:
     async def run_flow(ctx: Context, flow: str, input: dict[str, Any] | None = None) -> Any:
-        return await ctx.run(_flow_call(app, flow, input))
+        return await ctx.run(_bind_flow(app, flow, input))
 
     return run_flow
 
 
-def _flow_call(app: Rota, flow: str, input: Mapping[str, Any] | None = None) -> Any:
+def _bind_flow(app: Rota, flow: str, input: Mapping[str, Any] | None = None) -> Any:
     found = app.registry.flows.get(flow)
     if found is None:
         raise ArgumentError(f"this app has no flow called {flow!r}")
-    return Flow(app, found).call(**(input or {}))
+    return Flow(app, found).bind(**(input or {}))
 
 
-def _of_webhook(app: Rota) -> Callable[..., Any]:
+def _webhook_handler(app: Rota) -> Callable[..., Any]:
     async def send_webhook(
         ctx: Context,
         url: str,
@@ -81,15 +81,15 @@ def _of_webhook(app: Rota) -> Callable[..., Any]:
         headers: dict[str, str] | None = None,
         timeout: float = 10.0,
     ) -> int:
-        from rota.engine.webhook import Hook, send
-        from rota.model.hosts import Hosts
+        from rota.engine.webhook import WebhookRequest, send
+        from rota.model.hosts import WebhookHosts
         from rota.store import views
 
-        hook = Hook(url, body, method, headers or {}, timeout)
-        [now] = await (await app.open()).database.insist(views.clock())
+        request = WebhookRequest(url, body, method, headers or {}, timeout)
+        [now] = await (await app.open()).database.run_with_retry(views.database_time())
         return await send(
-            hook,
-            Hosts.parse(app.settings.webhook_hosts),
+            request,
+            WebhookHosts.parse(app.settings.webhook_hosts),
             key=ctx.job_id,
             now=now,
             secret=app.settings.webhook_secret,
@@ -98,19 +98,19 @@ def _of_webhook(app: Rota) -> Callable[..., Any]:
     return send_webhook
 
 
-def _check_webhook(app: Rota, url: str, **rest: Any) -> None:
-    from rota.engine.webhook import Hook
-    from rota.model.hosts import Hosts
+def _check_webhook(app: Rota, url: str, **options: Any) -> None:
+    from rota.engine.webhook import WebhookRequest
+    from rota.model.hosts import WebhookHosts
 
-    rest["headers"] = rest.get("headers") or {}
-    Hook(url, **rest)
-    Hosts.parse(app.settings.webhook_hosts).place(url)
+    options["headers"] = options.get("headers") or {}
+    WebhookRequest(url, **options)
+    WebhookHosts.parse(app.settings.webhook_hosts).target_for(url)
 
 
-_OFFERED: Mapping[
+_BUILTIN_ACTIONS: Mapping[
     str, tuple[Callable[[Rota], Callable[..., Any]], Retry, Callable[..., object]]
 ] = {
-    "task": (_of_task, _STARTING, _task_call),
-    "flow": (_of_flow, _STARTING, _flow_call),
-    "webhook": (_of_webhook, _SENDING, _check_webhook),
+    "task": (_task_handler, _START_RETRY, _bind_task),
+    "flow": (_flow_handler, _START_RETRY, _bind_flow),
+    "webhook": (_webhook_handler, _WEBHOOK_RETRY, _check_webhook),
 }

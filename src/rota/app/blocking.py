@@ -24,24 +24,24 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class Portal:
+class LoopThread:
     """An event loop in a thread, started when first needed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._process = os.getpid()
-        self._parents: asyncio.AbstractEventLoop | None = None
+        self._pid = os.getpid()
+        self._parent_loop: asyncio.AbstractEventLoop | None = None
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         import asyncio
 
-        if self._process != os.getpid():
+        if self._pid != os.getpid():
             # The loop is that of the process we were forked from; its thread is not here. It is kept: to
             # clear it away would be to meddle with files that both have.
-            self._lock, self._process = threading.Lock(), os.getpid()
-            self._parents, self._loop, self._thread = self._loop, None, None
+            self._lock, self._pid = threading.Lock(), os.getpid()
+            self._parent_loop, self._loop, self._thread = self._loop, None, None
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
@@ -69,17 +69,17 @@ class Portal:
             loop.close()
 
 
-def blocks(
+def sync_method(
     method: Callable[Concatenate[Run[R], P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[BlockingRun[R], P], T]:
-    def call(self: BlockingRun[R], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._app.portal.run(method(self._run, *args, **kwargs))
+) -> Callable[Concatenate[SyncRun[R], P], T]:
+    def call(self: SyncRun[R], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._app.loop_thread.run(method(self._run, *args, **kwargs))
 
     call.__name__, call.__doc__ = method.__name__, method.__doc__
     return call
 
 
-class BlockingRun(Generic[R]):
+class SyncRun(Generic[R]):
     """A run, for code that does not await."""
 
     def __init__(self, app: Rota, run: Run[R]) -> None:
@@ -90,14 +90,14 @@ class BlockingRun(Generic[R]):
 
     def result(self, timeout: Any = None) -> R:
         """What the task returned, once it has."""
-        return self._app.portal.run(self._run.result(timeout))
+        return self._app.loop_thread.run(self._run.result(timeout))
 
-    status = blocks(Run.status)
-    cancel = blocks(Run.cancel)
-    retry = blocks(Run.retry)
-    release = blocks(Run.release)
-    signal = blocks(Run.signal)
-    why = blocks(Run.why)
+    status = sync_method(Run.status)
+    cancel = sync_method(Run.cancel)
+    retry = sync_method(Run.retry)
+    release = sync_method(Run.release)
+    signal = sync_method(Run.signal)
+    explain = sync_method(Run.explain)
 
     def __repr__(self) -> str:
         return repr(self._run)

@@ -14,41 +14,41 @@ from itertools import compress
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from rota.coord.company import Company
-from rota.coord.counts import Counts
-from rota.coord.services import Services
+from rota.coord.company import Coordinator
+from rota.coord.counts import CoordinationCounters
+from rota.coord.services import ServiceGroup
 from rota.engine import tracing
-from rota.engine.call import FlowCall
-from rota.engine.meters import Counted
-from rota.engine.news import News
+from rota.engine.call import BoundFlow
+from rota.engine.meters import ProcessCounters
+from rota.engine.news import Notifier
 from rota.engine.spans import FLOW
 from rota.engine.tracing import Tracing
-from rota.engine.waiting import Waiting
-from rota.engine.wakeups import Wakeups
+from rota.engine.waiting import ResultWaiter
+from rota.engine.wakeups import Listener
 from rota.model.events import Event
 from rota.model.settings import Settings
 from rota.store import flows, jobs
 from rota.store.database import Database, run
-from rota.store.jobs import Start, Started
-from rota.store.plain import Plain
+from rota.store.jobs import StartedJob, StartJob
+from rota.store.plain import RawConnections
 
 if TYPE_CHECKING:
     from rota.engine.worker import Worker
 
-CHUNK = 2000
+COPY_CHUNK_JOBS = 2000
 """Jobs in one chunk of a copy."""
 
-COPY_FROM = 500
+MIN_COPY_JOBS = 500
 """So many plain jobs in one call, and copying them in is cheaper than a statement with arrays."""
 
 
-JOBS_AT_ONCE = 20_000
+MAX_STATEMENT_JOBS = 20_000
 """Jobs of flows in one statement."""
 
 
-_PLACE = attrgetter("queue", "task")
+_QUEUE_TASK = attrgetter("queue", "task")
 
-LEAVING = "this instance is leaving"
+SHUTDOWN_REASON = "this instance is leaving"
 """Why it leads no more."""
 
 
@@ -58,155 +58,164 @@ class Client:
         dsn: str,
         settings: Settings,
         direct: str | None = None,
-        announce: Callable[[Event], None] = lambda event: None,
-        traced: Tracing | None = None,
+        publish: Callable[[Event], None] = lambda event: None,
+        app_tracing: Tracing | None = None,
     ) -> None:
         self.database = Database(dsn, settings, direct)
-        self.news = News(self.database)
-        self.wakeups = Wakeups(self.database)
-        self.waiting = Waiting(self.database, self.wakeups)
-        self.plain = Plain(self.database)
-        self._announce = announce
-        self.counted = Counted()
+        self.notifier = Notifier(self.database)
+        self.listener = Listener(self.database)
+        self.results = ResultWaiter(self.database, self.listener)
+        self.raw_connections = RawConnections(self.database)
+        self._publish = publish
+        self.process_counters = ProcessCounters()
         self.worker: Worker | None = None
         """The one that works here, if any does."""
-        self._tracing = traced or Tracing()
-        self.counts = Counts()
-        self.services: Services | None = None
+        self._tracing = app_tracing or Tracing()
+        self.coordination_counters = CoordinationCounters()
+        self.services: ServiceGroup | None = None
         """Those that this instance stands by for."""
-        self._company: Company | None = None
-        self._listening: asyncio.Task[None] | None = None
+        self._coordinator: Coordinator | None = None
+        self._listener_task: asyncio.Task[None] | None = None
 
-    def listen(self) -> Wakeups:
-        if self._listening is None:
-            self._listening = asyncio.create_task(self.wakeups.run(), name="rota wakeups")
-        return self.wakeups
+    def listen(self) -> Listener:
+        if self._listener_task is None:
+            self._listener_task = asyncio.create_task(self.listener.run(), name="rota wakeups")
+        return self.listener
 
     @property
-    def company(self) -> Company:
+    def coordinator(self) -> Coordinator:
         """For what instances agree on."""
-        if self._company is None:
-            self._company = Company(self.database, self.listen, self._announce)
-            self._company.counts = self.counts
-        return self._company
+        if self._coordinator is None:
+            self._coordinator = Coordinator(self.database, self.listen, self._publish)
+            self._coordinator.counters = self.coordination_counters
+        return self._coordinator
 
     async def resign(self) -> None:
         """Lead nothing any more: this instance is leaving."""
-        if self._company is not None:
-            await self._company.resign(LEAVING, but_services=True)
+        if self._coordinator is not None:
+            await self._coordinator.resign(SHUTDOWN_REASON, except_services=True)
 
     @property
-    def _patience(self) -> float:
+    def _outage_timeout(self) -> float:
         """How long a start waits for a database that is away. Once sent it is not sent again: without a
         key, two would be started."""
-        return self.database.settings.patience
+        return self.database.settings.outage_timeout
 
-    async def start(self, job: Start) -> Started:
-        at_once = job.at is None and job.delay is None
-        rides = at_once and self.news.ride()
+    async def start(self, job: StartJob) -> StartedJob:
+        is_immediate = job.at is None and job.delay is None
+        notify_in_transaction = is_immediate and self.notifier.may_notify_in_transaction()
         with self._tracing.start(job.task, [job.queue]) as span:
-            query = jobs.start(job, notify=rides, trace=span.trace)
-            [started] = await self.database.run(query, self._patience)
-            span.tell(tracing.started(started))
+            query = jobs.start(job, notify=notify_in_transaction, trace=span.trace)
+            [started] = await self.database.run(query, self._outage_timeout)
+            span.set_attributes(tracing.start_attributes(started))
         if started.created:
-            self.counted.arrive((job.queue, job.task))
-        if at_once and not rides and started.created:
-            self.news.tell([job.queue])
+            self.process_counters.count_enqueued((job.queue, job.task))
+        if is_immediate and not notify_in_transaction and started.created:
+            self.notifier.notify([job.queue])
         return started
 
-    async def start_many(self, starts: Sequence[Start]) -> list[Started]:
+    async def start_many(self, starts: Sequence[StartJob]) -> list[StartedJob]:
         """Start them all or none, in one transaction. Answers in the order given."""
         queues = {each.queue for each in starts}
-        fresh: Iterable[Start] = starts
+        created: Iterable[StartJob] = starts
         with self._tracing.start(starts[0].task, list(queues), count=len(starts)) as span:
-            if len(starts) >= COPY_FROM and all(each.is_plain for each in starts):
-                answer = [Started(id, True) for id in await self._copy(starts, span.trace)]
+            if len(starts) >= MIN_COPY_JOBS and all(each.is_simple for each in starts):
+                started = [StartedJob(id, True) for id in await self._copy_jobs(starts, span.trace)]
             else:
-                answer = await self._write(starts, span.trace)
-                fresh = compress(starts, [each.created for each in answer])
-        self.news.tell(queues)
-        for place, count in Counter(map(_PLACE, fresh)).items():
-            self.counted.arrive(place, count)
-        return answer
+                started = await self._insert_jobs(starts, span.trace)
+                created = compress(starts, [each.created for each in started])
+        self.notifier.notify(queues)
+        for queue_task, count in Counter(map(_QUEUE_TASK, created)).items():
+            self.process_counters.count_enqueued(queue_task, count)
+        return started
 
-    async def start_runs(self, calls: Sequence[FlowCall]) -> list[Started]:
+    async def start_runs(self, calls: Sequence[BoundFlow]) -> list[StartedJob]:
         """Start flows, all of them or none, in one transaction. Answers in the order given."""
         # In the order of their keys, so that two calls with the same keys wait for each other instead of
         # deadlocking.
         order = sorted(range(len(calls)), key=lambda at: (calls[at].name, calls[at].run.key or ""))
-        now = any(call.run.at is None and call.run.delay is None for call in calls)
-        rides = now and self.news.ride()
-        segment, size = [[calls[at].run for at in order[:1]]], 0
-        for at in order[1:]:
-            size += calls[at].run.size
-            if size > JOBS_AT_ONCE:
-                segment.append([])
+        any_immediate = any(call.run.at is None and call.run.delay is None for call in calls)
+        notify_in_transaction = any_immediate and self.notifier.may_notify_in_transaction()
+        chunks, size = [[calls[index].run for index in order[:1]]], 0
+        for index in order[1:]:
+            size += calls[index].run.size
+            if size > MAX_STATEMENT_JOBS:
+                chunks.append([])
                 size = 0
-            segment[-1].append(calls[at].run)
-        with self._tracing.start(calls[0].name, count=len(calls), what=FLOW) as span:
+            chunks[-1].append(calls[index].run)
+        with self._tracing.start(calls[0].name, count=len(calls), kind=FLOW) as span:
             queries = [
-                flows.start(some, notify=rides, traces=_each(span.trace, some)) for some in segment
+                flows.start(
+                    chunk, notify=notify_in_transaction, traces=_repeat_trace(span.trace, chunk)
+                )
+                for chunk in chunks
             ]
-            [answers] = await self.database.exchange([queries], self._patience)
+            [answers] = await self.database.pipeline([queries], self._outage_timeout)
             if len(calls) == 1:
-                span.tell(tracing.started(answers[0][0]))
-        if now and not rides:
-            self.news.tell({queue for call in calls for queue in call.plan.queues})
-        started = dict(zip(order, (each for some in answers for each in some), strict=True))
-        for at, each in started.items():
-            for node in calls[at].plan.nodes if each.created else ():
-                self.counted.arrive((node.task.policy.queue, node.task.name))
-        return [started[at] for at in range(len(calls))]
+                span.set_attributes(tracing.start_attributes(answers[0][0]))
+        if any_immediate and not notify_in_transaction:
+            self.notifier.notify({queue for call in calls for queue in call.plan.queues})
+        started = dict(zip(order, (each for chunk in answers for each in chunk), strict=True))
+        for index, each in started.items():
+            for node in calls[index].plan.nodes if each.created else ():
+                self.process_counters.count_enqueued((node.task.policy.queue, node.task.name))
+        return [started[index] for index in range(len(calls))]
 
-    async def _copy(self, starts: Sequence[Start], trace: str | None) -> list[int]:
+    async def _copy_jobs(self, starts: Sequence[StartJob], trace: str | None) -> list[int]:
         database = self.database
-        way: tuple[str, Callable[..., bytes]] = "job/copy_jobs", jobs.rows_for_jobs
+        jobs_copy: tuple[str, Callable[..., bytes]] = "job/copy_jobs", jobs.rows_for_jobs
         if trace is not None:
-            way = "job/copy_traced_jobs", partial(jobs.rows_for_traced_jobs, trace=trace)
-        async with database.transaction(self._patience) as connection:
-            [text] = await run(connection, jobs.reserve(len(starts)), database.schema)
-            ids = text.split(",")
+            jobs_copy = "job/copy_traced_jobs", partial(jobs.rows_for_traced_jobs, trace=trace)
+        async with database.transaction(self._outage_timeout) as connection:
+            [id_list] = await run(connection, jobs.reserve_ids(len(starts)), database.schema)
+            ids = id_list.split(",")
             chunks = [
-                (ids[at : at + CHUNK], starts[at : at + CHUNK])
-                for at in range(0, len(starts), CHUNK)
+                (ids[offset : offset + COPY_CHUNK_JOBS], starts[offset : offset + COPY_CHUNK_JOBS])
+                for offset in range(0, len(starts), COPY_CHUNK_JOBS)
             ]
             for statement, rows in (
-                way,
-                ("job/copy_ready", jobs.rows_for_ready),
+                jobs_copy,
+                ("job/copy_ready", jobs.rows_for_queued),
             ):
                 await database.copy(statement, (rows(*chunk) for chunk in chunks), connection)
         return [int(id) for id in ids]
 
-    async def _write(self, starts: Sequence[Start], trace: str | None) -> list[Started]:
+    async def _insert_jobs(self, starts: Sequence[StartJob], trace: str | None) -> list[StartedJob]:
         """Keyed jobs one statement each, in the order of their keys, so that two calls with the same
         keys wait for each other instead of deadlocking; the rest in one."""
-        free = [index for index, each in enumerate(starts) if each.key is None]
+        unkeyed = [index for index, each in enumerate(starts) if each.key is None]
         keyed = sorted(
             (index for index, each in enumerate(starts) if each.key is not None),
             key=lambda index: (starts[index].task, starts[index].key),
         )
-        segment = [jobs.start(starts[index], notify=False, trace=trace) for index in keyed]
-        many = [jobs.start_many([starts[at] for at in free], _each(trace, free))] if free else []
-        [answers] = await self.database.exchange([[*segment, *many]], self._patience)
-        answer: dict[int, Started] = {}
+        keyed_queries = [jobs.start(starts[index], notify=False, trace=trace) for index in keyed]
+        unkeyed_queries = (
+            [jobs.start_many([starts[at] for at in unkeyed], _repeat_trace(trace, unkeyed))]
+            if unkeyed
+            else []
+        )
+        [answers] = await self.database.pipeline(
+            [[*keyed_queries, *unkeyed_queries]], self._outage_timeout
+        )
+        started_by_index: dict[int, StartedJob] = {}
         for index, [started] in zip(keyed, answers, strict=False):
-            answer[index] = started
-        for index, id in zip(free, answers[-1] if free else (), strict=True):
-            answer[index] = Started(id, True)
-        return [answer[index] for index in range(len(starts))]
+            started_by_index[index] = started
+        for index, id in zip(unkeyed, answers[-1] if unkeyed else (), strict=True):
+            started_by_index[index] = StartedJob(id, True)
+        return [started_by_index[index] for index in range(len(starts))]
 
     async def close(self) -> None:
-        if self._company is not None:
-            await self._company.close()
-        await self.news.close()
-        if self._listening is not None:
-            self.wakeups.stop()
-            await self._listening
-            await self.wakeups.close()
-        await self.plain.close()
+        if self._coordinator is not None:
+            await self._coordinator.close()
+        await self.notifier.close()
+        if self._listener_task is not None:
+            self.listener.stop()
+            await self._listener_task
+            await self.listener.close()
+        await self.raw_connections.close()
         await self.database.close()
 
 
-def _each(trace: str | None, starts: Sequence[object]) -> list[str] | None:
+def _repeat_trace(trace: str | None, starts: Sequence[object]) -> list[str] | None:
     """One place in a trace for all that is started."""
     return None if trace is None else [trace] * len(starts)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from rota.errors import ArgumentError, DefinitionError
 from rota.model import codec
-from rota.model.settings import Duration, seconds
+from rota.model.settings import Duration, to_seconds
 
 if TYPE_CHECKING:
     from rota.app.client import Client
     from rota.app.locks import Lock, Permit
-    from rota.app.once import Blocking
-    from rota.app.rates import Rate
-    from rota.coord.company import Company
+    from rota.app.once import SyncRota
+    from rota.app.rates import RateLimit
+    from rota.coord.company import Coordinator
     from rota.coord.hold import OnLost
     from rota.coord.insert import Inserted
     from rota.coord.leader import Callback, Leader
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[[ServiceContext], object] | Callable[[], object]")
 R = TypeVar("R")
 
-SHORTEST = 0.2
-SHORTEST_LEASE = 1.0
-LONGEST_LEASE = 86_400.0
-LONGEST_NAME = 200
-MOST_PERMITS = 1000
+MIN_TTL_SECONDS = 0.2
+MIN_LEASE_SECONDS = 1.0
+MAX_LEASE_SECONDS = 86_400.0
+MAX_NAME_CHARS = 200
+MAX_PERMITS = 1000
 WEEK = timedelta(days=7)
 
 
-class Coordination:
+class CoordinationMethods:
     """The part of `Rota` that is about company."""
 
     registry: Registry
@@ -42,8 +42,8 @@ class Coordination:
     async def open(self) -> Client:
         raise NotImplementedError
 
-    async def company(self) -> Company:
-        return (await self.open()).company
+    async def coordinator(self) -> Coordinator:
+        return (await self.open()).coordinator
 
     def lock(
         self,
@@ -53,7 +53,7 @@ class Coordination:
         wait: Duration | None = None,
         max_held: Duration | None = None,
         label: str = "",
-        on_lost: OnLost = "tell",
+        on_lost: OnLost = "raise",
     ) -> Lock:
         """A lock that one instance holds at a time: `async with app.lock("invoices") as lock`.
 
@@ -65,7 +65,7 @@ class Coordination:
         """
         from rota.app.locks import Lock
 
-        return Lock(self, name, 0, **_holding(name, ttl, wait, max_held, label, on_lost))
+        return Lock(self, name, 0, **_lock_options(name, ttl, wait, max_held, label, on_lost))
 
     async def try_lock(
         self,
@@ -74,18 +74,18 @@ class Coordination:
         ttl: Duration = 30.0,
         max_held: Duration | None = None,
         label: str = "",
-        on_lost: OnLost = "tell",
+        on_lost: OnLost = "raise",
     ) -> Lock | None:
         """The lock, if it is free; None if somebody holds it."""
         lock = self.lock(name, ttl=ttl, wait=0, max_held=max_held, label=label, on_lost=on_lost)
         return lock if await lock.try_acquire() else None
 
     @property
-    def blocking(self) -> Blocking:
-        """For code that does not await: `app.blocking.start_many(…)`, `once(…)` and `insert_once(…)`."""
-        from rota.app.once import Blocking
+    def sync(self) -> SyncRota:
+        """For code that does not await: `app.sync.start_many(…)`, `once(…)` and `insert_once(…)`."""
+        from rota.app.once import SyncRota
 
-        return Blocking(self)  # type: ignore[arg-type]
+        return SyncRota(self)  # type: ignore[arg-type]
 
     def semaphore(
         self,
@@ -96,7 +96,7 @@ class Coordination:
         wait: Duration | None = None,
         max_held: Duration | None = None,
         label: str = "",
-        on_lost: OnLost = "tell",
+        on_lost: OnLost = "raise",
     ) -> Permit:
         """One of `n` permits: `async with app.semaphore("gpu", 4) as permit`. All else is as with a lock.
 
@@ -104,20 +104,22 @@ class Coordination:
         """
         from rota.app.locks import Permit
 
-        if type(n) is not int or not 1 <= n <= MOST_PERMITS:
+        if type(n) is not int or not 1 <= n <= MAX_PERMITS:
             raise ArgumentError(
-                f"a semaphore has 1 to {MOST_PERMITS} permits, not {n!r}; a lock is app.lock({name!r})"
+                f"a semaphore has 1 to {MAX_PERMITS} permits, not {n!r}; a lock is app.lock({name!r})"
             )
-        return Permit(self, name, n, **_holding(name, ttl, wait, max_held, label, on_lost))
+        return Permit(self, name, n, **_lock_options(name, ttl, wait, max_held, label, on_lost))
 
-    def rate(self, name: str, limit: float = 1, *, per: Duration, burst: int = 1) -> Rate:
+    def rate_limit(
+        self, name: str, limit: float = 1, *, per: Duration, burst: int = 1
+    ) -> RateLimit:
         """How often something may happen, over all instances: `limit` times in `per` seconds, evenly
-        spread. `await app.rate("edgar", 10, per=1).take()` waits for its turn. `burst`: as many may go at
-        once, after a time in which fewer did.
+        spread. `await app.rate_limit("edgar", 10, per=1).take()` waits for its turn. `burst`: as many may
+        go at once, after a time in which fewer did.
         """
-        from rota.app.rates import Rate
+        from rota.app.rates import RateLimit
 
-        return Rate(self, check_name(name, "rate"), limit, per, burst)
+        return RateLimit(self, check_name(name, "rate"), limit, per, burst)
 
     @overload
     async def once(
@@ -127,7 +129,7 @@ class Coordination:
         /,
         *args: Any,
         wait: Duration | None = None,
-        keep: Duration | None = WEEK,
+        retention: Duration | None = WEEK,
         ttl: Duration = 30.0,
         **kwargs: Any,
     ) -> R: ...
@@ -139,7 +141,7 @@ class Coordination:
         /,
         *args: Any,
         wait: Duration | None = None,
-        keep: Duration | None = WEEK,
+        retention: Duration | None = WEEK,
         ttl: Duration = 30.0,
         **kwargs: Any,
     ) -> R: ...
@@ -150,7 +152,7 @@ class Coordination:
         /,
         *args: Any,
         wait: Duration | None = None,
-        keep: Duration | None = WEEK,
+        retention: Duration | None = WEEK,
         ttl: Duration = 30.0,
         **kwargs: Any,
     ) -> Any:
@@ -162,10 +164,10 @@ class Coordination:
         cut off for `ttl` seconds, is replaced: a crash repeats the call. Plain functions are called in a
         thread.
         """
-        from rota.app.once import called, once
+        from rota.app.once import prepare_call, run_once
 
-        call = called(self, key, fn, wait, keep, ttl)
-        return await once(call, partial(fn, *args, **kwargs))
+        call = prepare_call(self, key, fn, wait, retention, ttl)
+        return await run_once(call, partial(fn, *args, **kwargs))
 
     async def insert_once(
         self,
@@ -201,15 +203,15 @@ class Coordination:
         does not lead before. One that dies is replaced in a second or two, where no pooler is in between.
         """
         from rota.coord.leader import Leader
-        from rota.store.services import PREFIX
+        from rota.store.services import LEADER_PREFIX
 
         check_name(name, "leader")
-        if name.startswith(PREFIX):
+        if name.startswith(LEADER_PREFIX):
             raise ArgumentError(
-                f"leader {name!r}: names that begin with {PREFIX!r} belong to services; take another"
+                f"leader {name!r}: names that begin with {LEADER_PREFIX!r} belong to services; take another"
             )
         return Leader(
-            self.company,
+            self.coordinator,
             name,
             lease=check_lease(lease),
             label=label,
@@ -240,15 +242,15 @@ class Coordination:
             raise DefinitionError(
                 f"service {name!r}: say how often it runs (every=60), or that it goes on (forever=True)"
             )
-        if every is not None and not seconds(every) > 0:
+        if every is not None and not to_seconds(every) > 0:
             raise DefinitionError(
-                f"service {name!r}: every must be above 0, not {seconds(every):g} s"
+                f"service {name!r}: every must be above 0, not {to_seconds(every):g} s"
             )
 
         def register(fn: F) -> F:
             self.registry.add_service(
                 ServiceDefinition(
-                    name, fn, None if every is None else seconds(every), check_lease(lease)
+                    name, fn, None if every is None else to_seconds(every), check_lease(lease)
                 )
             )
             return fn
@@ -257,24 +259,24 @@ class Coordination:
 
 
 def check_lease(lease: Duration) -> float:
-    if not SHORTEST_LEASE <= seconds(lease) <= LONGEST_LEASE:
+    if not MIN_LEASE_SECONDS <= to_seconds(lease) <= MAX_LEASE_SECONDS:
         raise ArgumentError(
-            f"lease is {seconds(lease):g} s; {SHORTEST_LEASE:g} s at least, to be confirmed in time, "
-            f"and {LONGEST_LEASE:g} s at most"
+            f"lease is {to_seconds(lease):g} s; {MIN_LEASE_SECONDS:g} s at least, to be confirmed in time, "
+            f"and {MAX_LEASE_SECONDS:g} s at most"
         )
-    return seconds(lease)
+    return to_seconds(lease)
 
 
-def check_name(name: str, what: str) -> str:
-    if not 0 < len(name) <= LONGEST_NAME or codec.storable(name) != name:
+def check_name(name: str, kind: str) -> str:
+    if not 0 < len(name) <= MAX_NAME_CHARS or codec.escape_unstorable(name) != name:
         raise ArgumentError(
-            f"the name of a {what} has 1 to {LONGEST_NAME} letters, without NUL or lone surrogates, not "
+            f"the name of a {kind} has 1 to {MAX_NAME_CHARS} letters, without NUL or lone surrogates, not "
             f"{name!r:.60}"
         )
     return name
 
 
-def _holding(
+def _lock_options(
     name: str,
     ttl: Duration,
     wait: Duration | None,
@@ -283,16 +285,16 @@ def _holding(
     on_lost: OnLost,
 ) -> dict[str, Any]:
     check_name(name, "lock")
-    if not seconds(ttl) >= SHORTEST:
+    if not to_seconds(ttl) >= MIN_TTL_SECONDS:
         raise ArgumentError(
-            f"ttl is {seconds(ttl):g} s: too short to be renewed in time; {SHORTEST:g} s at least"
+            f"ttl is {to_seconds(ttl):g} s: too short to be renewed in time; {MIN_TTL_SECONDS:g} s at least"
         )
-    if on_lost not in ("tell", "cancel"):
-        raise ArgumentError(f'on_lost is "tell" or "cancel", not {on_lost!r}')
+    if on_lost not in ("raise", "cancel"):
+        raise ArgumentError(f'on_lost is "raise" or "cancel", not {on_lost!r}')
     return {
-        "ttl": seconds(ttl),
-        "wait": None if wait is None else max(seconds(wait), 0.0),
-        "longest": None if max_held is None else seconds(max_held),
+        "ttl": to_seconds(ttl),
+        "wait": None if wait is None else max(to_seconds(wait), 0.0),
+        "max_held": None if max_held is None else to_seconds(max_held),
         "label": label,
         "on_lost": on_lost,
     }

@@ -6,23 +6,24 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from rota.app.blocking import BlockingRun
-from rota.app.how import PLAIN, How, said
-from rota.app.nodes import sleeping, waiting
+from rota.app.blocking import SyncRun
+from rota.app.how import DEFAULTS, StartOptions, merged
+from rota.app.nodes import signal_node, sleep_node
+from rota.app.peer_names import missing_attribute
 from rota.app.run import Run
 from rota.engine import tracing
-from rota.engine.call import FlowCall
+from rota.engine.call import BoundFlow
 from rota.engine.spans import FLOW
 from rota.errors import ArgumentError, DefinitionError
 from rota.model.durably import NO_DEFAULT
-from rota.model.flow import FlowDefinition, Node, Plan, When, named
+from rota.model.flow import FlowDefinition, FlowNode, FlowPlan, When, task_names
 from rota.model.retry import Retry
 from rota.model.settings import Duration
-from rota.model.task import Definition, Isolation, OnDead, Policy
+from rota.model.task import Isolation, OnWorkerLost, TaskDefinition, TaskPolicy
 from rota.store import flows
-from rota.store.arrays import inside
-from rota.store.flows import Columns, StartRun
-from rota.store.jobs import Started
+from rota.store.arrays import array_items
+from rota.store.flows import JobColumns, StartRun
+from rota.store.jobs import StartedJob
 from rota.store.on import is_async, run_on
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ FlowRun = Run[dict[str, Any]]
 class FlowTask:
     """One task of a flow: call it as the function it was, name it in another one's `after=[…]`."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: FlowNode) -> None:
         self.name = node.name
         self.fn = node.task.fn
         self.__doc__ = node.task.fn.__doc__
@@ -51,13 +52,20 @@ class FlowTask:
 class Flow:
     """A graph of tasks. Start it with `await flow.start(…)`, the run's input by name."""
 
-    def __init__(self, app: Rota, definition: FlowDefinition, how: How = PLAIN) -> None:
+    def __init__(
+        self, app: Rota, definition: FlowDefinition, options: StartOptions = DEFAULTS
+    ) -> None:
         self._app = app
         self._definition = definition
-        self._how = how
+        self._options = options
         self.name = definition.name
 
     # Its tasks
+
+    if not TYPE_CHECKING:  # a type checker shall still report unknown attributes
+
+        def __getattr__(self, name: str) -> Any:
+            raise missing_attribute(self, "flow", name)
 
     @overload
     def task(
@@ -71,9 +79,9 @@ class Flow:
         priority: int = 0,
         retry: Retry | None = None,
         timeout: Duration | None = None,
-        on_dead: OnDead = "revive",
-        crashes: int = 3,
-        hold: Duration | None = None,
+        on_worker_lost: OnWorkerLost = "retry",
+        max_crashes: int = 3,
+        visibility_timeout: Duration | None = None,
         isolation: Isolation = None,
     ) -> Callable[[Callable[..., Any]], FlowTask]: ...
     @overload
@@ -90,9 +98,9 @@ class Flow:
         priority: int = 0,
         retry: Retry | None = None,
         timeout: Duration | None = None,
-        on_dead: OnDead = "revive",
-        crashes: int = 3,
-        hold: Duration | None = None,
+        on_worker_lost: OnWorkerLost = "retry",
+        max_crashes: int = 3,
+        visibility_timeout: Duration | None = None,
         isolation: Isolation = None,
     ) -> FlowTask: ...
     def task(
@@ -107,9 +115,9 @@ class Flow:
         priority: int = 0,
         retry: Retry | None = None,
         timeout: Duration | None = None,
-        on_dead: OnDead = "revive",
-        crashes: int = 3,
-        hold: Duration | None = None,
+        on_worker_lost: OnWorkerLost = "retry",
+        max_crashes: int = 3,
+        visibility_timeout: Duration | None = None,
         isolation: Isolation = None,
     ) -> Any:
         """Add a function as a task: `@flow.task`, or `@flow.task(after=[extract], …)`.
@@ -124,17 +132,17 @@ class Flow:
         """
 
         def add(fn: Callable[..., Any]) -> FlowTask:
-            policy = Policy.of(
+            policy = TaskPolicy.from_options(
                 queue=queue,
                 priority=priority,
                 retry=retry,
                 timeout=timeout,
-                on_dead=on_dead,
-                crashes=crashes,
-                hold=hold,
+                on_worker_lost=on_worker_lost,
+                max_crashes=max_crashes,
+                visibility_timeout=visibility_timeout,
                 isolation=isolation,
             )
-            return self._add(fn, name, policy, tuple(named(after)), when, skip_if)
+            return self._add(fn, name, policy, tuple(task_names(after)), when, skip_if)
 
         return add if fn is None else add(fn)
 
@@ -149,9 +157,9 @@ class Flow:
         priority: int = 0,
         retry: Retry | None = None,
         timeout: Duration | None = None,
-        on_dead: OnDead = "revive",
-        crashes: int = 3,
-        hold: Duration | None = None,
+        on_worker_lost: OnWorkerLost = "retry",
+        max_crashes: int = 3,
+        visibility_timeout: Duration | None = None,
         isolation: Isolation = None,
     ) -> FlowTask: ...
     @overload
@@ -163,9 +171,9 @@ class Flow:
         priority: int = 0,
         retry: Retry | None = None,
         timeout: Duration | None = None,
-        on_dead: OnDead = "revive",
-        crashes: int = 3,
-        hold: Duration | None = None,
+        on_worker_lost: OnWorkerLost = "retry",
+        max_crashes: int = 3,
+        visibility_timeout: Duration | None = None,
         isolation: Isolation = None,
     ) -> Callable[[Callable[..., Any]], FlowTask]: ...
     def on_failure(
@@ -177,26 +185,26 @@ class Flow:
         priority: int = 0,
         retry: Retry | None = None,
         timeout: Duration | None = None,
-        on_dead: OnDead = "revive",
-        crashes: int = 3,
-        hold: Duration | None = None,
+        on_worker_lost: OnWorkerLost = "retry",
+        max_crashes: int = 3,
+        visibility_timeout: Duration | None = None,
         isolation: Isolation = None,
     ) -> Any:
         """Add the task that runs when a run is over and something in it has failed. The run has failed all
         the same; `await ctx.failures()` says what."""
 
         def add(fn: Callable[..., Any]) -> FlowTask:
-            policy = Policy.of(
+            policy = TaskPolicy.from_options(
                 queue=queue,
                 priority=priority,
                 retry=retry,
                 timeout=timeout,
-                on_dead=on_dead,
-                crashes=crashes,
-                hold=hold,
+                on_worker_lost=on_worker_lost,
+                max_crashes=max_crashes,
+                visibility_timeout=visibility_timeout,
                 isolation=isolation,
             )
-            return self._add(fn, name, policy, (), "any_failed", None, last=True)
+            return self._add(fn, name, policy, (), "any_failed", None, is_on_failure=True)
 
         return add if fn is None else add(fn)
 
@@ -210,10 +218,10 @@ class Flow:
         queue: str = "default",
     ) -> FlowTask:
         """Add a node that ends so long after those it waits for: `flow.sleep("cool", 60, after=[bake])`."""
-        fn = sleeping(name, duration)
-        return self._add(fn, name, Policy(queue), tuple(named(after)), when, None)
+        fn = sleep_node(name, duration)
+        return self._add(fn, name, TaskPolicy(queue), tuple(task_names(after)), when, None)
 
-    def wait(
+    def wait_signal(
         self,
         name: str,
         *,
@@ -227,44 +235,44 @@ class Flow:
     ) -> FlowTask:
         """Add a node that waits until somebody sends the run a signal, of its own name or another, and
         whose result is what that said. One that nobody sent in time fails, or answers the default."""
-        fn = waiting(signal or name, type, timeout, default)
-        return self._add(fn, name, Policy(queue), tuple(named(after)), when, None)
+        fn = signal_node(signal or name, type, timeout, default)
+        return self._add(fn, name, TaskPolicy(queue), tuple(task_names(after)), when, None)
 
     def _add(
         self,
         fn: Callable[..., Any],
         name: str | None,
-        policy: Policy,
+        policy: TaskPolicy,
         after: tuple[str, ...],
         when: When,
         skip_if: Callable[..., Any] | None,
         *,
-        last: bool = False,
+        is_on_failure: bool = False,
     ) -> FlowTask:
         name = name or fn.__name__
-        task = Definition(fn, f"{self.name}.{name}", policy)
+        task = TaskDefinition(fn, f"{self.name}.{name}", policy)
         if skip_if is not None:
-            task.skip_if = Definition(skip_if, f"{self.name}.{name}.skip_if", Policy())
+            task.skip_if = TaskDefinition(skip_if, f"{self.name}.{name}.skip_if", TaskPolicy())
             if task.skip_if.is_async or task.skip_if.takes_context:
                 raise DefinitionError(
                     f"skip_if of task {name!r} must be a plain function of results and input; decide what "
                     "takes longer in a task of its own"
                 )
-        node = Node(name, task, after, when, task.skip_if, last)
+        node = FlowNode(name, task, after, when, task.skip_if, is_on_failure)
         if name not in self._definition.nodes:  # that is said better there
-            self._app.registry.check(task.name)
+            self._app.registry.check_unused(task.name)
         self._definition.add(node)
         self._app.registry.add(task)
         return FlowTask(node)
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> FlowPlan:
         """The whole graph, checked."""
         return self._definition.plan
 
     # Its runs
 
-    def using(
+    def options(
         self,
         *,
         key: str | None = None,
@@ -275,10 +283,13 @@ class Flow:
         priority: int | None = None,
         on: Any = None,
     ) -> Flow:
-        """The same flow, started another way; as `task.using(…)`. `priority` goes for all of its jobs; the
-        run expires if those that wait for nobody were not taken in time."""
-        how = said(
-            self._how,
+        """Return the flow with other start options, as `task.options(…)`.
+
+        `priority` applies to all of its jobs. The run expires if a job without predecessors was not claimed
+        in time.
+        """
+        options = merged(
+            self._options,
             key=key,
             unique=unique,
             delay=delay,
@@ -287,114 +298,118 @@ class Flow:
             priority=priority,
             on=on,
         )
-        return Flow(self._app, self._definition, how)
+        return Flow(self._app, self._definition, options)
 
-    def call(self, /, **input: Any) -> FlowCall:
-        """A start to be made together with others: `app.start_many([flow.call(…), …])`."""
-        plan, how = self.plan, self._how
-        whole, shares = plan.encode(input, self._app.settings.payload_limit)
-        jobs = _columns(plan)
-        lanes = (
-            jobs.lanes if how.priority is None else ",".join([str(how.priority)] * len(plan.nodes))
+    def bind(self, /, **input: Any) -> BoundFlow:
+        """A start to be made together with others: `app.start_many([flow.bind(…), …])`."""
+        plan, options = self.plan, self._options
+        input_text, task_inputs = plan.encode(input, self._app.settings.payload_limit)
+        columns = _job_columns(plan)
+        priorities = (
+            columns.priorities
+            if options.priority is None
+            else ",".join([str(options.priority)] * len(plan.nodes))
         )
-        args = inside(shares.get(node.name, "{}") for node in plan.nodes)
+        args = array_items(task_inputs.get(node.name, "{}") for node in plan.nodes)
         run = StartRun(
             flow=self.name,
-            input=whole,
+            input=input_text,
             size=len(plan.nodes),
-            open=plan.open,
-            jobs=flows.with_args(jobs, args, lanes),
-            key=how.key,
-            unique_for=how.unique_for,
-            unique_open=how.unique_open,
-            at=how.at,
-            delay=how.delay,
-            expires=how.expires,
-            expires_in=how.expires_in,
+            open_jobs=plan.awaited_jobs,
+            jobs=flows.with_args(columns, args, priorities),
+            key=options.key,
+            unique_for=options.unique_for,
+            unique_open=options.unique_open,
+            at=options.at,
+            delay=options.delay,
+            expires=options.expires,
+            expires_in=options.expires_in,
         )
-        return FlowCall(plan, run)
+        return BoundFlow(plan, run)
 
     async def start(self, /, **input: Any) -> FlowRun:
         """Start a run; it is durable when this returns. With `using(on=…)`, when that commits."""
-        call = self.call(**input)
-        if self._how.on is None:
+        call = self.bind(**input)
+        if self._options.on is None:
             client = await self._app.open()
             [started] = await client.start_runs([call])
         else:
-            with self._traced() as span:
-                answer = self._on(call, span.trace)
+            with self._start_span() as span:
+                answer = self._start_on_connection(call, span.trace)
                 [started] = await answer if isinstance(answer, Awaitable) else answer
-                span.tell(tracing.started(started))
-        return self._run(started)
+                span.set_attributes(tracing.start_attributes(started))
+        return self._make_run(started)
 
-    def _traced(self) -> tracing.Around:
-        return self._app.tracing.start(self.name, what=FLOW)
+    def _start_span(self) -> tracing.SpanScope:
+        return self._app.tracing.start(self.name, kind=FLOW)
 
-    def _on(
-        self, call: FlowCall, trace: str | None
-    ) -> Sequence[Started] | Awaitable[Sequence[Started]]:
+    def _start_on_connection(
+        self, call: BoundFlow, trace: str | None
+    ) -> Sequence[StartedJob] | Awaitable[Sequence[StartedJob]]:
         traces = None if trace is None else [trace]
         query = flows.start([call.run], notify=self._app.settings.notify, traces=traces)
-        return run_on(self._how.on, query, self._app.settings.schema)
+        return run_on(self._options.on, query, self._app.settings.schema)
 
-    def _run(self, started: Started) -> FlowRun:
+    def _make_run(self, started: StartedJob) -> FlowRun:
         return Run(self._app, started.run, created=started.created)
 
     @property
-    def blocking(self) -> BlockingFlow:
-        """The same for code that does not await: `flow.blocking.start(…).result()`."""
-        return BlockingFlow(self)
+    def sync(self) -> SyncFlow:
+        """The same for code that does not await: `flow.sync.start(…).result()`."""
+        return SyncFlow(self)
 
     def __repr__(self) -> str:
         return f"<Flow {self.name}>"
 
 
-class BlockingFlow:
+class SyncFlow:
     def __init__(self, flow: Flow) -> None:
         self._flow = flow
 
-    def using(self, **how: Any) -> BlockingFlow:
-        """As `flow.using(…)`."""
-        return BlockingFlow(self._flow.using(**how))
+    def options(self, **options: Any) -> SyncFlow:
+        """As `flow.options(…)`."""
+        return SyncFlow(self._flow.options(**options))
 
-    def start(self, /, **input: Any) -> BlockingRun[dict[str, Any]]:
+    def start(self, /, **input: Any) -> SyncRun[dict[str, Any]]:
         flow, app = self._flow, self._flow._app
-        if flow._how.on is not None:
-            if is_async(flow._how.on):
+        if flow._options.on is not None:
+            if is_async(flow._options.on):
                 raise ArgumentError(
-                    "a blocking start cannot use an async connection: await flow.using(on=…).start(…)"
+                    "a blocking start cannot use an async connection: await flow.options(on=…).start(…)"
                 )
-            with flow._traced() as span:
-                answer = flow._on(flow.call(**input), span.trace)
+            with flow._start_span() as span:
+                answer = flow._start_on_connection(flow.bind(**input), span.trace)
                 assert not isinstance(answer, Awaitable)
-                span.tell(tracing.started(answer[0]))
-            return BlockingRun(app, flow._run(answer[0]))
-        return BlockingRun(app, app.portal.run(flow.start(**input)))
+                span.set_attributes(tracing.start_attributes(answer[0]))
+            return SyncRun(app, flow._make_run(answer[0]))
+        return SyncRun(app, app.loop_thread.run(flow.start(**input)))
 
 
-def _columns(plan: Plan) -> Columns:
+def _job_columns(plan: FlowPlan) -> JobColumns:
     """What all runs of a flow have in common, written once."""
-    found: Columns | None = plan.__dict__.get("columns")
+    found: JobColumns | None = plan.__dict__.get("columns")
     if found is None:
         numbers = plan.numbers
-        found = plan.__dict__["columns"] = Columns(
-            tasks=inside(node.task.name for node in plan.nodes),
-            queues=inside(node.task.policy.queue for node in plan.nodes),
-            lanes=",".join(str(node.task.policy.priority) for node in plan.nodes),
+        found = plan.__dict__["columns"] = JobColumns(
+            tasks=array_items(node.task.name for node in plan.nodes),
+            queues=array_items(node.task.policy.queue for node in plan.nodes),
+            priorities=",".join(str(node.task.policy.priority) for node in plan.nodes),
             args="",
             options=",".join(["NULL"] * len(plan.nodes)),
             rules=",".join(node.when for node in plan.nodes),
-            parents=",".join(str(len(plan.graph.parents[node.name])) for node in plan.nodes),
-            children=inside(
-                f"{{{','.join(map(str, plan.children(node.name)))}}}" for node in plan.nodes
+            predecessor_counts=",".join(
+                str(len(plan.graph.predecessors[node.name])) for node in plan.nodes
             ),
-            takes=inside(_takes(plan, node, numbers) for node in plan.nodes),
+            successors=array_items(
+                f"{{{','.join(map(str, plan.successors(node.name)))}}}" for node in plan.nodes
+            ),
+            input_jobs=array_items(_result_inputs(plan, node, numbers) for node in plan.nodes),
         )
     return found
 
 
-def _takes(plan: Plan, node: Node, numbers: dict[str, int]) -> str | None:
-    taken = plan.taken(node)
-    if not taken:
+def _result_inputs(plan: FlowPlan, node: FlowNode, numbers: dict[str, int]) -> str | None:
+    names = plan.result_parameters(node)
+    if not names:
         return None
-    return "{" + ",".join(f'"{word}":{numbers[word]}' for word in taken) + "}"
+    return "{" + ",".join(f'"{name}":{numbers[name]}' for name in names) + "}"

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rota.app.run import Run
-from rota.engine.deeds import act
+from rota.engine.deeds import run_audited_query
 from rota.engine.spans import FLOW
 from rota.errors import ArgumentError, RunNotFound
 from rota.store import runs
-from rota.store.audit import Deed
+from rota.store.audit import AuditEntry
 
 if TYPE_CHECKING:
     from rota.app.flow import FlowTask
@@ -31,11 +31,11 @@ async def fork(
             "task"
         )
     client = await app.open()
-    ending = await client.database.one(runs.outcome([run]))
-    if ending is None:
+    outcome = await client.database.fetch_one(runs.outcome([run]))
+    if outcome is None:
         raise RunNotFound(f"there is no run {run}")
     if task is not None:
-        if not ending.is_flow or not ending.name:
+        if not outcome.is_flow or not outcome.name:
             raise ArgumentError(
                 f"run {run} is not one of a flow: start its task again, or fork it from one of its steps "
                 "with from_step="
@@ -45,38 +45,44 @@ async def fork(
                 "a flow is forked with the input it had: start a new run of it instead"
             )
         task = task if isinstance(task, str) else task.name
-        name = task if task.startswith(f"{ending.name}.") else f"{ending.name}.{task}"
-        with app.tracing.start(ending.name, what=FLOW) as span:
+        name = task if task.startswith(f"{outcome.name}.") else f"{outcome.name}.{task}"
+        with app.tracing.start(outcome.name, kind=FLOW) as span:
             query = runs.fork(run, name, span.trace)
-            deed = None if by is None else Deed(by, "fork run", str(run), {"task": task})
-            forked, queues = await act(client.database, query, deed, did=_is_forked, repeats=False)
+            audit_entry = (
+                None if by is None else AuditEntry(by, "fork run", str(run), {"task": task})
+            )
+            forked, queues = await run_audited_query(
+                client.database, query, audit_entry, was_done=_is_forked, is_idempotent=False
+            )
         if forked is None:
-            raise ArgumentError(f"run {run} of flow {ending.name!r} has no task {task!r}")
-        client.news.tell(queues)
+            raise ArgumentError(f"run {run} of flow {outcome.name!r} has no task {task!r}")
+        client.notifier.notify(queues)
         return Run(app, forked, created=True)
 
     assert step is not None
-    if ending.is_flow:
+    if outcome.is_flow:
         raise ArgumentError(
             f"run {run} is one of a flow: fork it from one of its tasks with from_="
         )
     args: str | None = None
-    definition = app.registry.tasks.get(ending.name)
+    definition = app.registry.tasks.get(outcome.name)
     if input is not None:
         if definition is None:
             raise ArgumentError(
-                f"task {ending.name!r} is not one of this app, so its input cannot be checked; fork it as "
+                f"task {outcome.name!r} is not one of this app, so its input cannot be checked; fork it as "
                 "it was, without input"
             )
         args = definition.encode((), dict(input), app.settings.payload_limit)
-    with app.tracing.start(ending.name) as span:
-        again = runs.fork_job(run, step, args, span.trace)
-        deed = None if by is None else Deed(by, "fork run", str(run), {"step": step})
-        copy, queue = await act(client.database, again, deed, did=_is_forked, repeats=False)
-    if copy is None:
+    with app.tracing.start(outcome.name) as span:
+        job_query = runs.fork_job(run, step, args, span.trace)
+        audit_entry = None if by is None else AuditEntry(by, "fork run", str(run), {"step": step})
+        forked_job, queue = await run_audited_query(
+            client.database, job_query, audit_entry, was_done=_is_forked, is_idempotent=False
+        )
+    if forked_job is None:
         raise ArgumentError(f"run {run} has not come to a step {step!r}")
-    client.news.tell([queue])
-    return Run(app, copy, definition, created=True)
+    client.notifier.notify([queue])
+    return Run(app, forked_job, definition, created=True)
 
 
 def _is_forked(answer: tuple[int | None, Any]) -> bool:

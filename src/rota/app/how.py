@@ -11,12 +11,12 @@ from typing import Any, Literal
 from rota.errors import ArgumentError, DefinitionError
 from rota.model import codec
 from rota.model.retry import Retry
-from rota.model.settings import Duration, seconds
+from rota.model.settings import Duration, to_seconds
 from rota.model.task import check_name, check_priority
 
 
 @dataclass(frozen=True, slots=True)
-class How:
+class StartOptions:
     queue: str | None = None
     priority: int | None = None
     key: str | None = None
@@ -26,15 +26,15 @@ class How:
     delay: timedelta | None = None
     expires: datetime | None = None
     expires_in: timedelta | None = None
-    options: dict[str, Any] = field(default_factory=dict)
+    job_options: dict[str, Any] = field(default_factory=dict)
     on: Any = None
 
 
-PLAIN = How()
+DEFAULTS = StartOptions()
 
 
-def said(
-    before: How,
+def merged(
+    base: StartOptions,
     *,
     key: str | None,
     unique: Literal["always", "open"] | Duration,
@@ -46,72 +46,72 @@ def said(
     queue: str | None = None,
     retry: Retry | None = None,
     timeout: Duration | None = None,
-) -> How:
+) -> StartOptions:
     if delay is not None and at is not None:
         raise ArgumentError("using(delay=…, at=…): say one of them")
-    _check_zone("at", at)
+    _check_time_zone("at", at)
     if isinstance(expires, datetime):
-        _check_zone("expires", expires)
+        _check_time_zone("expires", expires)
     if key is not None and not _is_storable(key):
         raise ArgumentError("a key is 1 to 500 characters, without NUL or lone surrogates")
     if isinstance(unique, str) and unique not in ("always", "open"):
         raise ArgumentError(f'unique is "always", "open" or a duration, not {unique!r}')
-    if unique != "always" and key is None and before.key is None:
+    if unique != "always" and key is None and base.key is None:
         raise ArgumentError("using(unique=…) limits a key: say which with key=…")
-    given: dict[str, Any] = {}
+    changes: dict[str, Any] = {}
     if key is not None:
-        given["key"] = key
+        changes["key"] = key
     if key is not None or unique != "always":
-        given["unique_for"] = None if isinstance(unique, str) else _span(unique)
-        given["unique_open"] = unique == "open"
+        changes["unique_for"] = None if isinstance(unique, str) else _to_timedelta(unique)
+        changes["unique_open"] = unique == "open"
     if at is not None or delay is not None:
-        given |= {"at": at, "delay": None if delay is None else _span(delay)}
+        changes |= {"at": at, "delay": None if delay is None else _to_timedelta(delay)}
     if expires is not None:
-        given["expires"] = expires if isinstance(expires, datetime) else None
-        given["expires_in"] = None if isinstance(expires, datetime) else _span(expires)
+        changes["expires"] = expires if isinstance(expires, datetime) else None
+        changes["expires_in"] = None if isinstance(expires, datetime) else _to_timedelta(expires)
     if priority is not None:
-        given["priority"] = check_priority(priority)
+        changes["priority"] = check_priority(priority)
     if queue is not None:
-        given["queue"] = check_name("queue", queue)
+        changes["queue"] = check_name("queue", queue)
     if on is not None:
-        given["on"] = on
-    if own := _own(retry, timeout):
-        given["options"] = {**before.options, **own}
-    return replace(before, **given)
+        changes["on"] = on
+    if job_options := _job_options(retry, timeout):
+        changes["job_options"] = {**base.job_options, **job_options}
+    return replace(base, **changes)
 
 
-def _own(retry: Retry | None, timeout: Duration | None) -> dict[str, Any]:
+def _job_options(retry: Retry | None, timeout: Duration | None) -> dict[str, Any]:
     """What a job has in the place of its task's."""
     options: dict[str, Any] = {}
     if retry is not None:
-        if retry.never:
+        if retry.non_retryable:
             raise ArgumentError(
                 "types cannot be kept with a job, so using(retry=Retry(never=…)) would be forgotten: "
                 "`never` is the task's own, @app.task(retry=Retry(never=…))"
             )
-        options["retry"] = retry.document()
+        options["retry"] = retry.to_dict()
     if timeout is not None:
-        if not seconds(timeout) > 0:
+        if not to_seconds(timeout) > 0:
             raise DefinitionError(f"timeout must be above 0 seconds, not {timeout}")
-        options["timeout"] = seconds(timeout)
+        options["timeout"] = to_seconds(timeout)
     return options
 
 
-def _span(value: Duration) -> timedelta:
+def _to_timedelta(value: Duration) -> timedelta:
     try:
-        span = timedelta(seconds=seconds(value))
+        duration = timedelta(seconds=to_seconds(value))
     except (ValueError, OverflowError, TypeError):
         raise ArgumentError(f"{value!r} is no duration: say seconds, or a timedelta") from None
-    if span < timedelta(0):
+    if duration < timedelta(0):
         raise ArgumentError(f"a duration cannot be negative, it is {value}")
-    return span
+    return duration
 
 
 def _is_storable(key: str) -> bool:
-    return 1 <= len(key) <= 500 and "\x00" not in key and codec.storable(key) == key
+    return 1 <= len(key) <= 500 and "\x00" not in key and codec.escape_unstorable(key) == key
 
 
-def _check_zone(name: str, value: datetime | None) -> None:
+def _check_time_zone(name: str, value: datetime | None) -> None:
     if value is not None and value.tzinfo is None:
         raise ArgumentError(
             f"{name}={value.isoformat()} has no time zone; use datetime.now(timezone.utc), or one "

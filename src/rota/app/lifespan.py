@@ -26,7 +26,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from rota.app.overhearing import overhearing
+from rota.app.overhearing import also_on_signal
 
 if TYPE_CHECKING:
     from rota.app.client import Client
@@ -51,7 +51,7 @@ class Lifespan:
     concurrency: int | None = None
     metadata: Mapping[str, Any] | None = None
 
-    def using(
+    def options(
         self,
         *,
         worker: bool | None = None,
@@ -72,105 +72,107 @@ class Lifespan:
         )
 
     def __call__(self, api: object = None) -> AbstractAsyncContextManager[dict[str, Any]]:
-        return self._live()
+        return self._run()
 
     @asynccontextmanager
-    async def _live(self) -> AsyncIterator[dict[str, Any]]:
+    async def _run(self) -> AsyncIterator[dict[str, Any]]:
         from rota.store.migrate import check
 
         app, readiness = self.app, self.app.readiness
-        readiness.begin()
+        readiness.mark_starting()
         try:
             client = await app.open()
             await check(client.database)
-            async with self._working(client):
-                readiness.starting = False
-                with self._overhearing():
+            async with self._run_worker(client):
+                readiness.is_starting = False
+                with self._drain_on_signal():
                     yield {"rota": app}
         finally:
-            readiness.end()
+            readiness.mark_stopped()
             await app.close()
 
     @contextmanager
-    def _overhearing(self) -> Iterator[None]:
+    def _drain_on_signal(self) -> Iterator[None]:
         """What the server was told, it tells us when its last request has ended: that may be long."""
         readiness, loop = self.app.readiness, asyncio.get_running_loop()
         try:
-            if readiness.conducted:
+            if readiness.is_drain_managed:
                 yield
                 return
-            with overhearing(lambda: loop.call_soon_threadsafe(readiness.drain)):
+            with also_on_signal(lambda: loop.call_soon_threadsafe(readiness.drain)):
                 yield
         finally:
             readiness.drain()
 
     @asynccontextmanager
-    async def _working(self, client: Client) -> AsyncIterator[None]:
+    async def _run_worker(self, client: Client) -> AsyncIterator[None]:
         registry, settings = self.app.registry, self.app.settings
-        works = settings.web_worker if self.worker is None else self.worker
-        if works and registry.tasks:
+        runs_worker = settings.web_worker if self.worker is None else self.worker
+        if runs_worker and registry.tasks:
             async with self.app.worker(
                 queues=self.queues,
                 concurrency=self.concurrency,
                 metadata=self.metadata,
                 services=self.services,
             ) as worker:
-                async with self._leaving_in_order(client, worker):
+                async with self._drain_after_requests(client, worker):
                     yield
-        elif works and self.services and registry.services:
-            async with self.app.services() as standing_by:
+        elif runs_worker and self.services and registry.services:
+            async with self.app.services() as service_group:
 
-                def pass_on() -> asyncio.Task[None]:
-                    return standing_by.begin_to_stop(self.app.readiness.delay + settings.drain_for)
+                def stop_services() -> asyncio.Task[None]:
+                    return service_group.request_stop(
+                        self.app.readiness.drain_delay + settings.drain_timeout
+                    )
 
-                async with self._told(client, pass_on, standing_by.hurry):
+                async with self._drain_on_request(client, stop_services, service_group.hurry):
                     yield
         else:
             log.info("no worker here: runs are only started")
-            async with self._told(client):
+            async with self._drain_on_request(client):
                 yield
 
     @asynccontextmanager
-    async def _leaving_in_order(self, client: Client, worker: Worker) -> AsyncIterator[None]:
+    async def _drain_after_requests(self, client: Client, worker: Worker) -> AsyncIterator[None]:
         """Jobs may take as long as the requests and the grace after them."""
-        served = asyncio.Event()
+        requests_done = asyncio.Event()
 
-        def leave() -> asyncio.Task[None]:
-            grace = self.app.readiness.delay + self.app.settings.drain_for
-            return asyncio.create_task(worker.stop(grace, served), name="rota drain")
+        def start_drain() -> asyncio.Task[None]:
+            grace = self.app.readiness.drain_delay + self.app.settings.drain_timeout
+            return asyncio.create_task(worker.stop(grace, requests_done), name="rota drain")
 
-        async with self._told(client, leave, worker.hurry):
+        async with self._drain_on_request(client, start_drain, worker.hurry):
             try:
                 yield
             finally:
                 # Here the last request has been answered.
-                served.set()
+                requests_done.set()
 
     @asynccontextmanager
-    async def _told(
+    async def _drain_on_request(
         self,
         client: Client,
-        leave: Callable[[], asyncio.Task[None]] | None = None,
+        start_drain: Callable[[], asyncio.Task[None]] | None = None,
         hurry: Callable[[], object] = lambda: None,
     ) -> AsyncIterator[None]:
         """Hear, in this loop, that this instance leaves, whoever says so and in whichever thread; and until
         it has left, that it is to hurry."""
         loop = asyncio.get_running_loop()
-        leaving: list[asyncio.Task[None]] = []
+        stop_tasks: list[asyncio.Task[None]] = []
 
-        def begin() -> None:
-            if not leaving:
-                leaving.append(asyncio.create_task(client.resign(), name="rota resign"))
-                leaving.extend([] if leave is None else [leave()])
+        def begin_drain() -> None:
+            if not stop_tasks:
+                stop_tasks.append(asyncio.create_task(client.resign(), name="rota resign"))
+                stop_tasks.extend([] if start_drain is None else [start_drain()])
 
-        forget = self.app.readiness.when_draining(
-            lambda: loop.call_soon_threadsafe(begin), lambda: loop.call_soon_threadsafe(hurry)
+        unsubscribe = self.app.readiness.on_drain(
+            lambda: loop.call_soon_threadsafe(begin_drain), lambda: loop.call_soon_threadsafe(hurry)
         )
         try:
             yield
         finally:
-            begin()  # what was said a moment ago may not have been heard yet
+            begin_drain()  # what was said a moment ago may not have been heard yet
             try:
-                await asyncio.gather(*leaving)
+                await asyncio.gather(*stop_tasks)
             finally:
-                forget()
+                unsubscribe()

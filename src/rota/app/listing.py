@@ -12,137 +12,149 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from rota.store import listing
-from rota.store.listing import NEWEST, Matching, Spot
+from rota.store.listing import MAX_ID, ListPosition, RunFilter
 from rota.store.query import Query
-from rota.store.views import RunLine
+from rota.store.views import RunRow
 
 if TYPE_CHECKING:
     from rota.app.rota import Rota
 
-Ask = Callable[..., Awaitable[list[Any]]]
+FetchRows = Callable[..., Awaitable[list[Any]]]
 """Rows of each query, read in one transaction."""
 
-SECONDS = 0.1
+SEARCH_SECONDS = 0.1
 """After so long no further rows are looked through for a page."""
 
 
-class Found(msgspec.Struct, frozen=True):
+class RunSearchResult(msgspec.Struct, frozen=True):
     """What was found, in the order in which it was looked for."""
 
-    spots: list[Spot]
-    more: bool
+    positions: list[ListPosition]
+    has_more: bool
     """There is one more, at least."""
-    looked: int | None
+    searched_to: int | None
     """Not all was looked through, but as far as this id."""
 
     @property
-    def next(self) -> int | None:
+    def next_id(self) -> int | None:
         """The id from which to go on; None: there is nothing more."""
-        return self.spots[-1].id if self.more else self.looked
+        return self.positions[-1].id if self.has_more else self.searched_to
 
 
-def of_kind(app: Rota, matching: Matching) -> Matching:
+def with_kind(app: Rota, run_filter: RunFilter) -> RunFilter:
     """The same, with what the app knows of the name."""
-    if matching.name in app.registry.flows:
-        return msgspec.structs.replace(matching, kind="flow")
-    if matching.name is not None and app.registry.get(matching.name) is not None:
-        return msgspec.structs.replace(matching, kind="task")
-    return matching
+    if run_filter.name in app.registry.flows:
+        return msgspec.structs.replace(run_filter, kind="flow")
+    if run_filter.name is not None and app.registry.get(run_filter.name) is not None:
+        return msgspec.structs.replace(run_filter, kind="task")
+    return run_filter
 
 
-async def find(
-    ask: Ask,
-    matching: Matching,
+async def find_runs(
+    fetch: FetchRows,
+    run_filter: RunFilter,
     limit: int,
     *,
-    before: int = NEWEST,
+    before: int = MAX_ID,
     after: int = 0,
-    newer: bool = False,
+    oldest_first: bool = False,
     seconds: float | None = None,
-) -> Found:
+) -> RunSearchResult:
     """Runs between two ids, the latest first; `newer`: the earliest first. `seconds`: how long to look."""
-    ends = time.monotonic() + (SECONDS if seconds is None else seconds)
-    if matching.ids is not None or (matching.key is not None and matching.text is None):
-        return await _few(ask, matching, limit, before, after, newer)
-    before, after = await _between(ask, matching, before, after)
-    seek = listing.in_places
-    if matching.states is None or await _is_crowded(ask, matching):
-        seek = listing.among_all
-    window = max(_window(matching), limit)
-    spots: list[Spot] = []
+    deadline = time.monotonic() + (SEARCH_SECONDS if seconds is None else seconds)
+    if run_filter.ids is not None or (run_filter.key is not None and run_filter.text is None):
+        return await _find_by_id_or_key(fetch, run_filter, limit, before, after, oldest_first)
+    before, after = await _id_range(fetch, run_filter, before, after)
+    build_query = listing.scan_states
+    if run_filter.states is None or await _is_large_queue(fetch, run_filter):
+        build_query = listing.scan_all
+    scan_limit = max(_scan_limit(run_filter), limit)
+    positions: list[ListPosition] = []
     while True:
-        wanted = limit + 1 - len(spots)
-        [found] = await ask(seek(matching, before, after, wanted, window, newer=newer))
-        edge = found.pop().id if found and found[-1].is_flow is None else None
-        spots += found
-        if len(spots) > limit or edge is None:
-            return Found(spots[:limit], len(spots) > limit, None)
-        if time.monotonic() >= ends:
-            return Found(spots, False, edge)
-        before, after = (before, edge) if newer else (edge, after)
-        window = min(window * 2, listing.LOOKS_AT_MOST)
+        needed = limit + 1 - len(positions)
+        [found] = await fetch(
+            build_query(run_filter, before, after, needed, scan_limit, oldest_first=oldest_first)
+        )
+        boundary_id = found.pop().id if found and found[-1].is_flow is None else None
+        positions += found
+        if len(positions) > limit or boundary_id is None:
+            return RunSearchResult(positions[:limit], len(positions) > limit, None)
+        if time.monotonic() >= deadline:
+            return RunSearchResult(positions, False, boundary_id)
+        before, after = (before, boundary_id) if oldest_first else (boundary_id, after)
+        scan_limit = min(scan_limit * 2, listing.MAX_SCAN_ROWS)
 
 
-def _window(matching: Matching) -> int:
-    if matching.text is None and matching.states is None:
-        return listing.LOOKS
+def _scan_limit(run_filter: RunFilter) -> int:
+    if run_filter.text is None and run_filter.states is None:
+        return listing.SCAN_ROWS
     # All that is ready is read anew for each.
-    twice = matching.states is not None and "ready" in matching.states
-    return listing.LOOKS_UP * (2 if twice else 1)
+    reads_queued = run_filter.states is not None and "ready" in run_filter.states
+    return listing.SLOW_SCAN_ROWS * (2 if reads_queued else 1)
 
 
-async def lines(ask: Ask, matching: Matching, spots: list[Spot]) -> list[RunLine]:
+async def load_rows(
+    fetch: FetchRows, run_filter: RunFilter, positions: list[ListPosition]
+) -> list[RunRow]:
     """What to say of them, the latest first; what has left its state meanwhile is left out."""
-    if not spots:
+    if not positions:
         return []
-    [found] = await ask(listing.lines(spots))
-    return [each for each in found if matching.states is None or each.state in matching.states]
+    [found] = await fetch(listing.run_rows(positions))
+    return [each for each in found if run_filter.states is None or each.state in run_filter.states]
 
 
-async def _few(
-    ask: Ask, matching: Matching, limit: int, before: int, after: int, newer: bool
-) -> Found:
-    query: Query[Spot] = (
-        listing.keyed(matching, before, after)
-        if matching.ids is None
-        else listing.given(matching.ids)
+async def _find_by_id_or_key(
+    fetch: FetchRows, run_filter: RunFilter, limit: int, before: int, after: int, oldest_first: bool
+) -> RunSearchResult:
+    query: Query[ListPosition] = (
+        listing.by_key(run_filter, before, after)
+        if run_filter.ids is None
+        else listing.by_id(run_filter.ids)
     )
-    [found] = await ask(query)
-    fitting = {each.run for each in await lines(ask, matching, found) if _fits(each, matching)}
-    spots = [each for each in found if each.id in fitting and after < each.id < before]
-    if newer:
-        spots.reverse()
-    return Found(spots[:limit], len(spots) > limit, None)
+    [found] = await fetch(query)
+    matching_ids = {
+        each.run for each in await load_rows(fetch, run_filter, found) if _matches(each, run_filter)
+    }
+    positions = [each for each in found if each.id in matching_ids and after < each.id < before]
+    if oldest_first:
+        positions.reverse()
+    return RunSearchResult(positions[:limit], len(positions) > limit, None)
 
 
-def _fits(line: RunLine, matching: Matching) -> bool:
+def _matches(row: RunRow, run_filter: RunFilter) -> bool:
     """Whether a run that was found by its id or key is also like the rest of it."""
     return (
-        matching.name in (None, line.name)
-        and matching.queue in (None, line.queue)
-        and matching.key in (None, line.key)
-        and (matching.since is None or line.created >= matching.since)
-        and (matching.until is None or line.created < matching.until)
-        and (matching.text is None or _says(line, matching.text.lower()))
+        run_filter.name in (None, row.name)
+        and run_filter.queue in (None, row.queue)
+        and run_filter.key in (None, row.key)
+        and (run_filter.since is None or row.created >= run_filter.since)
+        and (run_filter.until is None or row.created < run_filter.until)
+        and (run_filter.text is None or _contains_text(row, run_filter.text.lower()))
     )
 
 
-def _says(line: RunLine, text: str) -> bool:
-    return text in line.name.lower() or (line.key is not None and text in line.key.lower())
+def _contains_text(row: RunRow, text: str) -> bool:
+    return text in row.name.lower() or (row.key is not None and text in row.key.lower())
 
 
-async def _between(ask: Ask, matching: Matching, before: int, after: int) -> tuple[int, int]:
+async def _id_range(
+    fetch: FetchRows, run_filter: RunFilter, before: int, after: int
+) -> tuple[int, int]:
     """Ids rise with time, so between two times there are the ids between two others."""
-    if matching.until is not None:
-        [[last]] = await ask(listing.moment(_about(matching.until, listing.ASTRAY)))
+    if run_filter.until is not None:
+        [[last]] = await fetch(
+            listing.last_id_before(_shift_time(run_filter.until, listing.ID_ORDER_SLACK))
+        )
         before = min(before, last + 1)
-    if matching.since is not None:
-        [[last]] = await ask(listing.moment(_about(matching.since, -listing.ASTRAY)))
+    if run_filter.since is not None:
+        [[last]] = await fetch(
+            listing.last_id_before(_shift_time(run_filter.since, -listing.ID_ORDER_SLACK))
+        )
         after = max(after, last)
     return before, after
 
 
-def _about(at: datetime, by: timedelta) -> datetime:
+def _shift_time(at: datetime, by: timedelta) -> datetime:
     """Some time before or after, within the calendar."""
     try:
         return at + by
@@ -150,8 +162,8 @@ def _about(at: datetime, by: timedelta) -> datetime:
         return at
 
 
-async def _is_crowded(ask: Ask, matching: Matching) -> bool:
-    if matching.states is None or "ready" not in matching.states:
+async def _is_large_queue(fetch: FetchRows, run_filter: RunFilter) -> bool:
+    if run_filter.states is None or "ready" not in run_filter.states:
         return False
-    [[crowd]] = await ask(listing.crowd(matching.queue))
-    return bool(crowd.crowded)
+    [[large_queue]] = await fetch(listing.large_queue(run_filter.queue))
+    return bool(large_queue.is_large)

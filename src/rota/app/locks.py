@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from rota.coord.hold import Hold
+from rota.coord.hold import LockHandle
 from rota.errors import ArgumentError
 from rota.store.on import is_async
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from rota.app.rota import Rota
 
 
-class Lock(Hold):
+class Lock(LockHandle):
     """A lock: `async with app.lock(…) as lock`, or `await lock.acquire()` and `await lock.release()`."""
 
-    def __init__(self, app: Any, name: str, permits: int, **holding: Any) -> None:
-        super().__init__(app.company, name, permits, **holding)
+    def __init__(self, app: Any, name: str, permits: int, **options: Any) -> None:
+        super().__init__(app.coordinator, name, permits, **options)
         self._app: Rota = app
 
     @property
-    def blocking(self) -> BlockingLock:
-        """The same for code that does not await: `with app.lock(…).blocking as lock`."""
-        return BlockingLock(self._app, self)
+    def sync(self) -> SyncLock:
+        """The same for code that does not await: `with app.lock(…).sync as lock`."""
+        return SyncLock(self._app, self)
 
     def __repr__(self) -> str:
         state = f"token {self.token}" if self.held else "not held"
@@ -34,7 +34,7 @@ class Permit(Lock):
     """One of the permits of a semaphore: `async with app.semaphore(…) as permit`. All that a lock is."""
 
 
-class BlockingLock:
+class SyncLock:
     """A lock for code that does not await. It is renewed by a thread like any other."""
 
     def __init__(self, app: Rota, lock: Lock) -> None:
@@ -52,18 +52,18 @@ class BlockingLock:
         """Whether it can be relied on at this moment."""
         return self._lock.held
 
-    def acquire(self) -> BlockingLock:
+    def acquire(self) -> SyncLock:
         """Wait for it, as long as `wait` allows; then Busy is raised."""
-        self._app.portal.run(self._lock.acquire())
+        self._app.loop_thread.run(self._lock.acquire())
         return self
 
     def try_acquire(self) -> bool:
         """Take it if it is free."""
-        return self._app.portal.run(self._lock.try_acquire())
+        return self._app.loop_thread.run(self._lock.try_acquire())
 
     def release(self) -> None:
         """Give it back."""
-        self._app.portal.run(self._lock.release())
+        self._app.loop_thread.run(self._lock.release())
 
     def assert_held(self, connection: Any) -> None:
         """As `await lock.assert_held(connection)`, for a connection that is not awaited."""
@@ -71,10 +71,10 @@ class BlockingLock:
             raise ArgumentError(
                 "this connection is to be awaited: await lock.assert_held(connection) of the lock itself"
             )
-        self._lock.assertion(connection)
+        self._lock.run_assertion(connection)
 
-    def __enter__(self) -> BlockingLock:
-        self._app.portal.run(self._lock.__aenter__())
+    def __enter__(self) -> SyncLock:
+        self._app.loop_thread.run(self._lock.__aenter__())
         return self
 
     def __exit__(
@@ -84,7 +84,7 @@ class BlockingLock:
         trace: TracebackType | None,
     ) -> None:
         try:
-            self._app.portal.run(self._lock.__aexit__(None, None, None))
+            self._app.loop_thread.run(self._lock.__aexit__(None, None, None))
         except Exception as failure:
             if error is None:
                 raise

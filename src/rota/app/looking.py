@@ -8,96 +8,100 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from rota.app.readiness import Reason
-from rota.engine.life import soon
+from rota.app.readiness import UnreadyReason
+from rota.engine.life import wait_at_most
 from rota.errors import SchemaMissing, SchemaTooNew, SchemaTooOld
 from rota.store.migrate import check_on
 
 if TYPE_CHECKING:
     from rota.app.client import Client
-    from rota.store.session import Session
+    from rota.store.session import PgConnection
 
 log = logging.getLogger("rota")
 
-LOOK_EVERY = 1.0
-ANSWER_WITHIN = 1.0
+PROBE_INTERVAL_SECONDS = 1.0
+PROBE_TIMEOUT_SECONDS = 1.0
 
 
-class Look:
+class DatabaseProbe:
     """The latest look at the database, shared by all who ask in one event loop."""
 
-    def __init__(self, open: Callable[[], Awaitable[Client]]) -> None:
-        self._open = open
-        self._session: Session | None = None
-        self._doing: asyncio.Task[Reason | None] | None = None
-        self._began = 0.0
+    def __init__(self, open_client: Callable[[], Awaitable[Client]]) -> None:
+        self._open_client = open_client
+        self._connection: PgConnection | None = None
+        self._probe_task: asyncio.Task[UnreadyReason | None] | None = None
+        self._probe_began = 0.0
         self._failing_since: float | None = None
-        self._unanswered = 0
-        self._lives = 0
+        self._timeouts = 0
+        self._close_count = 0
         """So many times it was closed: what was under way then is not kept."""
 
-    async def latest(self) -> Reason | None:
+    async def latest(self) -> UnreadyReason | None:
         now = time.monotonic()
-        if self._doing is None or (self._doing.done() and now - self._began >= LOOK_EVERY):
-            self._began = now
-            self._doing = asyncio.create_task(self._look(), name="rota readiness")
+        if self._probe_task is None or (
+            self._probe_task.done() and now - self._probe_began >= PROBE_INTERVAL_SECONDS
+        ):
+            self._probe_began = now
+            self._probe_task = asyncio.create_task(self._probe(), name="rota readiness")
         # Shielded: who asked may hang up, the others still want to know.
-        return await asyncio.shield(self._doing)
+        return await asyncio.shield(self._probe_task)
 
-    async def _look(self) -> Reason | None:
+    async def _probe(self) -> UnreadyReason | None:
         began = time.monotonic()
         try:
-            if not await soon(self._ask(), ANSWER_WITHIN):
-                self._unanswered += 1
-                if self._unanswered < 2:
+            if not await wait_at_most(self._check_schema(), PROBE_TIMEOUT_SECONDS):
+                self._timeouts += 1
+                if self._timeouts < 2:
                     return None
-                return self._unreachable(began, f"no answer in {ANSWER_WITHIN:g} s")
+                return self._unreachable(began, f"no answer in {PROBE_TIMEOUT_SECONDS:g} s")
         except (SchemaMissing, SchemaTooOld) as error:
-            self._failing_since, self._unanswered = None, 0
-            return Reason("schema", str(error))
+            self._failing_since, self._timeouts = None, 0
+            return UnreadyReason("schema", str(error))
         except SchemaTooNew:
             pass  # it was not when we started: a deploy has begun, and we are what serves until it is over
         except Exception as error:
-            return self._unreachable(began, _said(error))
-        self._failing_since, self._unanswered = None, 0
+            return self._unreachable(began, _public_message(error))
+        self._failing_since, self._timeouts = None, 0
         return None
 
-    async def _ask(self) -> None:
-        client = await self._open()
-        lives = self._lives
+    async def _check_schema(self) -> None:
+        client = await self._open_client()
+        close_count = self._close_count
         # Taken away while it is used: a look that was given up ends later, and with its own.
-        session, self._session = self._session, None
+        connection, self._connection = self._connection, None
         try:
-            if session is None or session.closed:
-                session = await client.database.connect()
-                session.deadline = ANSWER_WITHIN
-            await check_on(session, client.database.schema)
+            if connection is None or connection.closed:
+                connection = await client.database.connect()
+                connection.answer_timeout = PROBE_TIMEOUT_SECONDS
+            await check_on(connection, client.database.schema)
         except BaseException:
-            if session is not None:
-                await session.close()
+            if connection is not None:
+                await connection.close()
             raise
-        await self._keep(session, lives)
+        await self._return_connection(connection, close_count)
 
-    async def _keep(self, session: Session, lives: int) -> None:
-        if self._session is None and lives == self._lives:
-            self._session = session
+    async def _return_connection(self, connection: PgConnection, close_count: int) -> None:
+        if self._connection is None and close_count == self._close_count:
+            self._connection = connection
         else:
-            await session.close()
+            await connection.close()
 
-    def _unreachable(self, began: float, why: str) -> Reason:
+    def _unreachable(self, began: float, reason: str) -> UnreadyReason:
         if self._failing_since is None:
-            self._failing_since = began - (self._unanswered > 1) * LOOK_EVERY
-        away = time.monotonic() - self._failing_since
-        return Reason("database", f"the database has been unreachable for {away:.0f} s: {why}")
+            self._failing_since = began - (self._timeouts > 1) * PROBE_INTERVAL_SECONDS
+        seconds = time.monotonic() - self._failing_since
+        return UnreadyReason(
+            "database", f"the database has been unreachable for {seconds:.0f} s: {reason}"
+        )
 
     async def close(self) -> None:
-        self._lives += 1
-        session, self._session = self._session, None
-        if session is not None and not session.closed:
-            await session.close()
+        self._close_count += 1
+        connection, self._connection = self._connection, None
+        if connection is not None and not connection.closed:
+            await connection.close()
 
 
-def _said(error: Exception) -> str:
+def _public_message(error: Exception) -> str:
     """Anybody may ask whether we are ready: of where the database is and by which name we call there, that
     tells nothing. The log does."""
     log.debug("a look at the database failed: %s", error)

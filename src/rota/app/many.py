@@ -13,104 +13,111 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from rota.app.listing import Ask, find, of_kind
+from rota.app.listing import FetchRows, find_runs, with_kind
 from rota.errors import ArgumentError, RotaError, RunNotFound
 from rota.store import listing
-from rota.store.listing import Matching
+from rota.store.listing import RunFilter
 
 if TYPE_CHECKING:
     from rota.app.rota import Rota
 
-Act = Literal["cancel", "retry"]
+BulkAction = Literal["cancel", "retry"]
 
-STATES: dict[Act, tuple[str, ...]] = {"cancel": listing.OPEN, "retry": listing.BAD}
+ACTION_STATES: dict[BulkAction, tuple[str, ...]] = {
+    "cancel": listing.OPEN_STATES,
+    "retry": listing.FAILED_STATES,
+}
 """In which a run can be for that."""
 
-COUNTED = 10_000
+MAX_COUNTED_RUNS = 10_000
 """More are not counted."""
 
-COUNTED_WITHIN = 1.0
-PORTION = 200
-DONE_WITHIN = 2.0
+COUNT_SECONDS = 1.0
+BATCH_RUNS = 200
+BATCH_SECONDS = 2.0
 """Seconds after which a portion ends, however small it is."""
 
-AT_ONCE = 4
+CONCURRENT_RUNS = 4
 
 
-class Count(msgspec.Struct, frozen=True):
+class RunCount(msgspec.Struct, frozen=True):
     count: int
-    exact: bool
+    is_exact: bool
     """There are no more; else there may be."""
-    upto: int
+    last_id: int
     """The last id that had been given: what comes later was not counted, and is not touched."""
 
 
-class Portion(msgspec.Struct, frozen=True):
+class BulkResult(msgspec.Struct, frozen=True):
     done: int
-    spared: int
+    skipped: int
     """It was too late for these, or somebody else had done it."""
-    next: int | None
+    next_id: int | None
     """Where the next portion begins; None: that was all."""
 
 
-def narrowed(app: Rota, act: Act, matching: Matching) -> Matching:
+def narrow_filter(app: Rota, action: BulkAction, run_filter: RunFilter) -> RunFilter:
     """Those of them it can be done to."""
-    possible = STATES[act]
-    wanted = matching.states or possible
-    states = tuple(each for each in wanted if each in possible)
+    possible = ACTION_STATES[action]
+    requested = run_filter.states or possible
+    states = tuple(each for each in requested if each in possible)
     if not states:
-        word = "tried again" if act == "retry" else "cancelled"
+        participle = "tried again" if action == "retry" else "cancelled"
         raise ArgumentError(
-            f"what is {wanted[0]} cannot be {word}, only what is {', '.join(possible)}"
+            f"what is {requested[0]} cannot be {participle}, only what is {', '.join(possible)}"
         )
-    return of_kind(app, msgspec.structs.replace(matching, states=states))
+    return with_kind(app, msgspec.structs.replace(run_filter, states=states))
 
 
-async def count(app: Rota, ask: Ask, act: Act, matching: Matching) -> Count:
+async def count_runs(
+    app: Rota, fetch: FetchRows, action: BulkAction, run_filter: RunFilter
+) -> RunCount:
     """How many there are; of many, that there are many."""
     # First the bound, then the rest: what is started in between is not meant.
-    [[crowd]] = await ask(listing.crowd(None))
-    found = await find(
-        ask,
-        narrowed(app, act, matching),
-        COUNTED,
-        before=crowd.newest + 1,
-        seconds=COUNTED_WITHIN,
+    [[large_queue]] = await fetch(listing.large_queue(None))
+    found = await find_runs(
+        fetch,
+        narrow_filter(app, action, run_filter),
+        MAX_COUNTED_RUNS,
+        before=large_queue.last_id + 1,
+        seconds=COUNT_SECONDS,
     )
-    return Count(len(found.spots), found.next is None, crowd.newest)
+    return RunCount(len(found.positions), found.next_id is None, large_queue.last_id)
 
 
-async def portion(
+async def apply_batch(
     app: Rota,
-    ask: Ask,
-    act: Act,
-    matching: Matching,
+    fetch: FetchRows,
+    action: BulkAction,
+    run_filter: RunFilter,
     *,
-    upto: int,
+    last_id: int,
     before: int | None = None,
     by: str | None = None,
-) -> Portion:
+) -> BulkResult:
     """Some of them, the latest first: those up to the id that was named when they were counted, and before
     where the last portion ended."""
     began = time.monotonic()
-    bound = min(upto + 1, upto + 1 if before is None else before)
-    found = await find(ask, narrowed(app, act, matching), PORTION, before=bound)
-    done = spared = 0
-    runs = [each.id for each in found.spots]
+    before_id = min(last_id + 1, last_id + 1 if before is None else before)
+    found = await find_runs(
+        fetch, narrow_filter(app, action, run_filter), BATCH_RUNS, before=before_id
+    )
+    done = skipped = 0
+    runs = [each.id for each in found.positions]
     while runs:
-        group, runs = runs[:AT_ONCE], runs[AT_ONCE:]
-        acted = await asyncio.gather(*(_act(app, act, run, by) for run in group))
-        done += sum(acted)
-        spared += len(acted) - sum(acted)
-        if runs and time.monotonic() - began > DONE_WITHIN:
-            return Portion(done, spared, group[-1])
-    return Portion(done, spared, found.next)
+        group, runs = runs[:CONCURRENT_RUNS], runs[CONCURRENT_RUNS:]
+        results = await asyncio.gather(*(_apply_action(app, action, run, by) for run in group))
+        done += sum(results)
+        skipped += len(results) - sum(results)
+        if runs and time.monotonic() - began > BATCH_SECONDS:
+            return BulkResult(done, skipped, group[-1])
+    return BulkResult(done, skipped, found.next_id)
 
 
-async def _act(app: Rota, act: Act, run: int, by: str | None) -> bool:
+async def _apply_action(app: Rota, action: BulkAction, run: int, by: str | None) -> bool:
     """Whether it was done."""
     try:
-        if act == "cancel":
+        if action == "cancel":
             return await app.run(run).cancel(by=by) in ("cancelled", "requested")
         await app.run(run).retry(by=by)
     except RunNotFound:

@@ -8,34 +8,42 @@ from typing import Any
 
 from rota.errors import DefinitionError
 from rota.model.context import Context
-from rota.model.durably import NO_DEFAULT, check_label
-from rota.model.settings import Duration, seconds
+from rota.model.durably import NO_DEFAULT, check_entry_name
+from rota.model.settings import Duration, to_seconds
 
 
-def sleeping(name: str, duration: Duration) -> Callable[..., Any]:
-    whole = seconds(duration)
-    if not whole >= 0:
-        raise DefinitionError(f"{name!r} sleeps for {whole:g} seconds; it has to be 0 or more")
+def sleep_node(name: str, duration: Duration) -> Callable[..., Any]:
+    sleep_seconds = to_seconds(duration)
+    if not sleep_seconds >= 0:
+        raise DefinitionError(
+            f"{name!r} sleeps for {sleep_seconds:g} seconds; it has to be 0 or more"
+        )
 
     async def sleep(ctx: Context) -> None:
-        await ctx.sleep(timedelta(seconds=whole))
+        await ctx.sleep(timedelta(seconds=sleep_seconds))
 
-    sleep.__doc__ = f"Sleeps for {timedelta(seconds=whole)}."
+    sleep.__doc__ = f"Sleeps for {timedelta(seconds=sleep_seconds)}."
     return sleep
 
 
-def waiting(signal: str, kind: Any, timeout: Duration | None, default: Any) -> Callable[..., Any]:
-    check_label("signal", signal)
+def signal_node(
+    signal: str, payload_type: Any, timeout: Duration | None, default: Any
+) -> Callable[..., Any]:
+    check_entry_name("signal", signal)
     if default is not NO_DEFAULT and timeout is None:
         raise DefinitionError(
             f"a wait for signal {signal!r} that never ends needs no default; give it a timeout, too"
         )
 
     async def wait(ctx: Context) -> Any:
-        return await ctx.wait(signal, kind, timeout=timeout, default=default)
+        return await ctx.wait_signal(signal, payload_type, timeout=timeout, default=default)
 
     wait.__doc__ = f"Waits for signal {signal!r}."
     # What those who take its result are checked against.
-    given = kind if default is NO_DEFAULT or kind is Any else kind | type(default)
-    wait.__annotations__ = {"ctx": Context, "return": given}
+    result_type = (
+        payload_type
+        if default is NO_DEFAULT or payload_type is Any
+        else payload_type | type(default)
+    )
+    wait.__annotations__ = {"ctx": Context, "return": result_type}
     return wait

@@ -7,71 +7,72 @@ from functools import partial
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from rota.app.coordination import SHORTEST, WEEK, Coordination
-from rota.coord.insert import Inserted, insert_once_blocking
-from rota.coord.once import Call
+from rota.app.coordination import MIN_TTL_SECONDS, WEEK, CoordinationMethods
+from rota.coord.insert import Inserted, insert_once_sync
+from rota.coord.once import OnceCall
 from rota.errors import ArgumentError
 from rota.model import codec
-from rota.model.settings import Duration, seconds
+from rota.model.settings import Duration, to_seconds
 
 if TYPE_CHECKING:
-    from rota.app.blocking import BlockingRun
+    from rota.app.blocking import SyncRun
     from rota.app.rota import Rota
     from rota.engine import call as jobs
 
 R = TypeVar("R")
 
-LONGEST_KEY = 500
+MAX_KEY_CHARS = 500
 
 
-def called(
-    app: Coordination,
+def prepare_call(
+    app: CoordinationMethods,
     key: str,
     fn: Callable[..., Any],
     wait: Duration | None,
-    keep: Duration | None,
+    retention: Duration | None,
     ttl: Duration,
-) -> Call:
-    if not 1 <= len(key) <= LONGEST_KEY or codec.storable(key) != key:
+) -> OnceCall:
+    if not 1 <= len(key) <= MAX_KEY_CHARS or codec.escape_unstorable(key) != key:
         raise ArgumentError(
-            f"a key is 1 to {LONGEST_KEY} characters, without NUL or lone surrogates"
+            f"a key is 1 to {MAX_KEY_CHARS} characters, without NUL or lone surrogates"
         )
-    if not seconds(ttl) >= SHORTEST:
+    if not to_seconds(ttl) >= MIN_TTL_SECONDS:
         raise ArgumentError(
-            f"ttl is {seconds(ttl):g} s: too short to be renewed in time; {SHORTEST:g} s at least"
+            f"ttl is {to_seconds(ttl):g} s: too short to be renewed in time; {MIN_TTL_SECONDS:g} s at least"
         )
-    if keep is not None and not seconds(keep) > 0:
+    if retention is not None and not to_seconds(retention) > 0:
         raise ArgumentError(
-            f"keep is {seconds(keep):g} s: a result that is not kept is nobody's; above 0, or None for ever"
+            f"keep is {to_seconds(retention):g} s: a result that is not kept is nobody's; above "
+            "0, or None for ever"
         )
-    return Call(
-        app.company,
+    return OnceCall(
+        app.coordinator,
         key,
         fn,
-        ttl=seconds(ttl),
-        wait=None if wait is None else max(seconds(wait), 0.0),
-        keep=None if keep is None else seconds(keep),
+        ttl=to_seconds(ttl),
+        wait=None if wait is None else max(to_seconds(wait), 0.0),
+        retention=None if retention is None else to_seconds(retention),
     )
 
 
-async def once(call: Call, fn: Callable[[], Any]) -> Any:
-    kept = await call.begin()
-    return await call.make(fn) if kept is None else call.read(kept)
+async def run_once(call: OnceCall, fn: Callable[[], Any]) -> Any:
+    stored = await call.begin()
+    return await call.execute(fn) if stored is None else call.decode_result(stored)
 
 
-class Blocking:
+class SyncRota:
     """What an app does for code that does not await."""
 
     def __init__(self, app: Rota) -> None:
         self._app = app
 
     @overload
-    def start_many(self, calls: Sequence[jobs.Call[R]]) -> list[BlockingRun[R]]: ...
+    def start_many(self, calls: Sequence[jobs.BoundTask[R]]) -> list[SyncRun[R]]: ...
     @overload
-    def start_many(self, calls: Sequence[jobs.FlowCall]) -> list[BlockingRun[dict[str, Any]]]: ...
+    def start_many(self, calls: Sequence[jobs.BoundFlow]) -> list[SyncRun[dict[str, Any]]]: ...
     def start_many(self, calls: Sequence[Any]) -> list[Any]:
         """As `await app.start_many(…)`."""
-        return [run.blocking for run in self._app.portal.run(self._app.start_many(calls))]
+        return [run.sync for run in self._app.loop_thread.run(self._app.start_many(calls))]
 
     @overload
     def once(
@@ -81,7 +82,7 @@ class Blocking:
         /,
         *args: Any,
         wait: Duration | None = None,
-        keep: Duration | None = WEEK,
+        retention: Duration | None = WEEK,
         ttl: Duration = 30.0,
         **kwargs: Any,
     ) -> R: ...
@@ -93,7 +94,7 @@ class Blocking:
         /,
         *args: Any,
         wait: Duration | None = None,
-        keep: Duration | None = WEEK,
+        retention: Duration | None = WEEK,
         ttl: Duration = 30.0,
         **kwargs: Any,
     ) -> R: ...
@@ -104,28 +105,28 @@ class Blocking:
         /,
         *args: Any,
         wait: Duration | None = None,
-        keep: Duration | None = WEEK,
+        retention: Duration | None = WEEK,
         ttl: Duration = 30.0,
         **kwargs: Any,
     ) -> Any:
         """As `await app.once(…)`. A plain function is called in this thread."""
-        run = self._app.portal.run
-        call = called(self._app, key, fn, wait, keep, ttl)
+        run = self._app.loop_thread.run
+        call = prepare_call(self._app, key, fn, wait, retention, ttl)
         bound = partial(fn, *args, **kwargs)
         if iscoroutinefunction(bound):
-            return run(once(call, bound))
+            return run(run_once(call, bound))
         try:
-            kept = run(call.begin())
-            if kept is not None:
-                return call.read(kept)
+            stored = run(call.begin())
+            if stored is not None:
+                return call.decode_result(stored)
             value = bound()
             if isinstance(value, Awaitable):
-                value = run(_awaited(value))
-            value, text = call.reckon(value)
-            run(call.keep(text))
+                value = run(_await_value(value))
+            value, text = call.encode_result(value)
+            run(call.store_result(text))
             return value
         except BaseException:
-            run(call.free())
+            run(call.release())
             raise
 
     def insert_once(
@@ -137,8 +138,8 @@ class Blocking:
         conflict: Sequence[str],
     ) -> Inserted:
         """As `await app.insert_once(…)`, for a connection that is not awaited."""
-        return insert_once_blocking(connection, table, rows, conflict)
+        return insert_once_sync(connection, table, rows, conflict)
 
 
-async def _awaited(value: Awaitable[R]) -> R:
+async def _await_value(value: Awaitable[R]) -> R:
     return await value

@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-NUMBERS = (signal.SIGTERM, signal.SIGINT)
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 @contextmanager
-def overhearing(hear: Callable[[], object]) -> Iterator[None]:
+def also_on_signal(callback: Callable[[], object]) -> Iterator[None]:
     """For as long as the block lasts `hear` is called at a signal, between any two steps of the main
     thread; then whoever listened before. Whoever listens by his event loop hears of it there, as ever. In
     another thread there is nothing to hear."""
@@ -25,20 +25,20 @@ def overhearing(hear: Callable[[], object]) -> Iterator[None]:
         yield
         return
     # Only what Python listens to: nobody is to end, or to go on, for our sake.
-    before: dict[int, Any] = {
-        number: handler for number in NUMBERS if callable(handler := signal.getsignal(number))
+    previous: dict[int, Any] = {
+        number: handler for number in STOP_SIGNALS if callable(handler := signal.getsignal(number))
     }
 
-    def heard(number: int, frame: FrameType | None) -> None:
-        hear()
-        before[number](number, frame)
+    def chained_handler(number: int, frame: FrameType | None) -> None:
+        callback()
+        previous[number](number, frame)
 
-    for number in before:
-        signal.signal(number, heard)
+    for number in previous:
+        signal.signal(number, chained_handler)
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             # Whoever has put himself in our place meanwhile stays there.
-            if signal.getsignal(number) is heard:
+            if signal.getsignal(number) is chained_handler:
                 signal.signal(number, handler)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rota.engine.deeds import act
+from rota.engine.deeds import run_audited_query
 from rota.errors import ArgumentError
 from rota.model import codec
 from rota.store import queues
-from rota.store.audit import Deed
-from rota.store.queues import Pause
+from rota.store.audit import AuditEntry
+from rota.store.queues import PauseRow
 
 if TYPE_CHECKING:
     from rota.app.rota import Rota
 
-LONGEST_NAME = 200
-LONGEST_WHY = 1000
+MAX_NAME_CHARS = 200
+MAX_REASON_CHARS = 1000
 
 
 class Queues:
@@ -24,38 +24,44 @@ class Queues:
     def __init__(self, app: Rota) -> None:
         self._app = app
 
-    async def pause(self, queue: str, why: str = "", *, by: str | None = None) -> bool:
+    async def pause(self, queue: str, reason: str = "", *, by: str | None = None) -> bool:
         """Have nobody claim its jobs, from now on, wherever they run: what runs ends as ever, what is ready
         waits. Answers whether that is new. `by`: who does so by hand, for the audit log; here and below."""
-        _check("queue", queue, 1, LONGEST_NAME)
-        _check("why", why, 0, LONGEST_WHY)
-        return await act(
+        _check("queue", queue, 1, MAX_NAME_CHARS)
+        _check("reason", reason, 0, MAX_REASON_CHARS)
+        return await run_audited_query(
             (await self._app.open()).database,
-            queues.pause(queue, by or "", why),
-            None if by is None else Deed(by, "pause queue", queue, {"why": why} if why else {}),
-            did=bool,
-            repeats=True,
+            queues.pause(queue, by or "", reason),
+            None
+            if by is None
+            else AuditEntry(by, "pause queue", queue, {"reason": reason} if reason else {}),
+            was_done=bool,
+            is_idempotent=True,
         )
 
     async def resume(self, queue: str, *, by: str | None = None) -> bool:
         """Have its jobs claimed again. Answers whether it was paused."""
-        _check("queue", queue, 1, LONGEST_NAME)
+        _check("queue", queue, 1, MAX_NAME_CHARS)
         client = await self._app.open()
-        resumed = await act(
+        resumed = await run_audited_query(
             client.database,
             queues.resume(queue),
-            None if by is None else Deed(by, "resume queue", queue),
-            did=bool,
-            repeats=True,
+            None if by is None else AuditEntry(by, "resume queue", queue),
+            was_done=bool,
+            is_idempotent=True,
         )
-        client.news.tell([queue])
+        client.notifier.notify([queue])
         return resumed
 
-    async def paused(self) -> list[Pause]:
+    async def paused(self) -> list[PauseRow]:
         """Those that are paused, by name."""
-        return await (await self._app.open()).database.insist(queues.paused())
+        return await (await self._app.open()).database.run_with_retry(queues.list_paused())
 
 
-def _check(what: str, text: str, least: int, most: int) -> None:
-    if not least <= len(text) <= most or "\0" in text or codec.storable(text) != text:
-        raise ArgumentError(f"{what} has {least} to {most} letters, not {text!r:.60}")
+def _check(field: str, text: str, min_chars: int, max_chars: int) -> None:
+    if (
+        not min_chars <= len(text) <= max_chars
+        or "\0" in text
+        or codec.escape_unstorable(text) != text
+    ):
+        raise ArgumentError(f"{field} has {min_chars} to {max_chars} letters, not {text!r:.60}")

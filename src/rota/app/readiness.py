@@ -21,61 +21,63 @@ if TYPE_CHECKING:
     import asyncio
 
     from rota.app.client import Client
-    from rota.app.looking import Look
+    from rota.app.looking import DatabaseProbe
 
 Code = Literal["starting", "draining", "database", "schema"]
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class UnreadyReason:
     """Why no request is wanted here: a word for programs, a sentence for people."""
 
     code: Code
     message: str
 
 
-STARTING = Reason("starting", "this instance is starting")
-DRAINING = Reason("draining", "this instance is leaving: it finishes what it has")
+STARTING = UnreadyReason("starting", "this instance is starting")
+DRAINING = UnreadyReason("draining", "this instance is leaving: it finishes what it has")
 
 
 class Readiness:
     """Of one app in one process. Ready unless there is a reason not to be."""
 
-    def __init__(self, open: Callable[[], Awaitable[Client]]) -> None:
-        self.alive = False
+    def __init__(self, open_client: Callable[[], Awaitable[Client]]) -> None:
+        self.has_lifespan = False
         """Whether a lifespan looks after the app here."""
-        self.starting = False
+        self.is_starting = False
         """Set by whoever starts the app in order, until all of it is up."""
-        self.conducted = False
+        self.is_drain_managed = False
         """Whether somebody begins to leave ahead of the server, and says when: `rota serve`, `Drain`."""
-        self.unserved = False
+        self.awaits_server = False
         """Set by whoever serves an API with it, until requests are answered there: much may come before and
         after the app's own start."""
-        self.draining = False
+        self.is_draining = False
         self.draining_since: float | None = None
         """By the clock that only moves forward."""
-        self.delay = 0.0
+        self.drain_delay = 0.0
         """Seconds from then on for which requests that come all the same are served as ever."""
-        self.hurried = False
-        self._open = open
-        self._looks: WeakKeyDictionary[asyncio.AbstractEventLoop, Look] = WeakKeyDictionary()
+        self.is_hurried = False
+        self._open_client = open_client
+        self._probes: WeakKeyDictionary[asyncio.AbstractEventLoop, DatabaseProbe] = (
+            WeakKeyDictionary()
+        )
         self._on_drain: list[Callable[[], object]] = []
         self._on_hurry: list[Callable[[], object]] = []
 
-    async def reasons(self) -> list[Reason]:
+    async def reasons(self) -> list[UnreadyReason]:
         """Why no request is wanted here; an empty list: they are."""
-        flags = ((STARTING, self.starting or self.unserved), (DRAINING, self.draining))
-        if found := [reason for reason, is_so in flags if is_so]:
+        flags = ((STARTING, self.is_starting or self.awaits_server), (DRAINING, self.is_draining))
+        if found := [reason for reason, applies in flags if applies]:
             return found  # whatever the database says: the answer is no, and comes at once
         import asyncio
 
-        from rota.app.looking import Look
+        from rota.app.looking import DatabaseProbe
 
         loop = asyncio.get_running_loop()
-        look = self._looks.get(loop)
-        if look is None:
-            look = self._looks[loop] = Look(self._open)
-        reason = await look.latest()
+        probe = self._probes.get(loop)
+        if probe is None:
+            probe = self._probes[loop] = DatabaseProbe(self._open_client)
+        reason = await probe.latest()
         return [] if reason is None else [reason]
 
     # Leaving
@@ -83,54 +85,54 @@ class Readiness:
     def drain(self, delay: float = 0.0) -> None:
         """Want no more requests, and let whoever works here know. Those that come within `delay` seconds
         are served as ever. Asked again, it is the same leaving."""
-        if self.draining:
+        if self.is_draining:
             return
-        self.delay = delay
-        self.draining = True
+        self.drain_delay = delay
+        self.is_draining = True
         self.draining_since = time.monotonic()
-        for call in tuple(self._on_drain):
-            call()
+        for callback in tuple(self._on_drain):
+            callback()
 
     def hurry(self) -> None:
         """Leave, and do not wait for what runs."""
         self.drain()
-        if self.hurried:
+        if self.is_hurried:
             return
-        self.hurried = True
-        for call in tuple(self._on_hurry):
-            call()
+        self.is_hurried = True
+        for callback in tuple(self._on_hurry):
+            callback()
 
-    def when_draining(
-        self, drain: Callable[[], object], hurry: Callable[[], object] = lambda: None
+    def on_drain(
+        self, callback: Callable[[], object], on_hurry: Callable[[], object] = lambda: None
     ) -> Callable[[], None]:
         """What to do when this instance leaves, and when it is to hurry; at once if it does so already.
         Call the answer to be told no more."""
-        self._on_drain.append(drain)
-        self._on_hurry.append(hurry)
-        if self.draining:
-            drain()
-        if self.hurried:
-            hurry()
+        self._on_drain.append(callback)
+        self._on_hurry.append(on_hurry)
+        if self.is_draining:
+            callback()
+        if self.is_hurried:
+            on_hurry()
 
-        def forget() -> None:
-            self._on_drain.remove(drain)
-            self._on_hurry.remove(hurry)
+        def unsubscribe() -> None:
+            self._on_drain.remove(callback)
+            self._on_hurry.remove(on_hurry)
 
-        return forget
+        return unsubscribe
 
-    def begin(self) -> None:
+    def mark_starting(self) -> None:
         """Start, perhaps once more: what was said of an earlier life here is over."""
-        self.alive = self.starting = True
-        self.draining = self.hurried = False
-        self.draining_since, self.delay = None, 0.0
+        self.has_lifespan = self.is_starting = True
+        self.is_draining = self.is_hurried = False
+        self.draining_since, self.drain_delay = None, 0.0
 
-    def end(self) -> None:
-        self.alive = self.starting = False
+    def mark_stopped(self) -> None:
+        self.has_lifespan = self.is_starting = False
 
     async def close(self) -> None:
         """Hang up, in this event loop."""
         import asyncio
 
-        look = self._looks.pop(asyncio.get_running_loop(), None)
-        if look is not None:
-            await look.close()
+        probe = self._probes.pop(asyncio.get_running_loop(), None)
+        if probe is not None:
+            await probe.close()

@@ -12,17 +12,17 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 from weakref import WeakKeyDictionary
 
-from rota.app.blocking import Portal
-from rota.app.coordination import Coordination
+from rota.app.blocking import LoopThread
+from rota.app.coordination import CoordinationMethods
 from rota.app.flow import Flow, FlowTask
 from rota.app.readiness import Readiness
 from rota.app.run import Run
-from rota.app.scheduling import Scheduling
+from rota.app.scheduling import ScheduleMethods
 from rota.app.task import Task
-from rota.app.working import Working
-from rota.engine.announce import Announcer, Subscriber
-from rota.engine.call import Call, FlowCall
-from rota.engine.meters import Counted
+from rota.app.working import WorkerEntry
+from rota.engine.announce import EventBus, Subscriber
+from rota.engine.call import BoundFlow, BoundTask
+from rota.engine.meters import ProcessCounters
 from rota.engine.tracing import Tracing
 from rota.errors import ArgumentError, RotaError, WorkerNotFound
 from rota.model.context import Context
@@ -30,7 +30,7 @@ from rota.model.flow import FlowDefinition
 from rota.model.registry import Registry
 from rota.model.retry import Retry
 from rota.model.settings import Duration, Settings, database_url, direct_url
-from rota.model.task import Definition, Isolation, OnDead, Policy
+from rota.model.task import Isolation, OnWorkerLost, TaskDefinition, TaskPolicy
 from rota.store.query import check_schema
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from rota.app.lifespan import Lifespan
     from rota.app.queues import Queues
     from rota.localpg import LocalPostgres
-    from rota.store.schedules import Definition as ScheduleDefinition
+    from rota.store.schedules import ScheduleDefinition as ScheduleDefinition
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -50,7 +50,7 @@ LOCAL = "local"
 log = logging.getLogger("rota")
 
 
-class Register(Protocol):
+class TaskDecorator(Protocol):
     """`@app.task(…)`: a function becomes a task with the same parameters, less the context."""
 
     @overload
@@ -63,7 +63,7 @@ class Register(Protocol):
     def __call__(self, fn: Callable[P, R], /) -> Task[P, R]: ...
 
 
-class Rota(Coordination, Scheduling, Working):
+class Rota(CoordinationMethods, ScheduleMethods, WorkerEntry):
     """An application's durable work: its tasks, and the database they live in.
 
     `Rota()` takes the database from ROTA_DATABASE_URL, DATABASE_URL or PG*; `Rota(dsn)` from a URL;
@@ -78,20 +78,20 @@ class Rota(Coordination, Scheduling, Working):
         *,
         direct: str | None = None,
         settings: Settings | None = None,
-        **given: Any,
+        **overrides: Any,
     ) -> None:
-        self.settings = settings or Settings.read(**given)
+        self.settings = settings or Settings.read(**overrides)
         check_schema(self.settings.schema)
         self.registry = Registry()
-        self.declared: dict[str, ScheduleDefinition] = {}
-        self.announcer = Announcer()
-        self.counted = Counted()
+        self.declared_schedules: dict[str, ScheduleDefinition] = {}
+        self.event_bus = EventBus()
+        self.process_counters = ProcessCounters()
         self.tracing = Tracing(self.settings.tracing)
         self.readiness = Readiness(self.open)
-        self.portal = Portal()
-        self._dsn = self._home = dsn
+        self.loop_thread = LoopThread()
+        self._dsn = self._original_dsn = dsn
         self._direct = direct
-        self._finding = threading.Lock()
+        self._dsn_lock = threading.Lock()
         self._local: LocalPostgres | None = None
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, Client] = WeakKeyDictionary()
 
@@ -109,21 +109,21 @@ class Rota(Coordination, Scheduling, Working):
             from rota.store.migrate import migrate
 
             dsn, direct = await asyncio.to_thread(self._find_database)
-            client = Client(dsn, self.settings, direct, self.announcer.announce, self.tracing)
-            client.counted = self.counted
+            client = Client(dsn, self.settings, direct, self.event_bus.publish, self.tracing)
+            client.process_counters = self.process_counters
             if self._local is not None:
                 # Nobody else looks after the embedded database.
                 await migrate(client.database)
             client = self._clients.setdefault(loop, client)
         return client
 
-    def opened(self) -> Client | None:
+    def current_client(self) -> Client | None:
         """What is open in this event loop already, if anything is; nothing is asked for."""
         import asyncio
 
         return self._clients.get(asyncio.get_running_loop())
 
-    def move_to(self, dsn: str | None) -> str | None:
+    def switch_database(self, dsn: str | None) -> str | None:
         """Work in another database from now on. Answers where it was; close what is open first."""
         if self._clients:
             raise RotaError("this app has connections open; close it before it is put elsewhere")
@@ -131,24 +131,24 @@ class Rota(Coordination, Scheduling, Working):
         return dsn
 
     def _find_database(self) -> tuple[str, str | None]:
-        with self._finding:
+        with self._dsn_lock:
             if self._dsn is None:
-                self._dsn = self._home = database_url()
+                self._dsn = self._original_dsn = database_url()
             if self._dsn == LOCAL:
                 from rota.localpg import LocalPostgres
 
                 self._local = LocalPostgres()
                 self._dsn = self._local.start()
             # The way past the pooler leads to the database the app was made for, and to no other.
-            direct = (self._direct or direct_url()) if self._dsn == self._home else None
+            direct = (self._direct or direct_url()) if self._dsn == self._original_dsn else None
             return self._dsn, direct
 
     async def migrate(self) -> list[str]:
         """Bring the schema up to date; answers the names of the migrations that had to be applied."""
         from rota.store.migrate import migrate
 
-        done = await migrate((await self.open()).database)
-        return [f"{each.version:04d}_{each.name}" for each in done]
+        applied = await migrate((await self.open()).database)
+        return [f"{each.version:04d}_{each.name}" for each in applied]
 
     async def close(self) -> None:
         """Close what is open in this event loop."""
@@ -165,15 +165,15 @@ class Rota(Coordination, Scheduling, Working):
     @property
     def lifespan(self) -> Lifespan:
         """For a web application: `FastAPI(lifespan=app.lifespan)`. Starts in order, works beside the
-        requests, leaves in order; `app.lifespan.using(worker=False)` only starts runs."""
+        requests, leaves in order; `app.lifespan.options(worker=False)` only starts runs."""
         from rota.app.lifespan import Lifespan
 
         return Lifespan(self)
 
-    def close_blocking(self) -> None:
+    def close_sync(self) -> None:
         """Close what blocking calls have opened."""
-        self.portal.run(self.close())
-        self.portal.close()
+        self.loop_thread.run(self.close())
+        self.loop_thread.close()
 
     async def __aenter__(self) -> Rota:
         return self
@@ -200,11 +200,11 @@ class Rota(Coordination, Scheduling, Working):
         priority: int = 0,
         retry: Retry | None = None,
         timeout: Duration | None = None,
-        on_dead: OnDead = "revive",
-        crashes: int = 3,
-        hold: Duration | None = None,
+        on_worker_lost: OnWorkerLost = "retry",
+        max_crashes: int = 3,
+        visibility_timeout: Duration | None = None,
         isolation: Isolation = None,
-    ) -> Register: ...
+    ) -> TaskDecorator: ...
     def task(
         self,
         fn: Any = None,
@@ -214,25 +214,25 @@ class Rota(Coordination, Scheduling, Working):
         priority: int = 0,
         retry: Retry | None = None,
         timeout: Duration | None = None,
-        on_dead: OnDead = "revive",
-        crashes: int = 3,
-        hold: Duration | None = None,
+        on_worker_lost: OnWorkerLost = "retry",
+        max_crashes: int = 3,
+        visibility_timeout: Duration | None = None,
         isolation: Isolation = None,
     ) -> Any:
         """Register a function as a task: `@app.task`, or `@app.task(queue="images", …)`."""
-        policy = Policy.of(
+        policy = TaskPolicy.from_options(
             queue=queue,
             priority=priority,
             retry=retry,
             timeout=timeout,
-            on_dead=on_dead,
-            crashes=crashes,
-            hold=hold,
+            on_worker_lost=on_worker_lost,
+            max_crashes=max_crashes,
+            visibility_timeout=visibility_timeout,
             isolation=isolation,
         )
 
         def register(fn: Callable[..., Any]) -> Task[Any, Any]:
-            definition = Definition(fn, name or fn.__name__, policy)
+            definition = TaskDefinition(fn, name or fn.__name__, policy)
             self.registry.add(definition)
             return Task(self, definition)
 
@@ -247,28 +247,28 @@ class Rota(Coordination, Scheduling, Working):
     # Runs
 
     @overload
-    async def start_many(self, calls: Sequence[Call[R]]) -> list[Run[R]]: ...
+    async def start_many(self, calls: Sequence[BoundTask[R]]) -> list[Run[R]]: ...
     @overload
-    async def start_many(self, calls: Sequence[FlowCall]) -> list[Run[dict[str, Any]]]: ...
+    async def start_many(self, calls: Sequence[BoundFlow]) -> list[Run[dict[str, Any]]]: ...
     async def start_many(self, calls: Sequence[Any]) -> list[Any]:
-        """Start all of them or none, in one round trip: `app.start_many([resize.call(path=p), …])`. Tasks
+        """Start all of them or none, in one round trip: `app.start_many([resize.bind(path=p), …])`. Tasks
         or flows, not both."""
         calls = list(calls)
         if not calls:
             return []
         client = await self.open()
-        if all(isinstance(call, Call) for call in calls):
+        if all(isinstance(call, BoundTask) for call in calls):
             started = await client.start_many([call.start for call in calls])
             return [
                 Run(self, each.run, call.task, created=each.created)
                 for each, call in zip(started, calls, strict=True)
             ]
-        if all(isinstance(call, FlowCall) for call in calls):
+        if all(isinstance(call, BoundFlow) for call in calls):
             started = await client.start_runs(calls)
             return [Run(self, each.run, created=each.created) for each in started]
         kinds = sorted({type(call).__name__ for call in calls})
         raise ArgumentError(
-            "start_many takes calls of tasks, or calls of flows, made with call(…), not "
+            "start_many takes calls of tasks, or calls of flows, made with bind(…), not "
             f"{' and '.join(kinds)}"
         )
 
@@ -312,8 +312,8 @@ class Rota(Coordination, Scheduling, Working):
 
     async def signal(self, run: Run[Any] | int, name: str, payload: Any = None) -> bool:
         """Send a run, or the run of a job, a signal; as `run.signal(…)`."""
-        whole = Run[Any](self, run) if isinstance(run, int) else run
-        return await whole.signal(name, payload)
+        target = Run[Any](self, run) if isinstance(run, int) else run
+        return await target.signal(name, payload)
 
     def run(self, id: int) -> Run[Any]:
         """The run with this id; nothing is asked until you ask."""
@@ -328,21 +328,21 @@ class Rota(Coordination, Scheduling, Working):
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
         """Be told what workers in this program do, as events; call the answer to stop."""
-        return self.announcer.subscribe(subscriber)
+        return self.event_bus.subscribe(subscriber)
 
     async def drain(self, worker: int, *, by: str | None = None) -> None:
         """Ask a worker, wherever it runs, to finish what it has and leave. Raises WorkerNotFound if there
         is none with this number, or it has left or died. `by`: who does so by hand, for the audit log."""
-        from rota.engine.deeds import act
+        from rota.engine.deeds import run_audited_query
         from rota.store import workers
-        from rota.store.audit import Deed
+        from rota.store.audit import AuditEntry
 
-        state = await act(
+        state = await run_audited_query(
             (await self.open()).database,
-            workers.drain(worker),
-            None if by is None else Deed(by, "drain worker", str(worker)),
-            did=lambda state: state not in (None, "dead", "stopped"),
-            repeats=True,
+            workers.request_drain(worker),
+            None if by is None else AuditEntry(by, "drain worker", str(worker)),
+            was_done=lambda state: state not in (None, "dead", "stopped"),
+            is_idempotent=True,
         )
         if state is None:
             raise WorkerNotFound(

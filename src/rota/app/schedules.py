@@ -7,23 +7,30 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypedDict, TypeVar, Unpack
 
-from rota.app.blocking import BlockingRun
+from rota.app.blocking import SyncRun
 from rota.app.flow import Flow
 from rota.app.run import Run
-from rota.app.scheduling import check_text, define, encode_input, in_utc, kind_of, length_of
+from rota.app.scheduling import (
+    check_duration,
+    check_text,
+    define_schedule,
+    describe_target,
+    encode_input,
+    to_utc,
+)
 from rota.app.task import Task
-from rota.app.ticking import check, maker
+from rota.app.ticking import check_schedule, run_factory
 from rota.engine import by_hand, schedules
 from rota.engine.spans import RUN_ID, SCHEDULE
 from rota.errors import ArgumentError
-from rota.model.agenda import ACTION, Schedule, Tick
+from rota.model.agenda import ACTION_PREFIX, Schedule, Tick
 from rota.model.schedule import CatchUp, Overlap
 from rota.model.settings import Duration
 from rota.model.task import check_name
-from rota.model.timetable import check_moment
+from rota.model.timetable import check_datetime
 from rota.store import agenda, waiters
-from rota.store.audit import Deed
-from rota.store.schedules import Definition
+from rota.store.audit import AuditEntry
+from rota.store.schedules import ScheduleDefinition
 
 if TYPE_CHECKING:
     from rota.app.rota import Rota
@@ -31,14 +38,14 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-WHEN = ("cron", "every", "at")
+TIMING_FIELDS = ("cron", "every", "at")
 STATES = ("active", "paused", "disabled", "ended")
 
-PAGE = 1000
+PAGE_ROWS = 1000
 """Schedules read at once."""
 
 
-class Changes(TypedDict, total=False):
+class ScheduleChanges(TypedDict, total=False):
     """What of a schedule can be changed."""
 
     input: Mapping[str, Any] | None
@@ -94,12 +101,12 @@ class Schedules:
         """Make a schedule: of a task or a flow, by itself or by its name, or of an action with its config.
         The rest is as in `@app.schedule`. Raises ArgumentError if there is one of that name. `by`: who
         does so by hand, for the audit log; here and below."""
-        kind, target = self._target(task, action)
+        kind, target = self._resolve_target(task, action)
         if config is not None and action is None:
             raise ArgumentError("config is an action's; a task or a flow has input")
         if input is not None and action is not None:
             raise ArgumentError("input is a task's or a flow's; an action has config")
-        definition = define(
+        definition = define_schedule(
             name,
             kind,
             target,
@@ -120,73 +127,77 @@ class Schedules:
             pause_after=pause_after,
             queue=queue,
         )
-        check(self._app, definition)
+        check_schedule(self._app, definition)
         client = await self._app.open()
-        deed = _deed(by, "create schedule", name)
-        if not await schedules.create(client.database, definition, deed):
+        audit_entry = _audit_entry(by, "create schedule", name)
+        if not await schedules.create(client.database, definition, audit_entry):
             raise ArgumentError(
                 f"there is a schedule called {name!r} already; change it with update, or delete it first"
             )
-        client.news.tell([waiters.SCHEDULE])
+        client.notifier.notify([waiters.SCHEDULE_CHANGED])
 
-    def _target(self, task: Any, action: str | None) -> tuple[str, str]:
+    def _resolve_target(self, task: Any, action: str | None) -> tuple[str, str]:
         if (task is None) is (action is None):
             raise ArgumentError(
                 "a schedule is of a task or a flow, or of an action: say one of them"
             )
         if action is not None:
-            return "action", ACTION + check_name("action", action)
+            return "action", ACTION_PREFIX + check_name("action", action)
         if not isinstance(task, str):
-            return kind_of(task)
+            return describe_target(task)
         if task in self._app.registry.flows:
             return "flow", task
         if task in self._app.registry.tasks:
             return "task", task
         raise ArgumentError(f"this app has no task and no flow called {task!r}")
 
-    async def update(self, name: str, *, by: str | None = None, **changes: Unpack[Changes]) -> None:
+    async def update(
+        self, name: str, *, by: str | None = None, **changes: Unpack[ScheduleChanges]
+    ) -> None:
         """Change a schedule: when it comes, with what input, by which policies. Other times count from now
         on; what else is changed goes for the next tick."""
         client = await self._app.open()
-        changed = _changed(name, changes)
+        definition_changes = _definition_changes(name, changes)
 
-        def fits(definition: Definition) -> None:
+        def check_definition(definition: ScheduleDefinition) -> None:
             if "config" in changes and definition.kind != "action":
                 raise ArgumentError(f"config is an action's; schedule {name!r} has input")
-            check(self._app, definition)
+            check_schedule(self._app, definition)
 
-        deed = _deed(by, "update schedule", name)
-        await schedules.update(client.database, name, changed, fits, deed)
-        client.news.tell([waiters.SCHEDULE])
+        audit_entry = _audit_entry(by, "update schedule", name)
+        await schedules.update(
+            client.database, name, definition_changes, check_definition, audit_entry
+        )
+        client.notifier.notify([waiters.SCHEDULE_CHANGED])
 
-    async def pause(self, name: str, why: str = "by hand", *, by: str | None = None) -> None:
+    async def pause(self, name: str, reason: str = "by hand", *, by: str | None = None) -> None:
         """Start nothing until it is resumed; deploys do not change that."""
         client = await self._app.open()
-        deed = _deed(by, "pause schedule", name)
-        await schedules.pause(client.database, name, check_text("reason", why), deed)
+        audit_entry = _audit_entry(by, "pause schedule", name)
+        await schedules.pause(client.database, name, check_text("reason", reason), audit_entry)
 
     async def resume(self, name: str, *, by: str | None = None) -> None:
         """Go on with the next tick. What came meanwhile is missed, and can be backfilled; one that comes
         once, comes now if its time is over."""
         client = await self._app.open()
-        await schedules.resume(client.database, name, _deed(by, "resume schedule", name))
-        client.news.tell([waiters.SCHEDULE])
+        await schedules.resume(client.database, name, _audit_entry(by, "resume schedule", name))
+        client.notifier.notify([waiters.SCHEDULE_CHANGED])
 
     async def delete(self, name: str, *, by: str | None = None) -> None:
         """Forget it and its ticks. Runs that it has started go on. What code of a worker that is there
         declares has to go from there first: it would begin anew with the next one."""
         database = (await self._app.open()).database
-        await schedules.delete(database, name, _deed(by, "delete schedule", name))
+        await schedules.delete(database, name, _audit_entry(by, "delete schedule", name))
 
     async def trigger(self, name: str, *, by: str | None = None) -> Run[Any]:
         """Start a run of it now, besides those of its ticks, whatever its state."""
         client = await self._app.open()
-        deed = _deed(by, "trigger schedule", name)
-        with self._app.tracing.start(name, what=SCHEDULE) as span:
-            make = partial(maker, self._app, trace=span.trace)
-            id, queues = await by_hand.trigger(client.database, name, make, deed)
-            span.tell({RUN_ID: id})
-        client.news.tell(queues)
+        audit_entry = _audit_entry(by, "trigger schedule", name)
+        with self._app.tracing.start(name, kind=SCHEDULE) as span:
+            factory = partial(run_factory, self._app, trace=span.trace)
+            id, queues = await by_hand.trigger(client.database, name, factory, audit_entry)
+            span.set_attributes({RUN_ID: id})
+        client.notifier.notify(queues)
         return Run(self._app, id, created=True)
 
     async def backfill(
@@ -195,7 +206,7 @@ class Schedules:
         start: datetime,
         end: datetime,
         *,
-        told: Callable[[int, int], None] = lambda done, many: None,
+        on_progress: Callable[[int, int], None] = lambda done, many: None,
         by: str | None = None,
     ) -> list[Run[Any]]:
         """Start a run for each tick from `start` until before `end` that has had none; `ctx.backfilled`
@@ -212,22 +223,22 @@ class Schedules:
         start, end = start.astimezone(UTC), end.astimezone(UTC)
         client = await self._app.open()
         runs: list[Run[Any]] = []
-        deed = _deed(by, "backfill schedule", name)
-        with self._app.tracing.start(name, what=SCHEDULE) as span:
-            make = partial(maker, self._app, trace=span.trace)
-            filling = by_hand.backfill(client.database, name, start, end, make, deed)
-            async for filled in filling:
-                client.news.tell(filled.queues)
-                runs += [Run(self._app, id, created=True) for id in filled.runs]
-                told(filled.done, filled.many)
+        audit_entry = _audit_entry(by, "backfill schedule", name)
+        with self._app.tracing.start(name, kind=SCHEDULE) as span:
+            factory = partial(run_factory, self._app, trace=span.trace)
+            batches = by_hand.backfill(client.database, name, start, end, factory, audit_entry)
+            async for batch in batches:
+                client.notifier.notify(batch.queues)
+                runs += [Run(self._app, id, created=True) for id in batch.runs]
+                on_progress(batch.done_ticks, batch.total_ticks)
         return runs
 
     async def get(self, name: str) -> Schedule:
         """How it is defined and how it stands. Raises ScheduleNotFound."""
         client = await self._app.open()
-        found = await client.database.one(agenda.schedules(name, limit=1))
+        found = await client.database.fetch_one(agenda.schedules(name, limit=1))
         if found is None:
-            raise schedules.missing(name)
+            raise schedules.not_found(name)
         return found
 
     async def ticks(self, name: str, limit: int = 100) -> list[Tick]:
@@ -240,9 +251,9 @@ class Schedules:
         return found
 
     @property
-    def blocking(self) -> BlockingSchedules:
-        """The same for code that does not await: `app.schedules.blocking.pause(…)`."""
-        return BlockingSchedules(self._app, self)
+    def sync(self) -> SyncSchedules:
+        """The same for code that does not await: `app.schedules.sync.pause(…)`."""
+        return SyncSchedules(self._app, self)
 
     async def list(self, *, tenant: str | None = None, state: str | None = None) -> list[Schedule]:
         """All of them by name, or those of a tenant or in a state."""
@@ -252,78 +263,78 @@ class Schedules:
         found: list[Schedule] = []
         while True:
             after = found[-1].name if found else None
-            query = agenda.schedules(tenant=tenant, state=state, after=after, limit=PAGE)
+            query = agenda.schedules(tenant=tenant, state=state, after=after, limit=PAGE_ROWS)
             page = await client.database.run(query)
             found += page
-            if len(page) < PAGE:
+            if len(page) < PAGE_ROWS:
                 return found
 
 
-def _deed(by: str | None, action: str, name: str) -> Deed | None:
-    return None if by is None else Deed(by, action, name)
+def _audit_entry(by: str | None, action: str, name: str) -> AuditEntry | None:
+    return None if by is None else AuditEntry(by, action, name)
 
 
-def _changed(name: str, changes: Changes) -> dict[str, Any]:
+def _definition_changes(name: str, changes: ScheduleChanges) -> dict[str, Any]:
     """In the words of a definition."""
-    known = Changes.__annotations__
+    known = ScheduleChanges.__annotations__
     if unknown := set(changes) - known.keys():
         raise ArgumentError(
             f"a schedule has no {sorted(unknown)[0]!r} to change; it has {', '.join(sorted(known))}"
         )
     if "input" in changes and "config" in changes:
         raise ArgumentError("input and config are the same thing: say the one that it has")
-    changed: dict[str, Any] = dict(changes)
-    for word in ("input", "config"):
-        if word in changed:
-            changed["input"] = encode_input(name, changed.pop(word))
-    for word in ("every", "grace", "jitter"):
-        if changed.get(word) is not None:
-            changed[word] = length_of(word, changed[word])
-    for word in ("at", "starts", "ends"):
-        if changed.get(word) is not None:
-            check_moment(word, changed[word])
-            changed[word] = in_utc(word, changed[word])
-    if changed.get("tenant") is not None:
-        check_text("tenant", changed["tenant"])
-    if changed.get("queue") is not None:
-        check_name("queue", changed["queue"])
-    if any(changed.get(each) is not None for each in WHEN):
-        for each in WHEN:
-            changed.setdefault(each, None)
-    return changed
+    converted: dict[str, Any] = dict(changes)
+    for field in ("input", "config"):
+        if field in converted:
+            converted["input"] = encode_input(name, converted.pop(field))
+    for field in ("every", "grace", "jitter"):
+        if converted.get(field) is not None:
+            converted[field] = check_duration(field, converted[field])
+    for field in ("at", "starts", "ends"):
+        if converted.get(field) is not None:
+            check_datetime(field, converted[field])
+            converted[field] = to_utc(field, converted[field])
+    if converted.get("tenant") is not None:
+        check_text("tenant", converted["tenant"])
+    if converted.get("queue") is not None:
+        check_name("queue", converted["queue"])
+    if any(converted.get(each) is not None for each in TIMING_FIELDS):
+        for each in TIMING_FIELDS:
+            converted.setdefault(each, None)
+    return converted
 
 
-def _blocks(
+def _sync_method(
     method: Callable[Concatenate[Schedules, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[BlockingSchedules, P], T]:
-    def call(self: BlockingSchedules, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._app.portal.run(method(self._schedules, *args, **kwargs))
+) -> Callable[Concatenate[SyncSchedules, P], T]:
+    def call(self: SyncSchedules, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._app.loop_thread.run(method(self._schedules, *args, **kwargs))
 
     call.__name__, call.__doc__ = method.__name__, method.__doc__
     return call
 
 
-class BlockingSchedules:
+class SyncSchedules:
     """Schedules, for code that does not await."""
 
     def __init__(self, app: Rota, schedules: Schedules) -> None:
         self._app = app
         self._schedules = schedules
 
-    create = _blocks(Schedules.create)
-    update = _blocks(Schedules.update)
-    pause = _blocks(Schedules.pause)
-    resume = _blocks(Schedules.resume)
-    delete = _blocks(Schedules.delete)
-    get = _blocks(Schedules.get)
-    list = _blocks(Schedules.list)
-    ticks = _blocks(Schedules.ticks)
+    create = _sync_method(Schedules.create)
+    update = _sync_method(Schedules.update)
+    pause = _sync_method(Schedules.pause)
+    resume = _sync_method(Schedules.resume)
+    delete = _sync_method(Schedules.delete)
+    get = _sync_method(Schedules.get)
+    list = _sync_method(Schedules.list)
+    ticks = _sync_method(Schedules.ticks)
 
-    def trigger(self, name: str) -> BlockingRun[Any]:
+    def trigger(self, name: str) -> SyncRun[Any]:
         """As `await app.schedules.trigger(…)`."""
-        return BlockingRun(self._app, self._app.portal.run(self._schedules.trigger(name)))
+        return SyncRun(self._app, self._app.loop_thread.run(self._schedules.trigger(name)))
 
-    def backfill(self, name: str, start: datetime, end: datetime) -> tuple[BlockingRun[Any], ...]:
+    def backfill(self, name: str, start: datetime, end: datetime) -> tuple[SyncRun[Any], ...]:
         """As `await app.schedules.backfill(…)`."""
-        runs = self._app.portal.run(self._schedules.backfill(name, start, end))
-        return tuple(BlockingRun(self._app, each) for each in runs)
+        runs = self._app.loop_thread.run(self._schedules.backfill(name, start, end))
+        return tuple(SyncRun(self._app, each) for each in runs)

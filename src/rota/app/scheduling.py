@@ -12,24 +12,24 @@ from rota.app.task import Task
 from rota.errors import ArgumentError, DefinitionError
 from rota.model import codec
 from rota.model.retry import Retry
-from rota.model.settings import Duration, seconds
+from rota.model.settings import Duration, to_seconds
 from rota.model.task import check_name
 
 if TYPE_CHECKING:
-    from rota.app.rota import Register, Rota
+    from rota.app.rota import Rota, TaskDecorator
     from rota.app.schedules import Schedules
     from rota.model.schedule import CatchUp, Overlap
-    from rota.store.schedules import Definition
+    from rota.store.schedules import ScheduleDefinition
 
 S = TypeVar("S", bound="Task[Any, Any] | Flow")
 
-LONGEST_NAME = 200
+MAX_NAME_CHARS = 200
 
 
-class Scheduling:
+class ScheduleMethods:
     """The part of `Rota` that is about the clock."""
 
-    declared: dict[str, Definition]
+    declared_schedules: dict[str, ScheduleDefinition]
 
     def schedule(
         self,
@@ -84,18 +84,24 @@ class Scheduling:
         }
 
         def declare(target: S) -> S:
-            kind, called = kind_of(target)
-            definition = define(
-                name or called, kind, called, declared=True, cron=cron, input=input, **options
+            kind, target_name = describe_target(target)
+            definition = define_schedule(
+                name or target_name,
+                kind,
+                target_name,
+                declared=True,
+                cron=cron,
+                input=input,
+                **options,
             )
-            if definition.name in self.declared:
+            if definition.name in self.declared_schedules:
                 raise DefinitionError(
                     f"there is a schedule called {definition.name!r} already; give this one a name of its "
                     "own: @app.schedule(…, name=…)"
                 )
             if isinstance(target, Task):
-                _check_words(definition.name, target, input or {})
-            self.declared[definition.name] = definition
+                _check_arguments(definition.name, target, input or {})
+            self.declared_schedules[definition.name] = definition
             return target
 
         return declare
@@ -108,14 +114,14 @@ class Scheduling:
         priority: int = 0,
         retry: Retry | None = None,
         timeout: Duration | None = None,
-    ) -> Register:
+    ) -> TaskDecorator:
         """A handler for scheduled actions of a type, whose config are its arguments:
         `@app.action("report")`. It is a task, and is tried again and recorded like one."""
-        from rota.model.agenda import ACTION
+        from rota.model.agenda import ACTION_PREFIX
 
         app: Rota = self  # type: ignore[assignment]
         return app.task(
-            name=ACTION + check_name("action", type),
+            name=ACTION_PREFIX + check_name("action", type),
             queue=queue,
             priority=priority,
             retry=retry,
@@ -129,10 +135,10 @@ class Scheduling:
         flow     runs a flow: {"flow": "etl", "input": {…}}
         webhook  {"url": "https://…", "body": …}, to the hosts in ROTA_WEBHOOK_HOSTS
         """
-        from rota.app.actions import offer
+        from rota.app.actions import register_builtin
 
         for each in types:
-            offer(self, each, queue)  # type: ignore[arg-type]
+            register_builtin(self, each, queue)  # type: ignore[arg-type]
 
     @property
     def schedules(self) -> Schedules:
@@ -142,7 +148,7 @@ class Scheduling:
         return Schedules(self)  # type: ignore[arg-type]
 
 
-def kind_of(target: Any) -> tuple[str, str]:
+def describe_target(target: Any) -> tuple[str, str]:
     if isinstance(target, Task):
         return "task", target.name
     if isinstance(target, Flow):
@@ -153,25 +159,25 @@ def kind_of(target: Any) -> tuple[str, str]:
     )
 
 
-def _check_words(name: str, task: Task[Any, Any], input: Mapping[str, Any]) -> None:
+def _check_arguments(name: str, task: Task[Any, Any], input: Mapping[str, Any]) -> None:
     """What the task takes by name can be told right away; types are looked at when a worker starts, for
     they may be defined further down."""
-    takes = task._definition.parameters
-    for word in input:
-        if word not in takes:
+    parameters = task._definition.parameters
+    for argument in input:
+        if argument not in parameters:
             raise DefinitionError(
-                f"schedule {name!r}: task {task.name!r} takes no argument {word!r}; it takes "
-                f"{', '.join(takes) or 'none'}"
+                f"schedule {name!r}: task {task.name!r} takes no argument {argument!r}; it takes "
+                f"{', '.join(parameters) or 'none'}"
             )
-    for word, parameter in takes.items():
-        if word not in input and parameter.default is Parameter.empty:
+    for argument, parameter in parameters.items():
+        if argument not in input and parameter.default is Parameter.empty:
             raise DefinitionError(
-                f"schedule {name!r}: task {task.name!r} needs {word!r}; say it with "
-                f"@app.schedule(…, input={{{word!r}: …}})"
+                f"schedule {name!r}: task {task.name!r} needs {argument!r}; say it with "
+                f"@app.schedule(…, input={{{argument!r}: …}})"
             )
 
 
-def define(
+def define_schedule(
     name: str,
     kind: str,
     target: str,
@@ -193,31 +199,31 @@ def define(
     max_runs: int | None = None,
     pause_after: int | None = None,
     queue: str | None = None,
-) -> Definition:
+) -> ScheduleDefinition:
     """A definition, checked. Its times are in UTC, as they are when it is read: one that a zone has twice
     equals none of another zone, to Python."""
     # Here: an app without schedules has no use for any of it.
-    from rota.model.schedule import Policy
+    from rota.model.schedule import SchedulePolicy
     from rota.model.timetable import Timetable
-    from rota.store.schedules import Definition
+    from rota.store.schedules import ScheduleDefinition
 
-    for what, text in (("name", name), ("tenant", tenant)):
+    for field, text in (("name", name), ("tenant", tenant)):
         if text is not None:
-            check_text(what, text)
-    length = None if every is None else length_of("every", every)
-    Timetable(cron, tz, length, at)
-    policy = Policy(
+            check_text(field, text)
+    every_seconds = None if every is None else check_duration("every", every)
+    Timetable(cron, tz, every_seconds, at)
+    policy = SchedulePolicy(
         overlap,
         catch_up,
         at_most,
-        None if grace is None else length_of("grace", grace),
-        length_of("jitter", jitter),
+        None if grace is None else check_duration("grace", grace),
+        check_duration("jitter", jitter),
         starts,
         ends,
         max_runs,
         pause_after,
     )
-    return Definition(
+    return ScheduleDefinition(
         name,
         declared,
         kind,
@@ -226,42 +232,42 @@ def define(
         tenant,
         cron,
         tz,
-        length,
-        in_utc("at", at),
+        every_seconds,
+        to_utc("at", at),
         policy.overlap,
         policy.catch_up,
         policy.at_most,
         policy.grace,
         policy.jitter,
-        in_utc("starts", policy.starts),
-        in_utc("ends", policy.ends),
+        to_utc("starts", policy.starts),
+        to_utc("ends", policy.ends),
         policy.max_runs,
         policy.pause_after,
         None if queue is None else check_name("queue", queue),
     )
 
 
-def length_of(what: str, length: Any) -> float:
-    if isinstance(length, bool) or not isinstance(length, timedelta | int | float):
-        raise ArgumentError(f"{what} is a number of seconds or a timedelta, not {length!r:.60}")
-    return seconds(length)
+def check_duration(field: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, timedelta | int | float):
+        raise ArgumentError(f"{field} is a number of seconds or a timedelta, not {value!r:.60}")
+    return to_seconds(value)
 
 
-def in_utc(what: str, moment: datetime | None) -> datetime | None:
+def to_utc(field: str, moment: datetime | None) -> datetime | None:
     if moment is None:
         return None
     try:
         return moment.astimezone(UTC)
     except OverflowError:
         raise ArgumentError(
-            f"{what}={moment.isoformat(sep=' ')} is outside the years 1 to 9999 in UTC"
+            f"{field}={moment.isoformat(sep=' ')} is outside the years 1 to 9999 in UTC"
         ) from None
 
 
-def check_text(what: str, text: str) -> str:
-    if not 0 < len(text) <= LONGEST_NAME or codec.storable(text) != text:
+def check_text(field: str, text: str) -> str:
+    if not 0 < len(text) <= MAX_NAME_CHARS or codec.escape_unstorable(text) != text:
         raise ArgumentError(
-            f"the {what} of a schedule has 1 to {LONGEST_NAME} characters, without NUL or lone "
+            f"the {field} of a schedule has 1 to {MAX_NAME_CHARS} characters, without NUL or lone "
             f"surrogates, not {text!r:.60}"
         )
     return text
@@ -269,5 +275,5 @@ def check_text(what: str, text: str) -> str:
 
 def encode_input(name: str, input: Mapping[str, Any] | None) -> bytes:
     return codec.encode(
-        dict(input or {}), f"the input of schedule {name!r}", codec.LARGEST
+        dict(input or {}), f"the input of schedule {name!r}", codec.MAX_JSON_BYTES
     ).encode()

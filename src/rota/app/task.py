@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar
 
 import msgspec
 
-from rota.app.blocking import BlockingRun
-from rota.app.how import PLAIN, How, said
+from rota.app.blocking import SyncRun
+from rota.app.how import DEFAULTS, StartOptions, merged
+from rota.app.peer_names import missing_attribute
 from rota.app.run import Run
 from rota.engine import tracing
-from rota.engine.call import Call
+from rota.engine.call import BoundTask
 from rota.errors import ArgumentError
 from rota.model.retry import Retry
 from rota.model.settings import Duration
-from rota.model.task import Definition
+from rota.model.task import TaskDefinition
 from rota.store import jobs
-from rota.store.jobs import Start, Started
+from rota.store.jobs import StartedJob, StartJob
 from rota.store.on import is_async, run_on
 
 if TYPE_CHECKING:
@@ -31,10 +32,12 @@ R = TypeVar("R")
 class Task(Generic[P, R]):
     """A callable registered under a name. Start it with `await task.start(…)`."""
 
-    def __init__(self, app: Rota, definition: Definition, how: How = PLAIN) -> None:
+    def __init__(
+        self, app: Rota, definition: TaskDefinition, options: StartOptions = DEFAULTS
+    ) -> None:
         self._app = app
         self._definition = definition
-        self._how = how
+        self._options = options
         self.name = definition.name
         self.fn = definition.fn
         # As any wrapper has it: other decorators look for these.
@@ -43,11 +46,16 @@ class Task(Generic[P, R]):
         self.__doc__ = definition.fn.__doc__
         self.__wrapped__ = definition.fn
 
+    if not TYPE_CHECKING:  # a type checker shall still report unknown attributes
+
+        def __getattr__(self, name: str) -> Any:
+            raise missing_attribute(self, "task", name)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The plain function it was."""
         return self._definition.fn(*args, **kwargs)
 
-    def using(
+    def options(
         self,
         *,
         key: str | None = None,
@@ -69,8 +77,8 @@ class Task(Generic[P, R]):
         expires   not after then: a job that no worker took by that time is over
         on        your own connection or session: the job is started by its commit
         """
-        how = said(
-            self._how,
+        options = merged(
+            self._options,
             key=key,
             unique=unique,
             delay=delay,
@@ -82,87 +90,91 @@ class Task(Generic[P, R]):
             queue=queue,
             on=on,
         )
-        return Task(self._app, self._definition, how)
+        return Task(self._app, self._definition, options)
 
-    def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
-        """A start to be made together with others: `app.start_many([task.call(…), …])`."""
-        how, task = self._how, self._definition
+    def bind(self, /, *args: P.args, **kwargs: P.kwargs) -> BoundTask[R]:
+        """A start to be made together with others: `app.start_many([task.bind(…), …])`."""
+        options, task = self._options, self._definition
         text = task.encode(args, kwargs, self._app.settings.payload_limit)
-        if how is PLAIN:
-            return Call(task, Start(task.name, text, task.policy.queue, task.policy.priority))
-        start = Start(
+        if options is DEFAULTS:
+            return BoundTask(
+                task, StartJob(task.name, text, task.policy.queue, task.policy.priority)
+            )
+        start = StartJob(
             task=task.name,
             args=text,
-            queue=how.queue or task.policy.queue,
-            priority=task.policy.priority if how.priority is None else how.priority,
-            key=how.key,
-            unique_for=how.unique_for,
-            unique_open=how.unique_open,
-            at=how.at,
-            delay=how.delay,
-            expires=how.expires,
-            expires_in=how.expires_in,
-            options=msgspec.json.encode(how.options).decode() if how.options else None,
+            queue=options.queue or task.policy.queue,
+            priority=task.policy.priority if options.priority is None else options.priority,
+            key=options.key,
+            unique_for=options.unique_for,
+            unique_open=options.unique_open,
+            at=options.at,
+            delay=options.delay,
+            expires=options.expires,
+            expires_in=options.expires_in,
+            options=msgspec.json.encode(options.job_options).decode()
+            if options.job_options
+            else None,
         )
-        return Call(task, start)
+        return BoundTask(task, start)
 
     async def start(self, /, *args: P.args, **kwargs: P.kwargs) -> Run[R]:
         """Start a job; it is durable when this returns. With `using(on=…)`, when that commits."""
-        call = self.call(*args, **kwargs)
-        if self._how.on is None:
+        call = self.bind(*args, **kwargs)
+        if self._options.on is None:
             client = await self._app.open()
             started = await client.start(call.start)
         else:
-            with self._traced(call) as span:
-                answer = self._on(call, span.trace)
+            with self._start_span(call) as span:
+                answer = self._start_on_connection(call, span.trace)
                 [started] = await answer if isinstance(answer, Awaitable) else answer
-                span.tell(tracing.started(started))
-        return self._run(started)
+                span.set_attributes(tracing.start_attributes(started))
+        return self._make_run(started)
 
-    def _traced(self, call: Call[R]) -> tracing.Around:
+    def _start_span(self, call: BoundTask[R]) -> tracing.SpanScope:
         return self._app.tracing.start(call.name, [call.start.queue])
 
-    def _on(
-        self, call: Call[R], trace: str | None
-    ) -> Sequence[Started] | Awaitable[Sequence[Started]]:
+    def _start_on_connection(
+        self, call: BoundTask[R], trace: str | None
+    ) -> Sequence[StartedJob] | Awaitable[Sequence[StartedJob]]:
         query = jobs.start(call.start, notify=self._app.settings.notify, trace=trace)
-        return run_on(self._how.on, query, self._app.settings.schema)
+        return run_on(self._options.on, query, self._app.settings.schema)
 
-    def _run(self, started: Started) -> Run[R]:
+    def _make_run(self, started: StartedJob) -> Run[R]:
         return Run(self._app, started.run, self._definition, created=started.created)
 
     @property
-    def blocking(self) -> BlockingTask[P, R]:
-        """The same for code that does not await: `task.blocking.start(…).result()`."""
-        return BlockingTask(self)
+    def sync(self) -> SyncTask[P, R]:
+        """The same for code that does not await: `task.sync.start(…).result()`."""
+        return SyncTask(self)
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
 
 
-class BlockingTask(Generic[P, R]):
+class SyncTask(Generic[P, R]):
     """A task, for code that does not await."""
 
     def __init__(self, task: Task[P, R]) -> None:
         self._task = task
 
-    def using(self, **how: Any) -> BlockingTask[P, R]:
-        """As `task.using(…)`."""
-        return BlockingTask(self._task.using(**how))
+    def options(self, **options: Any) -> SyncTask[P, R]:
+        """As `task.options(…)`."""
+        return SyncTask(self._task.options(**options))
 
-    def start(self, /, *args: P.args, **kwargs: P.kwargs) -> BlockingRun[R]:
+    def start(self, /, *args: P.args, **kwargs: P.kwargs) -> SyncRun[R]:
         """Start a job; it is durable when this returns. With `using(on=…)`, when that commits."""
         task, app = self._task, self._task._app
-        if task._how.on is not None:
-            if is_async(task._how.on):
+        if task._options.on is not None:
+            if is_async(task._options.on):
                 raise ArgumentError(
-                    "a blocking start cannot use an async connection: await task.using(on=…).start(…)"
+                    "a blocking start cannot use an async connection: await task.options(on=…).start(…)"
                 )
             # In the caller's own thread: that is where his connection may be used.
-            call = task.call(*args, **kwargs)
-            with task._traced(call) as span:
-                answer = task._on(call, span.trace)
+            call = task.bind(*args, **kwargs)
+            with task._start_span(call) as span:
+                answer = task._start_on_connection(call, span.trace)
                 assert not isinstance(answer, Awaitable)
-                span.tell(tracing.started(answer[0]))
-            return BlockingRun(app, task._run(answer[0]))
-        return BlockingRun(app, app.portal.run(task.start(*args, **kwargs)))
+                span.set_attributes(tracing.start_attributes(answer[0]))
+            return SyncRun(app, task._make_run(answer[0]))
+        return SyncRun(app, app.loop_thread.run(task.start(*args, **kwargs)))

@@ -15,23 +15,23 @@ if TYPE_CHECKING:
     from rota.app.client import Client
     from rota.app.readiness import Readiness
     from rota.app.rota import Rota
-    from rota.coord.services import Services
-    from rota.engine.announce import Announcer
-    from rota.engine.firing import Make
-    from rota.engine.meters import Counted
+    from rota.coord.services import ServiceGroup
+    from rota.engine.announce import EventBus
+    from rota.engine.firing import RunFactory
+    from rota.engine.meters import ProcessCounters
     from rota.engine.tracing import Tracing
     from rota.engine.worker import Worker
     from rota.model.registry import Registry
     from rota.model.settings import Settings
 
 
-class Working:
+class WorkerEntry:
     """The part of `Rota` that is about running what it knows."""
 
     registry: Registry
-    announcer: Announcer
+    event_bus: EventBus
     tracing: Tracing
-    counted: Counted
+    process_counters: ProcessCounters
     readiness: Readiness
     settings: Settings
 
@@ -39,7 +39,7 @@ class Working:
         raise NotImplementedError
 
     @asynccontextmanager
-    async def services(self) -> AsyncIterator[Services]:
+    async def services(self) -> AsyncIterator[ServiceGroup]:
         """Stand by for the app's services, and run those that this instance is elected for, as long as the
         block lasts. A worker does so anyway: this is for a program that has none."""
         from rota.store.migrate import check
@@ -50,30 +50,32 @@ class Working:
             )
         client = await self.open()
         await check(client.database)
-        services = self._stand_by(client)
+        services = self._create_services(client)
         services.start()
         try:
             yield services
         finally:
-            await self._stop(client, services)
+            await self._stop_services(client, services)
 
-    def _stand_by(self, client: Client) -> Services:
-        from rota.coord.services import Services
+    def _create_services(self, client: Client) -> ServiceGroup:
+        from rota.coord.services import ServiceGroup
 
         if client.services is not None:
             raise RotaError(
                 "this app stands by for its services here already; a worker beside app.services() is "
                 "made with app.worker(services=False)"
             )
-        known = self.registry.services.values()
-        for each in known:
+        definitions = self.registry.services.values()
+        for each in definitions:
             each.takes_context  # noqa: B018 - what is wrong with one is found now, not when it runs
-        client.services = Services(client.company, client.plain, list(known))
+        client.services = ServiceGroup(
+            client.coordinator, client.raw_connections, list(definitions)
+        )
         return client.services
 
-    async def _stop(self, client: Client, services: Services) -> None:
+    async def _stop_services(self, client: Client, services: ServiceGroup) -> None:
         try:
-            await services.stop(self.settings.drain_for)
+            await services.stop(self.settings.drain_timeout)
         finally:
             client.services = None
 
@@ -91,7 +93,7 @@ class Working:
         false."""
         import asyncio
 
-        from rota.engine.life import Outfit
+        from rota.engine.life import WorkerConfig
         from rota.engine.worker import Worker
         from rota.store.migrate import check
 
@@ -105,25 +107,25 @@ class Working:
                 "this app has services and no tasks, so there is nothing for a worker to do: run them with "
                 "`async with app.services()`, app.work() or `rota worker`"
             )
-        outfit = Outfit(
+        config = WorkerConfig(
             client.database,
             client.listen(),
-            client.news,
-            client.waiting,
-            client.plain,
-            self.announcer,
+            client.notifier,
+            client.results,
+            client.raw_connections,
+            self.event_bus,
             tasks,
             sorted({task.policy.queue for task in tasks.values()})
             if queues is None
             else list(queues),
             concurrency or self.settings.concurrency,
             metadata or {},
-            await self._by_the_clock(client),
-            list(cast("Rota", self).declared.values()),
+            await self._declare_schedules(client),
+            list(cast("Rota", self).declared_schedules.values()),
             tracing=self.tracing,
-            counted=self.counted,
+            process_counters=self.process_counters,
         )
-        client.worker = worker = Worker(outfit)
+        client.worker = worker = Worker(config)
         if not services or not self.registry.services:
             await worker.start()
             try:
@@ -132,28 +134,30 @@ class Working:
                 await worker.stop()
                 client.worker = None
             return
-        beside = self._stand_by(client)
+        service_group = self._create_services(client)
         # Whoever drains passes its services on at once, not when the last job has ended.
-        worker.when_draining(lambda: beside.begin_to_stop(self.settings.drain_for), beside.hurry)
+        worker.on_drain(
+            lambda: service_group.request_stop(self.settings.drain_timeout), service_group.hurry
+        )
         try:
             await worker.start()
-            beside.start()
+            service_group.start()
             yield worker
         finally:
-            await asyncio.gather(self._stop(client, beside), worker.stop())
+            await asyncio.gather(self._stop_services(client, service_group), worker.stop())
             client.worker = None
 
-    async def _by_the_clock(self, client: Client) -> Mapping[str, Make]:
+    async def _declare_schedules(self, client: Client) -> Mapping[str, RunFactory]:
         """What this app starts by the clock; the database is told what its code declares."""
-        from rota.app.ticking import check, makers
+        from rota.app.ticking import check_schedule, run_factories
         from rota.engine.schedules import declare
 
         app: Rota = self  # type: ignore[assignment]
-        for each in app.declared.values():
-            check(app, each)  # what does not fit is found now, not at a tick
-        targets = makers(app)
-        await declare(client.database, list(app.declared.values()), list(targets))
-        return targets
+        for each in app.declared_schedules.values():
+            check_schedule(app, each)  # what does not fit is found now, not at a tick
+        factories = run_factories(app)
+        await declare(client.database, list(app.declared_schedules.values()), list(factories))
+        return factories
 
     async def work(
         self,
@@ -165,96 +169,96 @@ class Working:
     ) -> bool:
         """Work until SIGTERM or SIGINT, or until somebody has this worker drained, then finish what runs. A
         second signal hurries. Answers whether it was drained: then nobody wants another in its place."""
-        told = Told()
-        self.readiness.begin()
+        shutdown = ShutdownSignals()
+        self.readiness.mark_starting()
         try:
-            with told.listening():
-                return await self._work(told, queues, concurrency, metadata, services)
+            with shutdown.handle_signals():
+                return await self._work(shutdown, queues, concurrency, metadata, services)
         finally:
-            self.readiness.end()
+            self.readiness.mark_stopped()
 
     async def _work(
         self,
-        told: Told,
+        shutdown: ShutdownSignals,
         queues: Sequence[str] | None,
         concurrency: int | None,
         metadata: Mapping[str, Any] | None,
         services: bool,
     ) -> bool:
         if services and self.registry.services and not self.registry.tasks:
-            async with self.services() as standing_by:
-                told.when_hurried(standing_by.hurry)
-                resigning = await self._until_told(told)
+            async with self.services() as service_group:
+                shutdown.on_hurry(service_group.hurry)
+                resignation = await self._wait_for_shutdown(shutdown)
         else:
             async with self.worker(
                 queues=queues, concurrency=concurrency, metadata=metadata, services=services
             ) as worker:
-                told.when_hurried(worker.hurry)
-                worker.when_asked(told.leave)
-                resigning = await self._until_told(told)
-        await resigning
-        return told.asked
+                shutdown.on_hurry(worker.hurry)
+                worker.on_drain_request(shutdown.request_drain)
+                resignation = await self._wait_for_shutdown(shutdown)
+        await resignation
+        return shutdown.drain_requested
 
-    async def _until_told(self, told: Told) -> asyncio.Task[None]:
+    async def _wait_for_shutdown(self, shutdown: ShutdownSignals) -> asyncio.Task[None]:
         """Until it is to leave, whoever says so. What it leads is resigned then, at once, whatever is still
         to be ended; the answer is when the others know."""
         import asyncio
 
         client = await self.open()
-        forget = self.readiness.when_draining(told.leave_from_anywhere)
+        unsubscribe = self.readiness.on_drain(shutdown.request_drain_threadsafe)
         try:
-            self.readiness.starting = False
-            await told.to_stop()
+            self.readiness.is_starting = False
+            await shutdown.wait()
         finally:
-            forget()
+            unsubscribe()
         self.readiness.drain()
         return asyncio.create_task(client.resign(), name="rota resign")
 
 
-class Told:
+class ShutdownSignals:
     """What a program that works hears from outside: to stop, to hurry, to leave."""
 
     def __init__(self) -> None:
         import asyncio
 
-        self.asked = False
+        self.drain_requested = False
         """Whether somebody has asked it to leave, before any signal came."""
         self._loop = asyncio.get_running_loop()
-        self._to_stop = asyncio.Event()
-        self._signals = 0
-        self._hurry: Callable[[], None] = lambda: None
+        self._stop_event = asyncio.Event()
+        self._signal_count = 0
+        self._on_hurry: Callable[[], None] = lambda: None
 
     @contextmanager
-    def listening(self) -> Iterator[None]:
+    def handle_signals(self) -> Iterator[None]:
         """Before it starts: a signal that comes meanwhile is obeyed when it has."""
         signals = (signal.SIGTERM, signal.SIGINT)
         for name in signals:
-            self._loop.add_signal_handler(name, self._hear)
+            self._loop.add_signal_handler(name, self._on_signal)
         try:
             yield
         finally:
             for name in signals:
                 self._loop.remove_signal_handler(name)
 
-    def when_hurried(self, call: Callable[[], None]) -> None:
-        self._hurry = call
-        if self._signals > 1:
-            call()
+    def on_hurry(self, callback: Callable[[], None]) -> None:
+        self._on_hurry = callback
+        if self._signal_count > 1:
+            callback()
 
-    async def to_stop(self) -> None:
-        await self._to_stop.wait()
+    async def wait(self) -> None:
+        await self._stop_event.wait()
 
-    def leave(self) -> None:
-        if not self._to_stop.is_set():
-            self.asked = True
-            self._to_stop.set()
+    def request_drain(self) -> None:
+        if not self._stop_event.is_set():
+            self.drain_requested = True
+            self._stop_event.set()
 
-    def leave_from_anywhere(self) -> None:
+    def request_drain_threadsafe(self) -> None:
         """The same, in any thread."""
-        self._loop.call_soon_threadsafe(self.leave)
+        self._loop.call_soon_threadsafe(self.request_drain)
 
-    def _hear(self) -> None:
-        self._signals += 1
-        if self._to_stop.is_set():
-            self._hurry()
-        self._to_stop.set()
+    def _on_signal(self) -> None:
+        self._signal_count += 1
+        if self._stop_event.is_set():
+            self._on_hurry()
+        self._stop_event.set()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from rota import Rota
-    from rota.store.standing import AdvisoryLine
+    from rota.store.standing import AdvisoryLockRow
 
 
 @click.command()
@@ -27,12 +27,12 @@ def advisory(target: Target, as_json: bool) -> None:
     """
     from rota.store import standing
 
-    async def asking(app: Rota) -> list[AdvisoryLine]:
+    async def query(app: Rota) -> list[AdvisoryLockRow]:
         return await (await app.open()).database.run(standing.advisory_locks())
 
-    found = target.ask(asking)
+    found = target.run(query)
     if as_json:
-        paint.say_json([_document(each) for each in found])
+        paint.print_json([_document(each) for each in found])
     elif found:
         _print_advisory(found)
     else:
@@ -41,30 +41,30 @@ def advisory(target: Target, as_json: bool) -> None:
         )
 
 
-def _document(line: AdvisoryLine) -> dict[str, Any]:
+def _document(lock: AdvisoryLockRow) -> dict[str, Any]:
     return {
-        **paint.fields(line),
-        "namespace": _namespace(line),
-        "key": line.key if line.pair else _whole(line),
-        "space": line.space if line.pair else None,
+        **paint.fields(lock),
+        "namespace": _namespace(lock),
+        "key": lock.key if lock.is_pair else _bigint_key(lock),
+        "class_id": lock.namespace if lock.is_pair else None,
     }
 
 
-def _print_advisory(found: list[AdvisoryLine]) -> None:
+def _print_advisory(found: list[AdvisoryLockRow]) -> None:
     columns = {
-        "lock": [_locked(each) for each in found],
-        "key": [paint.whole(_key(each)) for each in found],
-        "pid": [paint.text(each.pid) for each in found],
+        "lock": [_lock_cell(each) for each in found],
+        "key": [paint.wrapped_cell(_key(each)) for each in found],
+        "pid": [paint.cell(each.pid) for each in found],
         "": [_mode(each) for each in found],
-        "application": [paint.whole(each.application) for each in found],
-        "user": [paint.whole(each.user) for each in found],
-        "client": [paint.whole(each.address) for each in found],
+        "application": [paint.wrapped_cell(each.application) for each in found],
+        "user": [paint.wrapped_cell(each.user) for each in found],
+        "client": [paint.wrapped_cell(each.address) for each in found],
         "state": [_state(each) for each in found],
-        "connected": [paint.text(paint.span(each.connected)) for each in found],
+        "connected": [paint.cell(paint.format_duration(each.connected_seconds)) for each in found],
     }
     if whom.is_narrow():
         del columns["connected"]
-    whom.show(
+    whom.print_table(
         columns,
         right=("key", "pid", "connected"),
         free=("lock", "key", "application", "user", "client", "state"),
@@ -72,39 +72,39 @@ def _print_advisory(found: list[AdvisoryLine]) -> None:
     paint.hint("a session is ended, with all it holds, by `select pg_terminate_backend(PID)`")
 
 
-def _namespace(line: AdvisoryLine) -> str | None:
-    from rota.store.advisory import NAMES
+def _namespace(lock: AdvisoryLockRow) -> str | None:
+    from rota.store.advisory import NAMESPACE_NAMES
 
-    return NAMES.get(line.space) if line.pair else None
+    return NAMESPACE_NAMES.get(lock.namespace) if lock.is_pair else None
 
 
-def _locked(line: AdvisoryLine) -> Text:
-    name = _namespace(line)
+def _lock_cell(lock: AdvisoryLockRow) -> Text:
+    name = _namespace(lock)
     if name is None:
-        return paint.whole("somebody else's", "dim")
-    return paint.whole(f"{name} {line.whose or ''}".strip())
+        return paint.wrapped_cell("other", "dim")
+    return paint.wrapped_cell(f"{name} {lock.owner or ''}".strip())
 
 
-def _key(line: AdvisoryLine) -> str:
-    if not line.pair:
-        return str(_whole(line))
-    return str(line.key) if _namespace(line) else f"{_signed(line.space, 32)}, {line.key}"
+def _key(lock: AdvisoryLockRow) -> str:
+    if not lock.is_pair:
+        return str(_bigint_key(lock))
+    return str(lock.key) if _namespace(lock) else f"{_signed(lock.namespace, 32)}, {lock.key}"
 
 
-def _whole(line: AdvisoryLine) -> int:
-    return _signed(line.space << 32 | line.key, 64)
+def _bigint_key(lock: AdvisoryLockRow) -> int:
+    return _signed(lock.namespace << 32 | lock.key, 64)
 
 
 def _signed(value: int, bits: int) -> int:
     return value - 2**bits if value >= 2 ** (bits - 1) else value
 
 
-def _mode(line: AdvisoryLine) -> Text:
-    if not line.granted:
-        return paint.text("waits", "yellow")
-    return paint.text("" if line.exclusive else "shared")
+def _mode(lock: AdvisoryLockRow) -> Text:
+    if not lock.granted:
+        return paint.cell("waiting", "yellow")
+    return paint.cell("" if lock.exclusive else "shared")
 
 
-def _state(line: AdvisoryLine) -> Text:
-    since = "" if line.since is None else f" {paint.span(line.since)}"
-    return paint.whole(f"{line.state}{since}" if line.state else "")
+def _state(lock: AdvisoryLockRow) -> Text:
+    since = "" if lock.state_seconds is None else f" {paint.format_duration(lock.state_seconds)}"
+    return paint.wrapped_cell(f"{lock.state}{since}" if lock.state else "")

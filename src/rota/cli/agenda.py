@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from rota.model.agenda import Schedule, Tick
 
-STATES = {"active": "green", "paused": "yellow", "disabled": "dim", "ended": "dim"}
+STATE_STYLES = {"active": "green", "paused": "yellow", "disabled": "dim", "ended": "dim"}
 
-TICKS = {
+TICK_STYLES = {
     "running": "cyan",
     "queued": "blue",
     "skipped": "dim",
@@ -26,230 +26,248 @@ TICKS = {
 }
 
 
-def document(value: Schedule | Tick) -> dict[str, Any]:
+def json_document(value: Schedule | Tick) -> dict[str, Any]:
     """For programs: what there is to know, and what follows from it."""
     from rota.model.agenda import Tick
 
     found = msgspec.structs.asdict(value)
     if isinstance(value, Tick):
-        return {**found, "started": value.started, "late": value.late, "took": value.took}
-    found["last"] = None if value.last is None else document(value.last)
+        return {
+            **found,
+            "started": value.started,
+            "late_by": value.late_seconds,
+            "duration": value.seconds,
+        }
+    found["last"] = None if value.last is None else json_document(value.last)
     return {**found, "when": value.when}
 
 
-def when(schedule: Schedule, *, below: bool = False) -> str:
+def format_timetable(schedule: Schedule, *, two_lines: bool = False) -> str:
     """`below`: the zone on a line of its own."""
     every = schedule.every
     if every is not None:
-        return f"every {f'{every:g} s' if every < 60 else paint.span(every)}"
+        return f"every {f'{every:g} s' if every < 60 else paint.format_duration(every)}"
     if schedule.at is not None:
-        date, time, zone = _local(schedule, schedule.at).split()
-        return f"once, {date}\n{time} {zone}" if below else f"once, {date} {time} {zone}"
-    return schedule.when.replace(" (", "\n(", 1) if below else schedule.when
+        date, time, zone = _format_local(schedule, schedule.at).split()
+        return f"once, {date}\n{time} {zone}" if two_lines else f"once, {date} {time} {zone}"
+    return schedule.when.replace(" (", "\n(", 1) if two_lines else schedule.when
 
 
-def state(schedule: Schedule, *, manned: bool) -> Text:
+def state_cell(schedule: Schedule, *, has_workers: bool) -> Text:
     """Where there are workers, and none knows what it starts, that is what counts."""
-    if _is_strange(schedule, manned=manned):
-        return paint.text("unknown", "yellow")
-    trouble = schedule.state == "active" and schedule.why
-    return paint.text(schedule.state, "yellow" if trouble else STATES.get(schedule.state, ""))
+    if _lacks_worker(schedule, has_workers=has_workers):
+        return paint.cell("unknown", "yellow")
+    has_problem = schedule.state == "active" and schedule.reason
+    return paint.cell(
+        schedule.state, "yellow" if has_problem else STATE_STYLES.get(schedule.state, "")
+    )
 
 
-def why(schedule: Schedule, *, manned: bool) -> str:
+def state_reason(schedule: Schedule, *, has_workers: bool) -> str:
     """… it is not simply active."""
-    if _is_strange(schedule, manned=manned):
-        return nobody_knows(schedule)
-    if schedule.why is None and schedule.failures > 1:
+    if _lacks_worker(schedule, has_workers=has_workers):
+        return no_worker_message(schedule)
+    if schedule.reason is None and schedule.failures > 1:
         return f"{schedule.failures} failures in a row"
-    return schedule.why or ""
+    return schedule.reason or ""
 
 
-def _is_strange(schedule: Schedule, *, manned: bool) -> bool:
-    return schedule.state == "active" and manned and not schedule.known
+def _lacks_worker(schedule: Schedule, *, has_workers: bool) -> bool:
+    return schedule.state == "active" and has_workers and not schedule.has_worker
 
 
-def nobody_knows(schedule: Schedule) -> str:
+def no_worker_message(schedule: Schedule) -> str:
     if schedule.kind == "action":
         return f"nobody knows action {schedule.target!r}"
     return f"nobody knows its {schedule.kind}"
 
 
-def last(schedule: Schedule, now: datetime) -> Text:
+def last_tick_cell(schedule: Schedule, now: datetime) -> Text:
     if schedule.last is None:
-        return paint.text("")
-    word = outcome(schedule.last)
-    return paint.text(f"{word} {paint.age(schedule.last.seen, now)} ago", _style(word))
+        return paint.cell("")
+    outcome = tick_outcome(schedule.last)
+    return paint.cell(
+        f"{outcome} {paint.format_age(schedule.last.handled, now)} ago", _outcome_style(outcome)
+    )
 
 
-def next_in(schedule: Schedule, now: datetime) -> Text:
+def next_tick_cell(schedule: Schedule, now: datetime) -> Text:
     if not schedule.next:
-        return paint.text("")
-    following = schedule.next[0]
-    return paint.text("due" if following <= now else f"in {paint.age(now, following)}")
+        return paint.cell("")
+    next_tick = schedule.next[0]
+    return paint.cell("due" if next_tick <= now else f"in {paint.format_age(now, next_tick)}")
 
 
-def outcome(tick: Tick) -> str:
+def tick_outcome(tick: Tick) -> str:
     """What became of it, in one word."""
     if tick.run is None:
         return tick.state
-    return tick.outcome or ("running" if tick.ended is None else "over")
+    return tick.outcome or ("running" if tick.ended is None else "ended")
 
 
-def _style(word: str) -> str:
-    return TICKS.get(word) or paint.STATES.get(word, "")
+def _outcome_style(outcome: str) -> str:
+    return TICK_STYLES.get(outcome) or paint.STATE_STYLES.get(outcome, "")
 
 
-def _local(schedule: Schedule, moment: datetime) -> str:
+def _format_local(schedule: Schedule, time: datetime) -> str:
     """In the schedule's own zone, if this machine knows it."""
     from rota.errors import ArgumentError
-    from rota.model.timetable import zone
+    from rota.model.timetable import load_zone
 
     try:
-        return moment.astimezone(zone(schedule.tz)).strftime("%Y-%m-%d %H:%M:%S %Z")
+        return time.astimezone(load_zone(schedule.tz)).strftime("%Y-%m-%d %H:%M:%S %Z")
     except ArgumentError:
-        return _utc(moment)
+        return _format_utc(time)
 
 
-def _utc(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+def _format_utc(time: datetime) -> str:
+    return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 # One of them
 
 
-def print_schedule(schedule: Schedule, ticks: Sequence[Tick], manned: bool, now: datetime) -> None:
+def print_schedule(
+    schedule: Schedule, ticks: Sequence[Tick], has_workers: bool, now: datetime
+) -> None:
     console = paint.console()
     console.print(
-        paint.text(f"schedule {schedule.name}", "bold"),
-        paint.text(schedule.state, STATES.get(schedule.state, "")),
+        paint.cell(f"schedule {schedule.name}", "bold"),
+        paint.cell(schedule.state, STATE_STYLES.get(schedule.state, "")),
         end="\n\n",
     )
-    paint.show(paint.facts(_facts(schedule, manned, now)))
+    paint.print_renderable(paint.property_table(_properties(schedule, has_workers, now)))
     if schedule.input:
         title = "config" if schedule.kind == "action" else "input"
-        paint.block(title, paint.pretty(msgspec.json.encode(schedule.input)))
+        paint.print_block(title, paint.format_json(msgspec.json.encode(schedule.input)))
     if schedule.next:
         console.print()
-        _print_next(schedule, now)
+        _print_next_ticks(schedule, now)
     console.print()
     if ticks:
         _print_ticks(schedule, ticks)
     else:
-        paint.say("no tick of it has come yet")
+        paint.print_text("no tick of it has come yet")
 
 
-def _facts(schedule: Schedule, manned: bool, now: datetime) -> Iterator[tuple[str, Text | str]]:
-    yield "starts", f"{schedule.kind} {schedule.target}"
-    yield "when", when(schedule)
-    if not manned:
-        yield "workers", paint.text("none is there, so it starts nothing", "yellow")
-    elif not schedule.known:
-        yield "workers", paint.text(f"{nobody_knows(schedule)}, so it starts nothing", "yellow")
-    if schedule.why:
-        yield "why", paint.text(schedule.why, STATES.get(schedule.state, ""))
-    if _is_astray(schedule, now):
+def _properties(
+    schedule: Schedule, has_workers: bool, now: datetime
+) -> Iterator[tuple[str, Text | str]]:
+    yield "target", f"{schedule.kind} {schedule.target}"
+    yield "when", format_timetable(schedule)
+    if not has_workers:
+        yield "workers", paint.cell("none is there, so it starts nothing", "yellow")
+    elif not schedule.has_worker:
+        yield (
+            "workers",
+            paint.cell(f"{no_worker_message(schedule)}, so it starts nothing", "yellow"),
+        )
+    if schedule.reason:
+        yield "reason", paint.cell(schedule.reason, STATE_STYLES.get(schedule.state, ""))
+    if _is_ahead_of_clock(schedule, now):
         yield (
             "clock",
-            paint.text("it has gone back: to have it come again from now on, resume it", "yellow"),
+            paint.cell("it has gone back: to have it come again from now on, resume it", "yellow"),
         )
     yield (
         "defined",
-        f"{'in code' if schedule.declared else 'at run time'}, {_ago(schedule.created, now)}",
+        f"{'in code' if schedule.declared else 'at run time'}, {_format_ago(schedule.created, now)}",
     )
     if schedule.tenant:
         yield "tenant", schedule.tenant
     if schedule.queue:
         yield "queue", schedule.queue
-    yield from _policies(schedule)
-    missed = f", {paint.number(schedule.missed)} ticks missed" if schedule.missed else ""
-    yield "so far", f"{runs_of(schedule.runs)} by the clock{missed}"
+    yield from _policy_properties(schedule)
+    missed = f", {paint.format_count(schedule.missed)} ticks missed" if schedule.missed else ""
+    yield "runs", f"{format_runs(schedule.runs)} by the clock{missed}"
     if schedule.last_success:
-        yield "last success", _ago(schedule.last_success, now)
+        yield "last success", _format_ago(schedule.last_success, now)
     if schedule.last_failure:
-        yield "last failure", _ago(schedule.last_failure, now)
+        yield "last failure", _format_ago(schedule.last_failure, now)
     if schedule.failures:
-        yield "failures", paint.text(f"{schedule.failures} in a row", "red")
+        yield "failures", paint.cell(f"{schedule.failures} in a row", "red")
 
 
-def _is_astray(schedule: Schedule, now: datetime) -> bool:
-    from rota.model.schedule import Policy, Position, is_astray
+def _is_ahead_of_clock(schedule: Schedule, now: datetime) -> bool:
+    from rota.model.schedule import SchedulePolicy, SchedulePosition, is_ahead_of_clock
     from rota.model.timetable import Timetable
 
     if schedule.state != "active" or not schedule.next:
         return False
     timetable = Timetable(schedule.cron, schedule.tz, schedule.every, schedule.at)
-    policy = Policy(starts=schedule.starts, ends=schedule.ends)
+    policy = SchedulePolicy(starts=schedule.starts, ends=schedule.ends)
     # `every` is a lattice: any of its ticks may be counted from.
-    next = schedule.next[0]
-    return is_astray(timetable, policy, Position(next, next), now)
+    next_tick = schedule.next[0]
+    return is_ahead_of_clock(timetable, policy, SchedulePosition(next_tick, next_tick), now)
 
 
-def _policies(schedule: Schedule) -> Iterator[tuple[str, str]]:
+def _policy_properties(schedule: Schedule) -> Iterator[tuple[str, str]]:
     yield "overlap", schedule.overlap
-    most = f", {schedule.at_most} at most" if schedule.catch_up == "all" else ""
-    yield "catch up", f"{schedule.catch_up}{most}"
+    limit = f", {schedule.at_most} at most" if schedule.catch_up == "all" else ""
+    yield "catch up", f"{schedule.catch_up}{limit}"
     if schedule.grace is not None:
-        yield "grace", paint.span(schedule.grace)
+        yield "grace", paint.format_duration(schedule.grace)
     if schedule.jitter:
-        yield "jitter", f"up to {paint.span(schedule.jitter)}"
+        yield "jitter", f"up to {paint.format_duration(schedule.jitter)}"
     if schedule.starts:
-        yield "from", _local(schedule, schedule.starts)
+        yield "from", _format_local(schedule, schedule.starts)
     if schedule.ends:
-        yield "until", _local(schedule, schedule.ends)
+        yield "until", _format_local(schedule, schedule.ends)
     if schedule.max_runs is not None:
-        yield "at most", runs_of(schedule.max_runs)
+        yield "at most", format_runs(schedule.max_runs)
     if schedule.pause_after is not None:
         yield "pauses", f"after {schedule.pause_after} failures in a row"
 
 
-def runs_of(count: int) -> str:
-    return "1 run" if count == 1 else f"{paint.number(count)} runs"
+def format_runs(count: int) -> str:
+    return "1 run" if count == 1 else f"{paint.format_count(count)} runs"
 
 
-def _ago(moment: datetime, now: datetime) -> str:
-    return f"{paint.clock(moment)}, {paint.age(moment, now)} ago"
+def _format_ago(time: datetime, now: datetime) -> str:
+    return f"{paint.format_time(time)}, {paint.format_age(time, now)} ago"
 
 
-def _print_next(schedule: Schedule, now: datetime) -> None:
-    rows = [(_local(schedule, each), _utc(each), each) for each in schedule.next]
-    elsewhere = any(local != utc for local, utc, _ in rows)
-    table = paint.table("next ticks", *(["in UTC"] if elsewhere else []), "", right=("",))
+def _print_next_ticks(schedule: Schedule, now: datetime) -> None:
+    rows = [(_format_local(schedule, each), _format_utc(each), each) for each in schedule.next]
+    differs = any(local != utc for local, utc, _ in rows)
+    grid = paint.new_table("next ticks", *(["in UTC"] if differs else []), "", right=("",))
     for local, utc, each in rows:
-        table.add_row(
-            paint.text(local),
-            *([paint.text(utc, "dim")] if elsewhere else []),
-            paint.text("due" if each <= now else f"in {paint.age(now, each)}"),
+        grid.add_row(
+            paint.cell(local),
+            *([paint.cell(utc, "dim")] if differs else []),
+            paint.cell("due" if each <= now else f"in {paint.format_age(now, each)}"),
         )
-    paint.show(table)
+    paint.print_renderable(grid)
 
 
 def _print_ticks(schedule: Schedule, ticks: Sequence[Tick]) -> None:
     columns = {
-        "tick": [paint.text(_local(schedule, each.planned)) for each in ticks],
-        "late": [_late(each) for each in ticks],
-        "run": [paint.text(each.run) for each in ticks],
-        "outcome": [paint.text(outcome(each), _style(outcome(each))) for each in ticks],
-        "took": [paint.text(paint.span(each.took)) for each in ticks],
-        "by": [paint.whole(f"{each.host}:{each.pid}") for each in ticks],
-        "": [paint.whole(_remark(each)) for each in ticks],
+        "tick": [paint.cell(_format_local(schedule, each.planned)) for each in ticks],
+        "late by": [_late_by_cell(each) for each in ticks],
+        "run": [paint.cell(each.run) for each in ticks],
+        "outcome": [
+            paint.cell(tick_outcome(each), _outcome_style(tick_outcome(each))) for each in ticks
+        ],
+        "duration": [paint.cell(paint.format_duration(each.seconds)) for each in ticks],
+        "instance": [paint.wrapped_cell(f"{each.host}:{each.pid}") for each in ticks],
+        "": [paint.wrapped_cell(_remark(each)) for each in ticks],
     }
-    told = {name: cells for name, cells in columns.items() if any(cell.plain for cell in cells)}
-    table = paint.table(*told, right=("late", "run", "took"), free=("by", ""))
-    for cells in zip(*told.values(), strict=True):
-        table.add_row(*cells)
-    paint.show(table)
+    shown = {name: cells for name, cells in columns.items() if any(cell.plain for cell in cells)}
+    grid = paint.new_table(*shown, right=("late by", "run", "duration"), free=("instance", ""))
+    for cells in zip(*shown.values(), strict=True):
+        grid.add_row(*cells)
+    paint.print_renderable(grid)
 
 
-def _late(tick: Tick) -> Text:
+def _late_by_cell(tick: Tick) -> Text:
     """What was started by hand was not late for anything."""
-    if tick.backfilled or tick.why == "by hand":
-        return paint.text("")
-    return paint.text(paint.span(max(tick.late, 0.0)))
+    if tick.backfilled or tick.reason == "by hand":
+        return paint.cell("")
+    return paint.cell(paint.format_duration(max(tick.late_seconds, 0.0)))
 
 
 def _remark(tick: Tick) -> str:
     words = ["backfilled"] if tick.backfilled else []
-    if tick.why:
-        words.append(tick.why)
+    if tick.reason:
+        words.append(tick.reason)
     return ", ".join(words)

@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from rota.cli import paint, whom
-from rota.cli.endings import FAILED, NOT_THERE, Told, leave
-from rota.cli.start import Span
-from rota.cli.target import Target, goes_on, with_target
+from rota.cli.endings import FAILED, NOT_FOUND, CommandError, exit_with
+from rota.cli.start import DurationParameter
+from rota.cli.target import Target, subcommand_follows, with_target
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from rota import Rota
-    from rota.store.alerts import Closed
-    from rota.store.audit import Entry
+    from rota.store.alerts import ClosedAlert
+    from rota.store.audit import AuditRow
     from rota.store.query import Query
-    from rota.store.standing import AlertLine
+    from rota.store.standing import AlertRow
 
 
 @click.group(invoke_without_command=True)
 @with_target
-@click.option("--all", "over", is_flag=True, help="Also those that are over.")
+@click.option("--all", "include_closed", is_flag=True, help="Also those that are over.")
 @click.option(
     "--check",
     is_flag=True,
@@ -41,37 +41,37 @@ if TYPE_CHECKING:
     help="At most so many.",
 )
 @click.option("--json", "as_json", is_flag=True, help="A JSON list, for programs.")
-def alerts(target: Target, over: bool, check: bool, limit: int, as_json: bool) -> None:
+def alerts(target: Target, include_closed: bool, check: bool, limit: int, as_json: bool) -> None:
     """List what somebody should look at: workers that died, queues that wait, schedules that are late.
 
     An alert is open while it is so, and closed by whoever sees that it no longer is. Workers look every ten
     seconds, one for all; where none has for a minute, this command does.
     """
-    if goes_on(target):
+    if subcommand_follows(target):
         return
-    from rota.engine.watchman import FORGOTTEN, Round
+    from rota.engine.watchman import STALE_SECONDS, Evaluation
     from rota.store import alerts as rows
     from rota.store import standing, views
 
-    async def asking(app: Rota) -> tuple[list[AlertLine], datetime]:
+    async def query(app: Rota) -> tuple[list[AlertRow], datetime]:
         database = (await app.open()).database
-        await Round(database, (socket.gethostname(), os.getpid())).make(FORGOTTEN)
-        await database.run(rows.settle())
-        found = await database.run(standing.alerts(over=over, limit=limit))
-        [now] = await database.run(views.clock())
+        await Evaluation(database, (socket.gethostname(), os.getpid())).evaluate(STALE_SECONDS)
+        await database.run(rows.clear_resolved())
+        found = await database.run(standing.alerts(include_closed=include_closed, limit=limit))
+        [now] = await database.run(views.database_time())
         return found, now
 
-    found, now = target.ask(asking)
+    found, now = target.run(query)
     if as_json:
-        paint.say_json([paint.fields(each) for each in found])
+        paint.print_json([paint.fields(each) for each in found])
     elif found:
         _print_alerts(found, now)
-    elif over:
+    elif include_closed:
         click.echo("there has never been an alert")
     else:
         click.echo("no alert is open (those that are over: --all)")
-    if check and any(each.cleared is None and each.acknowledged is None for each in found):
-        leave(FAILED)
+    if check and any(each.cleared is None and each.acknowledged_until is None for each in found):
+        exit_with(FAILED)
 
 
 @alerts.command()
@@ -79,9 +79,14 @@ def alerts(target: Target, over: bool, check: bool, limit: int, as_json: bool) -
 @click.argument("kind")
 @click.argument("subject", required=False)
 @click.option(
-    "--for", "span", type=Span(), default="8h", show_default=True, help="Until when you see to it."
+    "--for",
+    "duration",
+    type=DurationParameter(),
+    default="8h",
+    show_default=True,
+    help="Until when you see to it.",
 )
-def ack(target: Target, kind: str, subject: str | None, span: timedelta) -> None:
+def ack(target: Target, kind: str, subject: str | None, duration: timedelta) -> None:
     """Say of open alerts of a KIND, all or the one about SUBJECT, that you see to it.
 
     It stays open until it is no longer so; `rota alerts --check` passes it by for that time. Who did so is
@@ -89,10 +94,11 @@ def ack(target: Target, kind: str, subject: str | None, span: timedelta) -> None
     """
     from rota.store import alerts as rows
 
-    query = rows.acknowledge(kind, subject, span.total_seconds(), whom.operator())
-    for each in _asked(target, kind, subject, query):
+    query = rows.acknowledge(kind, subject, duration.total_seconds(), whom.current_operator())
+    for each in _change_alerts(target, kind, subject, query):
         click.echo(
-            f"acknowledged for {paint.span(span.total_seconds())}: {each.kind}: {each.subject}"
+            f"acknowledged for {paint.format_duration(duration.total_seconds())}: {each.kind}: "
+            f"{each.subject}"
         )
 
 
@@ -108,59 +114,68 @@ def close(target: Target, kind: str, subject: str | None) -> None:
     """
     from rota.store import alerts as rows
 
-    query = rows.dismiss(kind, subject, whom.operator())
-    for each in _asked(target, kind, subject, query):
+    query = rows.dismiss(kind, subject, whom.current_operator())
+    for each in _change_alerts(target, kind, subject, query):
         click.echo(f"closed: {each.kind}: {each.subject}")
 
 
-def _asked(target: Target, kind: str, subject: str | None, query: Query[Closed]) -> list[Closed]:
-    async def asking(app: Rota) -> list[Closed]:
+def _change_alerts(
+    target: Target, kind: str, subject: str | None, query: Query[ClosedAlert]
+) -> list[ClosedAlert]:
+    async def run_query(app: Rota) -> list[ClosedAlert]:
         return await (await app.open()).database.run(query)
 
-    found = target.ask(asking)
+    found = target.run(run_query)
     if not found:
-        what = f"{kind!r} about {subject!r}" if subject else f"{kind!r}"
-        raise Told(f"no alert {what} is open; `rota alerts` lists those that are", NOT_THERE)
+        description = f"{kind!r} about {subject!r}" if subject else f"{kind!r}"
+        raise CommandError(
+            f"no alert {description} is open; `rota alerts` lists those that are", NOT_FOUND
+        )
     return found
 
 
-def _print_alerts(found: list[AlertLine], now: datetime) -> None:
-    over = any(each.cleared is not None for each in found)
+def _print_alerts(found: list[AlertRow], now: datetime) -> None:
+    any_closed = any(each.cleared is not None for each in found)
     columns = {
-        "alert": [paint.whole(each.kind, _style(each)) for each in found],
-        "for" if not over else "raised": [_raised(each, now, over) for each in found],
-        "lasted": [_lasted(each) for each in found],
-        "seen by": [_seen(each) for each in found],
-        "told by": [paint.whole(whom.place(each.host, each.pid), _quiet(each)) for each in found],
-        "what": [paint.whole(each.message, _quiet(each)) for each in found],
+        "alert": [paint.wrapped_cell(each.kind, _style(each)) for each in found],
+        "age" if not any_closed else "raised": [_raised(each, now, any_closed) for each in found],
+        "duration": [_duration(each) for each in found],
+        "handled by": [_handled_by(each) for each in found],
+        "reported by": [
+            paint.wrapped_cell(whom.format_process(each.host, each.pid), _closed_style(each))
+            for each in found
+        ],
+        "message": [paint.wrapped_cell(each.message, _closed_style(each)) for each in found],
     }
-    whom.show(
-        columns, right=("for", "raised", "lasted"), free=("alert", "seen by", "told by", "what")
+    whom.print_table(
+        columns,
+        right=("age", "raised", "duration"),
+        free=("alert", "handled by", "reported by", "message"),
     )
 
 
-def _seen(alert: AlertLine) -> Text:
+def _handled_by(alert: AlertRow) -> Text:
     """Who sees to it, or has closed it."""
-    return paint.whole(alert.closed_by or alert.who or "", "dim")
+    return paint.wrapped_cell(alert.closed_by or alert.acknowledged_by or "", "dim")
 
 
-def _style(alert: AlertLine) -> str:
-    return "dim" if alert.cleared is not None or alert.acknowledged is not None else "yellow"
+def _style(alert: AlertRow) -> str:
+    return "dim" if alert.cleared is not None or alert.acknowledged_until is not None else "yellow"
 
 
-def _quiet(alert: AlertLine) -> str:
+def _closed_style(alert: AlertRow) -> str:
     return "dim" if alert.cleared is not None else ""
 
 
-def _raised(alert: AlertLine, now: datetime, over: bool) -> Text:
-    ago = paint.age(alert.raised, now)
-    return paint.text(f"{ago} ago" if over else ago, _quiet(alert))
+def _raised(alert: AlertRow, now: datetime, any_closed: bool) -> Text:
+    ago = paint.format_age(alert.raised, now)
+    return paint.cell(f"{ago} ago" if any_closed else ago, _closed_style(alert))
 
 
-def _lasted(alert: AlertLine) -> Text:
+def _duration(alert: AlertRow) -> Text:
     if alert.cleared is None:
-        return paint.text("")
-    return paint.text(paint.span((alert.cleared - alert.raised).total_seconds()), "dim")
+        return paint.cell("")
+    return paint.cell(paint.format_duration((alert.cleared - alert.raised).total_seconds()), "dim")
 
 
 @click.command()
@@ -172,14 +187,14 @@ def _lasted(alert: AlertLine) -> Text:
     show_default=True,
     help="At most so many.",
 )
-@click.option("--who", metavar="NAME", help="By whom.")
+@click.option("--operator", metavar="NAME", help="By whom.")
 @click.option("--action", metavar="WORDS", help="What was done, 'cancel run' for one.")
 @click.option("--subject", metavar="NAME", help="To what: a run's number, a schedule's name.")
 @click.option("--json", "as_json", is_flag=True, help="A JSON list, for programs.")
 def audit(
     target: Target,
     limit: int,
-    who: str | None,
+    operator: str | None,
     action: str | None,
     subject: str | None,
     as_json: bool,
@@ -191,39 +206,46 @@ def audit(
     from rota.store import audit as rows
     from rota.store import ticks
 
-    async def asking(app: Rota) -> list[Entry]:
+    async def fetch(app: Rota) -> list[AuditRow]:
         database = (await app.open()).database
-        query = rows.entries(limit, who=who, action=action, subject=subject)
-        [[_, found]] = await database.exchange([[ticks.hurry(), query]])
+        query = rows.entries(limit, operator=operator, action=action, subject=subject)
+        [[_, found]] = await database.pipeline([[ticks.set_short_timeouts(), query]])
         return found
 
-    found = target.ask(asking)
+    found = target.run(fetch)
     if as_json:
-        paint.say_json([paint.fields(each, stored=("detail",)) for each in found])
+        paint.print_json([paint.fields(each, stored=("detail",)) for each in found])
     elif found:
         _print_audit(found)
-    elif who or action or subject:
+    elif operator or action or subject:
         click.echo("nothing like that was done by hand; names are looked for whole")
     else:
         click.echo("nothing was done by hand; `rota cancel RUN` would be written down here")
 
 
-def _print_audit(found: list[Entry]) -> None:
-    table = paint.table("at", "who", "did", "to", "held by", free=("who", "did", "to", "held by"))
+def _print_audit(found: list[AuditRow]) -> None:
+    grid = paint.new_table(
+        "time",
+        "operator",
+        "action",
+        "subject",
+        "holder",
+        free=("operator", "action", "subject", "holder"),
+    )
     for each in found:
-        table.add_row(
-            paint.text(paint.clock(each.at)),
-            paint.whole(each.who),
-            paint.whole(each.action),
-            paint.whole(each.subject),
-            paint.whole(_whose(each)),
+        grid.add_row(
+            paint.cell(paint.format_time(each.at)),
+            paint.wrapped_cell(each.operator),
+            paint.wrapped_cell(each.action),
+            paint.wrapped_cell(each.subject),
+            paint.wrapped_cell(_holder(each)),
         )
-    paint.show(table)
+    paint.print_renderable(grid)
 
 
-def _whose(entry: Entry) -> str:
+def _holder(entry: AuditRow) -> str:
     detail = json.loads(entry.detail)
     if "pid" not in detail:
         return ""
-    who = whom.told(detail.get("host"), detail["pid"], detail.get("label"))
-    return f"{who}, token {detail.get('token')}"
+    holder = whom.describe(detail.get("host"), detail["pid"], detail.get("label"))
+    return f"{holder}, token {detail.get('token')}"

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from rota.cli import paint
-from rota.cli.endings import FAILED, NOT_THERE, Told, leave
+from rota.cli.endings import FAILED, NOT_FOUND, CommandError, exit_with
 from rota.cli.target import Target, with_target
 
 if TYPE_CHECKING:
     from rota import Rota
-    from rota.store.meters import Scaled
+    from rota.store.meters import DesiredWorkersRow
 
 
 @click.command()
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 @click.option("-q", "--queue", metavar="NAME", help="This queue alone.")
 @click.option(
     "--target",
-    "within",
+    "target_seconds",
     type=click.FloatRange(0, min_open=True),
     metavar="SECONDS",
     help="Work a backlog off in so long; 60 unless ROTA_AUTOSCALE_TARGET says otherwise.",
 )
-@click.option("--min", "fewest", type=click.IntRange(0), metavar="N", help="At least so many.")
-@click.option("--max", "most", type=click.IntRange(0), metavar="N", help="At most so many.")
+@click.option("--min", "min_workers", type=click.IntRange(0), metavar="N", help="At least so many.")
+@click.option("--max", "max_workers", type=click.IntRange(0), metavar="N", help="At most so many.")
 @click.option(
     "--concurrency",
     type=click.IntRange(1),
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 def autoscale(
     target: Target,
     queue: str | None,
-    within: float | None,
-    fewest: int | None,
-    most: int | None,
+    target_seconds: float | None,
+    min_workers: int | None,
+    max_workers: int | None,
     concurrency: int | None,
     check: bool,
     as_json: bool,
@@ -53,49 +53,55 @@ def autoscale(
     """
     from rota.store import meters
 
-    async def asking(app: Rota) -> list[Scaled]:
+    async def fetch(app: Rota) -> list[DesiredWorkersRow]:
         settings = app.settings
-        low = settings.autoscale_min if fewest is None else fewest
-        high = settings.autoscale_max if most is None else most
+        low = settings.autoscale_min if min_workers is None else min_workers
+        high = settings.autoscale_max if max_workers is None else max_workers
         if low > high:
             raise click.UsageError(f"--min is {low}, above --max, which is {high}")
-        query = meters.autoscale(within or settings.autoscale_target, low, high, concurrency, queue)
+        query = meters.desired_workers(
+            target_seconds or settings.autoscale_target, low, high, concurrency, queue
+        )
         return await (await app.open()).database.run(query)
 
-    found = target.ask(asking)
+    found = target.run(fetch)
     if queue is not None and not _is_known(found):
-        raise Told(f"nothing is known of a queue {queue!r}; see `rota queues`", NOT_THERE)
+        raise CommandError(f"nothing is known of a queue {queue!r}; see `rota queues`", NOT_FOUND)
     if as_json:
-        paint.say_json([paint.fields(each) for each in found])
+        paint.print_json([paint.fields(each) for each in found])
     elif found:
         _print(found)
     else:
-        paint.say("no queue is known: nothing waits, and no worker is there")
-    if check and any(each.wanted > each.workers for each in found):
-        leave(FAILED)
+        paint.print_text("no queue is known: nothing waits, and no worker is there")
+    if check and any(each.desired > each.workers for each in found):
+        exit_with(FAILED)
 
 
-def _is_known(found: list[Scaled]) -> bool:
+def _is_known(found: list[DesiredWorkersRow]) -> bool:
     """Whether there is more to say of a queue than that somebody has asked for it."""
-    return any(each.workers or each.backlog or each.arrivals or each.service for each in found)
+    return any(
+        each.workers or each.backlog or each.arrival_rate or each.mean_seconds for each in found
+    )
 
 
-def _print(found: list[Scaled]) -> None:
-    table = paint.table(
-        *("queue", "wanted", "workers", "arrivals", "each takes", "ready", "oldest", "running"),
-        right=("wanted", "workers", "arrivals", "each takes", "ready", "oldest", "running"),
+def _print(found: list[DesiredWorkersRow]) -> None:
+    grid = paint.new_table(
+        *("queue", "desired", "workers", "arrivals", "mean time", "ready", "oldest", "running"),
+        right=("desired", "workers", "arrivals", "mean time", "ready", "oldest", "running"),
         free=("queue",),
     )
     for each in found:
-        short = each.wanted > each.workers
-        table.add_row(
-            paint.text(each.queue),
-            paint.text(each.wanted, "yellow" if short else ""),
-            paint.text(each.workers or "none", "yellow" if short and not each.workers else ""),
-            paint.text(f"{each.arrivals:.3g}/s" if each.arrivals else ""),
-            paint.text(paint.span(each.service) if each.service is not None else "?"),
-            paint.text(paint.number(each.backlog)),
-            paint.text(paint.span(each.oldest) if each.backlog else ""),
-            paint.text(paint.number(math.ceil(each.running))),
+        too_few = each.desired > each.workers
+        grid.add_row(
+            paint.cell(each.queue),
+            paint.cell(each.desired, "yellow" if too_few else ""),
+            paint.cell(each.workers or "none", "yellow" if too_few and not each.workers else ""),
+            paint.cell(f"{each.arrival_rate:.3g}/s" if each.arrival_rate else ""),
+            paint.cell(
+                paint.format_duration(each.mean_seconds) if each.mean_seconds is not None else "?"
+            ),
+            paint.cell(paint.format_count(each.backlog)),
+            paint.cell(paint.format_duration(each.oldest) if each.backlog else ""),
+            paint.cell(paint.format_count(math.ceil(each.running))),
         )
-    paint.show(table)
+    paint.print_renderable(grid)

@@ -7,40 +7,43 @@ from typing import TYPE_CHECKING, Any
 from rota.cli import paint
 
 if TYPE_CHECKING:
-    from rota.store.views import CalledLine
+    from rota.store.views import ChildRunRow
 
-LISTED = 20
+MAX_LISTED_RUNS = 20
 """How many are listed; those that went well are the first to be left out."""
 
 
-def called_documents(called: list[CalledLine]) -> list[dict[str, Any]]:
-    return [{**paint.fields(each), "flow": each.flow or None} for each in called]
+def child_run_documents(children: list[ChildRunRow]) -> list[dict[str, Any]]:
+    return [{**paint.fields(each), "flow": each.flow or None} for each in children]
 
 
-def print_called(called: list[CalledLine]) -> None:
+def print_child_runs(children: list[ChildRunRow]) -> None:
     # Calls of flows alone have no job of their own: only the flows are worth a line.
-    worth = [each for each in called if each.jobs]
-    if not worth:
+    with_jobs = [each for each in children if each.jobs]
+    if not with_jobs:
         return
-    urgent = sorted(worth, key=lambda each: each.state == "succeeded")[:LISTED]
+    listed = sorted(with_jobs, key=lambda each: each.state == "succeeded")[:MAX_LISTED_RUNS]
     paint.console().print()
-    table = paint.table(
-        "called",
-        "by job",
+    grid = paint.new_table(
+        "child run",
+        "parent job",
         "flow",
         "jobs",
         "state",
-        right=("called", "by job", "jobs"),
+        right=("child run", "parent job", "jobs"),
         free=("flow",),
     )
-    for each in sorted(urgent, key=lambda each: each.run):
-        table.add_row(
-            paint.text(each.run),
-            paint.text(each.parent),
-            paint.text(each.flow or "-", "" if each.flow else "dim"),
-            paint.text(paint.number(each.jobs)),
-            paint.state(each.state),
+    for each in sorted(listed, key=lambda each: each.run):
+        grid.add_row(
+            paint.cell(each.run),
+            paint.cell(each.parent),
+            paint.cell(each.flow or "-", "" if each.flow else "dim"),
+            paint.cell(paint.format_count(each.jobs)),
+            paint.state_cell(each.state),
         )
-    paint.show(table)
-    if len(worth) > LISTED:
-        paint.say(f"and {paint.number(len(worth) - LISTED)} more runs; --json has all", "dim")
+    paint.print_renderable(grid)
+    if len(with_jobs) > MAX_LISTED_RUNS:
+        paint.print_text(
+            f"and {paint.format_count(len(with_jobs) - MAX_LISTED_RUNS)} more runs; --json has all",
+            "dim",
+        )

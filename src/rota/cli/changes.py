@@ -12,88 +12,90 @@ import traceback
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-EVERY = 0.3
+POLL_SECONDS = 0.3
 """Seconds from one look to the next."""
 
-CALM = 0.1
+QUIET_SECONDS = 0.1
 """Seconds in which nothing more changes, when it is over."""
 
-MOST = 20_000
+MAX_FILES = 20_000
 """Files that are looked at; nobody's project is larger, but somebody may start this in `/`."""
 
-_OTHERS = {"__pycache__", "node_modules", "site-packages"}
+_SKIPPED_DIRECTORIES = {"__pycache__", "node_modules", "site-packages"}
 
-Mark = tuple[int, int]
+FileStamp = tuple[int, int]
 
 
-class Changes:
+class FileWatcher:
     """What has changed under some directories since this was made, or since it was last asked."""
 
     def __init__(self, roots: Iterable[Path]) -> None:
         # One inside another would be looked at twice.
-        given = sorted({root.resolve() for root in roots})
-        self.roots = [each for each in given if not any(other in each.parents for other in given)]
-        self._known = self._look()
+        resolved = sorted({root.resolve() for root in roots})
+        self.roots = [
+            each for each in resolved if not any(other in each.parents for other in resolved)
+        ]
+        self._stamps = self._scan()
 
     @property
-    def files(self) -> int:
-        return len(self._known)
+    def file_count(self) -> int:
+        return len(self._stamps)
 
-    def since(self) -> set[Path]:
+    def poll_changes(self) -> set[Path]:
         """What was changed, added or removed."""
-        before, self._known = self._known, self._look()
+        before, self._stamps = self._stamps, self._scan()
         return {
             Path(name)
-            for name in before.keys() | self._known.keys()
-            if before.get(name) != self._known.get(name)
+            for name in before.keys() | self._stamps.keys()
+            if before.get(name) != self._stamps.get(name)
         }
 
-    async def next(self) -> set[Path]:
+    async def wait_for_changes(self) -> set[Path]:
         """Wait for a change, and for the end of it."""
         changed: set[Path] = set()
         while not changed:
-            await asyncio.sleep(EVERY)
-            changed = await asyncio.to_thread(self.since)
+            await asyncio.sleep(POLL_SECONDS)
+            changed = await asyncio.to_thread(self.poll_changes)
         more = changed
         while more:
-            await asyncio.sleep(CALM)
-            more = await asyncio.to_thread(self.since)
+            await asyncio.sleep(QUIET_SECONDS)
+            more = await asyncio.to_thread(self.poll_changes)
             changed |= more
         return changed
 
-    def _look(self) -> dict[str, Mark]:
-        found: dict[str, Mark] = {}
+    def _scan(self) -> dict[str, FileStamp]:
+        found: dict[str, FileStamp] = {}
         for root in self.roots:
-            for path, mark in _files(str(root)):
-                found[path] = mark
-                if len(found) >= MOST:
+            for path, stamp in _python_files(str(root)):
+                found[path] = stamp
+                if len(found) >= MAX_FILES:
                     return found
         return found
 
 
-def _files(directory: str) -> Iterator[tuple[str, Mark]]:
-    left = [directory]
-    while left:
+def _python_files(directory: str) -> Iterator[tuple[str, FileStamp]]:
+    pending = [directory]
+    while pending:
         try:
-            entries = list(os.scandir(left.pop()))
+            entries = list(os.scandir(pending.pop()))
         except OSError:
             continue  # it has just gone, or is not ours to read
         if any(entry.name == "pyvenv.cfg" for entry in entries):
             continue
         for entry in entries:
-            if entry.name.startswith(".") or entry.name in _OTHERS:
+            if entry.name.startswith(".") or entry.name in _SKIPPED_DIRECTORIES:
                 continue
             try:
                 if entry.is_dir(follow_symlinks=False):
-                    left.append(entry.path)
+                    pending.append(entry.path)
                 elif entry.name.endswith(".py"):
-                    seen = entry.stat()
-                    yield entry.path, (seen.st_mtime_ns, seen.st_size)
+                    status = entry.stat()
+                    yield entry.path, (status.st_mtime_ns, status.st_size)
             except OSError:
                 continue
 
 
-def mistake(paths: Iterable[Path]) -> str | None:
+def find_syntax_error(paths: Iterable[Path]) -> str | None:
     """The first of these files that Python cannot read, and why, as Python says it; None: it reads all."""
     for path in sorted(paths):
         try:
@@ -101,6 +103,6 @@ def mistake(paths: Iterable[Path]) -> str | None:
         except FileNotFoundError:
             continue
         except (SyntaxError, ValueError, OSError) as error:
-            said = "".join(traceback.format_exception_only(error)).rstrip()
-            return said if isinstance(error, SyntaxError) else f"{path}: {said}"
+            message = "".join(traceback.format_exception_only(error)).rstrip()
+            return message if isinstance(error, SyntaxError) else f"{path}: {message}"
     return None

@@ -13,35 +13,35 @@ import msgspec
 import rich_click as click
 
 from rota.cli import paint
-from rota.cli.endings import FAILED, leave, tell
+from rota.cli.endings import FAILED, exit_with, print_error
 from rota.cli.target import Target, with_database
 
 if TYPE_CHECKING:
     from rota import Rota
-    from rota.engine.glance import Trouble
-    from rota.engine.hand import Hand
-    from rota.model.task import Definition
-    from rota.store.inflight import JobLine, TaskLine
-    from rota.store.jobs import Claimed
+    from rota.engine.glance import ReplayProblem
+    from rota.engine.hand import ReconnectingConnection
+    from rota.model.task import TaskDefinition
+    from rota.store.inflight import InFlightJobRow, InFlightTaskRow
+    from rota.store.jobs import ClaimedJob
 
-PAGE = 100
+BATCH_JOBS = 100
 """Jobs whose histories are read together."""
 
-SAID = {
-    "task": "no such task",
+PROBLEM_TITLES = {
+    "task": "unknown task",
     "arguments": "arguments do not fit",
     "replay": "history does not fit",
-    "error": "fails on the way",
+    "error": "error during replay",
 }
 
 
-class Found(msgspec.Struct, frozen=True):
+class StrandedJob(msgspec.Struct, frozen=True):
     job: int
     run: int
     state: str
 
 
-class Strand(msgspec.Struct):
+class StrandedGroup(msgspec.Struct):
     """Jobs of one task that would not go on, for one reason."""
 
     task: str
@@ -50,40 +50,40 @@ class Strand(msgspec.Struct):
     jobs: int = 0
     """Without those in quarantine, which nobody tries anyway."""
     quarantined: int = 0
-    found: list[Found] = msgspec.field(default_factory=list)
+    affected: list[StrandedJob] = msgspec.field(default_factory=list)
     """Of a task that is gone, one of them."""
 
-    def add(self, job: JobLine) -> None:
-        self.found.append(Found(job.job, job.run or job.job, job.state))
+    def add(self, job: InFlightJobRow) -> None:
+        self.affected.append(StrandedJob(job.job, job.run or job.job, job.state))
         if job.state == "quarantined":
             self.quarantined += 1
         else:
             self.jobs += 1
 
 
-class Looked(msgspec.Struct):
+class CheckedTask(msgspec.Struct):
     """What was looked at, of one task that is there."""
 
     task: str
     jobs: int
     checked: int = 0
     replayed: int = 0
-    elsewhere: dict[str, int] = msgspec.field(default_factory=dict)
+    unserved_queues: dict[str, int] = msgspec.field(default_factory=dict)
     """Jobs in queues that no task of the app names."""
 
 
-class Report(msgspec.Struct):
+class DeployReport(msgspec.Struct):
     app: str
-    stranded: int = 0
-    strands: list[Strand] = msgspec.field(default_factory=list)
-    tasks: list[Looked] = msgspec.field(default_factory=list)
+    stranded_count: int = 0
+    stranded_jobs: list[StrandedGroup] = msgspec.field(default_factory=list)
+    tasks: list[CheckedTask] = msgspec.field(default_factory=list)
 
 
 @click.command("check-deploy")
 @with_database
 @click.argument("name", metavar="MODULE:APP", required=False)
 @click.option(
-    "--most",
+    "--limit",
     type=click.IntRange(1, 1_000_000),
     default=1000,
     metavar="N",
@@ -96,7 +96,7 @@ class Report(msgspec.Struct):
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document, for programs.")
 def check_deploy(
-    target: Target, name: str | None, most: int, newest: bool, no_replay: bool, as_json: bool
+    target: Target, name: str | None, limit: int, newest: bool, no_replay: bool, as_json: bool
 ) -> None:
     """Would the runs in flight go on with the code of MODULE:APP? Exit code 1 if some would strand.
 
@@ -106,146 +106,160 @@ def check_deploy(
     It writes nothing, runs no step and starts nothing. But the code between steps is run, for every run
     that has come to some, up to where it had come: --no-replay leaves that out.
     """
-    target = target.over(name, None, None)
+    target = target.with_overrides(name, None, None)
     if target.app is None:
         raise click.UsageError("say which app: rota check-deploy MODULE:APP, or set ROTA_APP")
-    report = Report(target.app)
+    report = DeployReport(target.app)
 
-    async def checking(app: Rota) -> Check:
-        check = Check(app, report, most, newest=newest, replays=not no_replay)
+    async def run_check(app: Rota) -> DeployCheck:
+        check = DeployCheck(app, report, limit, newest=newest, with_replay=not no_replay)
         await check.run()
         return check
 
-    check = target.ask(checking)
+    check = target.run(run_check)
     if as_json:
-        paint.say_json(report)
+        paint.print_json(report)
     else:
         _print(report, newest=newest)
-    if not report.stranded:
+    if not report.stranded_count:
         return
     if not as_json:
         paint.hint(
             "ctx.version(…) keeps the old way for old runs; or let the old code finish them first, or "
             "cancel them. `rota show JOB` says how far one has come"
         )
-    tell(f"{_jobs(report.stranded)} would strand with {report.app}")
-    if check.left_behind:
+    print_error(f"{_format_jobs(report.stranded_count)} would strand with {report.app}")
+    if check.has_stuck_thread:
         # Python would wait for that thread at its end, for ever.
         sys.stdout.flush()
         os._exit(FAILED)
-    leave(FAILED)
+    exit_with(FAILED)
 
 
-class Check:
+class DeployCheck:
     """Looks at what is in flight, task by task."""
 
     def __init__(
-        self, app: Rota, report: Report, most: int, *, newest: bool, replays: bool
+        self, app: Rota, report: DeployReport, max_jobs: int, *, newest: bool, with_replay: bool
     ) -> None:
         self._app = app
         self._report = report
-        self._most = most
+        self._max_jobs = max_jobs
         self._newest = newest
-        self._replays = replays
-        self._limit = app.settings.payload_limit
-        self.left_behind = False
+        self._with_replay = with_replay
+        self._payload_limit = app.settings.payload_limit
+        self.has_stuck_thread = False
         """A thread runs on, whose code did not come to where it was."""
         self._queues = {task.policy.queue for task in app.registry.tasks.values()}
 
     async def run(self) -> None:
-        from rota.engine.clock import Clock
+        from rota.engine.clock import DatabaseClock
         from rota.store import inflight, views
 
         report = self._report
-        self._looking = inflight.Looking((await self._app.open()).database)
-        [now] = await self._looking.insist(views.clock())
-        self._clock = Clock(now)
-        with _put_aside(self._app):
-            for line in await self._looking.insist(inflight.tasks()):
-                task = self._app.registry.get(line.task)
-                strands = self._gone(line) if task is None else self._of(task, line)
-                report.strands += await strands
-        report.strands.sort(key=lambda each: (-each.jobs, each.task, each.reason))
-        report.stranded = sum(each.jobs for each in report.strands)
+        self._session = inflight.ReadOnlySession((await self._app.open()).database)
+        [now] = await self._session.run_with_retry(views.database_time())
+        self._clock = DatabaseClock(now)
+        with _refuse_database(self._app):
+            for row in await self._session.run_with_retry(inflight.tasks()):
+                task = self._app.registry.get(row.task)
+                pending = (
+                    self._check_missing_task(row) if task is None else self._check_task(task, row)
+                )
+                report.stranded_jobs += await pending
+        report.stranded_jobs.sort(key=lambda each: (-each.jobs, each.task, each.reason))
+        report.stranded_count = sum(each.jobs for each in report.stranded_jobs)
 
-    async def _gone(self, line: TaskLine) -> list[Strand]:
+    async def _check_missing_task(self, row: InFlightTaskRow) -> list[StrandedGroup]:
         from rota.store import inflight
 
-        oldest = await self._looking.insist(inflight.jobs(line.task, 1))
-        near = difflib.get_close_matches(line.task, self._app.registry.tasks, n=1)
-        reason = (
-            f"{self._report.app} has {repr(near[0]) + ', but ' if near else ''}no {line.task!r}"
-        )
-        strand = Strand(line.task, "task", reason)
+        oldest = await self._session.run_with_retry(inflight.jobs(row.task, 1))
+        near = difflib.get_close_matches(row.task, self._app.registry.tasks, n=1)
+        reason = f"{self._report.app} has {repr(near[0]) + ', but ' if near else ''}no {row.task!r}"
+        stranded = StrandedGroup(row.task, "task", reason)
         for job in oldest:
-            strand.add(job)
-        strand.jobs, strand.quarantined = line.jobs - line.quarantined, line.quarantined
-        return [strand] if oldest else []
+            stranded.add(job)
+        stranded.jobs, stranded.quarantined = row.jobs - row.quarantined, row.quarantined
+        return [stranded] if oldest else []
 
-    async def _of(self, task: Definition, line: TaskLine) -> list[Strand]:
+    async def _check_task(self, task: TaskDefinition, row: InFlightTaskRow) -> list[StrandedGroup]:
         from rota.store import inflight
 
-        looked = Looked(task.name, line.jobs)
-        self._report.tasks.append(looked)
-        strands: dict[Trouble, Strand] = {}
-        query = inflight.jobs(task.name, self._most, newest=self._newest)
-        jobs = await self._looking.insist(query)
-        for at in range(0, len(jobs), PAGE):
-            async for job, trouble in self._troubles(task, jobs[at : at + PAGE], looked):
-                fresh = Strand(task.name, trouble.problem, trouble.reason)
-                strands.setdefault(trouble, fresh).add(job)
-        return list(strands.values())
+        checked = CheckedTask(task.name, row.jobs)
+        self._report.tasks.append(checked)
+        stranded: dict[ReplayProblem, StrandedGroup] = {}
+        query = inflight.jobs(task.name, self._max_jobs, newest_first=self._newest)
+        jobs = await self._session.run_with_retry(query)
+        for start in range(0, len(jobs), BATCH_JOBS):
+            async for job, problem in self._find_problems(
+                task, jobs[start : start + BATCH_JOBS], checked
+            ):
+                new = StrandedGroup(task.name, problem.kind, problem.reason)
+                stranded.setdefault(problem, new).add(job)
+        return list(stranded.values())
 
-    async def _troubles(
-        self, task: Definition, jobs: list[JobLine], looked: Looked
-    ) -> AsyncIterator[tuple[JobLine, Trouble]]:
-        from rota.engine.glance import glance, misfit, taken
-        from rota.engine.inputs import fill, recall
+    async def _find_problems(
+        self, task: TaskDefinition, jobs: list[InFlightJobRow], checked: CheckedTask
+    ) -> AsyncIterator[tuple[InFlightJobRow, ReplayProblem]]:
+        from rota.engine.glance import check_arguments, check_replay, input_job_ids
+        from rota.engine.inputs import load_inputs, load_journal
         from rota.store import flows
 
-        claimed = {job.job: _claimed(job, task) for job in jobs}
-        begun = [claimed[job.job] for job in jobs if job.begun]
-        hand = cast("Hand", self._looking)  # it sends as one does, and writes nothing
-        await fill(begun, {task.name: task}, hand)
-        await recall(begun if self._replays else [], hand, self._clock)
-        wanted = {id for job in jobs if not job.begun for id in taken(job.inputs).values()}
-        results = dict(await self._looking.insist(flows.inputs(sorted(wanted)))) if wanted else {}
+        claimed = {job.job: _as_claimed_job(job, task) for job in jobs}
+        begun = [claimed[job.job] for job in jobs if job.has_steps]
+        connection = cast(
+            "ReconnectingConnection", self._session
+        )  # it sends as one does, and writes nothing
+        await load_inputs(begun, {task.name: task}, connection)
+        await load_journal(begun if self._with_replay else [], connection, self._clock)
+        input_ids = {
+            id for job in jobs if not job.has_steps for id in input_job_ids(job.inputs).values()
+        }
+        results = (
+            dict(await self._session.run_with_retry(flows.job_results(sorted(input_ids))))
+            if input_ids
+            else {}
+        )
         for job in jobs:
-            looked.checked += 1
+            checked.checked += 1
             if job.queue not in self._queues:
-                looked.elsewhere[job.queue] = looked.elsewhere.get(job.queue, 0) + 1
-            own = claimed[job.job]
-            trouble = misfit(task, own.args, None if job.begun else job.inputs, results)
-            if trouble is None and job.begun and self._replays:
-                looked.replayed += 1
-                trouble = await glance(task, own, self._clock, self._looking, self._limit)
-            if trouble is not None:
-                self.left_behind |= trouble.given_up and not task.is_async
-                yield job, trouble
+                checked.unserved_queues[job.queue] = checked.unserved_queues.get(job.queue, 0) + 1
+            claimed_job = claimed[job.job]
+            problem = check_arguments(
+                task, claimed_job.args, None if job.has_steps else job.inputs, results
+            )
+            if problem is None and job.has_steps and self._with_replay:
+                checked.replayed += 1
+                problem = await check_replay(
+                    task, claimed_job, self._clock, self._session, self._payload_limit
+                )
+            if problem is not None:
+                self.has_stuck_thread |= problem.timed_out and not task.is_async
+                yield job, problem
 
 
 @contextmanager
-def _put_aside(app: Rota) -> Iterator[None]:
+def _refuse_database(app: Rota) -> Iterator[None]:
     """Code that is looked at starts nothing and signals nobody: where it asks for the database, the look at
     it is over."""
-    from rota.engine.glance import go_no_further
+    from rota.engine.glance import stop_here
 
-    app.open = go_no_further  # type: ignore[method-assign]
+    app.open = stop_here  # type: ignore[method-assign]
     try:
         yield
     finally:
         del app.open
 
 
-def _claimed(job: JobLine, task: Definition) -> Claimed:
-    from rota.store.jobs import Claimed
+def _as_claimed_job(job: InFlightJobRow, task: TaskDefinition) -> ClaimedJob:
+    from rota.store.jobs import ClaimedJob
 
-    return Claimed(
+    return ClaimedJob(
         claim=0,
         job=job.job,
         attempt=job.attempt,
         lost=0,
-        place=0,
+        lane=0,
         seq=0,
         task=task.name,
         queue=job.queue,
@@ -255,65 +269,78 @@ def _claimed(job: JobLine, task: Definition) -> Claimed:
         run=job.run,
         inputs=job.inputs,
         checkpoint=job.checkpoint,
-        begun=job.begun,
+        has_steps=job.has_steps,
     )
 
 
 # Telling
 
 
-def _print(report: Report, *, newest: bool) -> None:
-    if report.strands:
-        _print_strands(report.strands)
+def _print(report: DeployReport, *, newest: bool) -> None:
+    if report.stranded_jobs:
+        _print_stranded(report.stranded_jobs)
         click.echo()
     checked = sum(each.checked for each in report.tasks)
     replayed = sum(each.replayed for each in report.tasks)
-    if not checked and not report.strands:
-        paint.say("nothing is in flight")
+    if not checked and not report.stranded_jobs:
+        paint.print_text("nothing is in flight")
         return
-    again = f", {paint.number(replayed)} of them replayed" if replayed else ""
-    fine = "" if report.strands else f": all go on with {report.app}"
-    paint.say(f"looked at {_jobs(checked)} of {_tasks(len(report.tasks))}{again}{fine}", "dim")
+    replayed_text = f", {paint.format_count(replayed)} of them replayed" if replayed else ""
+    result = "" if report.stranded_jobs else f": all go on with {report.app}"
+    paint.print_text(
+        f"looked at {_format_jobs(checked)} of {_format_tasks(len(report.tasks))}{replayed_text}{result}",
+        "dim",
+    )
     for each in report.tasks:
         if each.checked < each.jobs:
-            which = "newest" if newest else "oldest"
-            paint.say(
-                f"of the {_jobs(each.jobs)} of {each.task} only {paint.number(each.checked)} were looked "
-                f"at, those under way and the {which}; --most says how many",
+            order = "newest" if newest else "oldest"
+            paint.print_text(
+                f"of the {_format_jobs(each.jobs)} of {each.task} only "
+                f"{paint.format_count(each.checked)} were looked "
+                f"at, those under way and the {order}; --limit says how many",
                 "yellow",
             )
-        for queue, count in each.elsewhere.items():
-            paint.say(
-                f"{_jobs(count)} of {each.task}: in queue {queue!r}, which is not the queue of any task of "
+        for queue, count in each.unserved_queues.items():
+            paint.print_text(
+                f"{_format_jobs(count)} of {each.task}: in queue {queue!r}, which is not the "
+                "queue of any task of "
                 f"{report.app}; some worker has to serve it with -q {queue}",
                 "yellow",
             )
-    aside = sum(each.quarantined for each in report.strands)
-    if aside:
-        paint.say(f"{_jobs(aside)} in quarantine would not go on either", "magenta")
-
-
-def _print_strands(strands: list[Strand]) -> None:
-    table = paint.table(
-        "task", "jobs", "such as", "problem", "why", right=("jobs", "such as"), free=("task", "why")
-    )
-    for each in strands:
-        why = paint.text(paint.line(each.reason))
-        why.no_wrap = False
-        count = each.jobs or each.quarantined
-        table.add_row(
-            paint.text(each.task),
-            paint.text(paint.number(count)),
-            paint.text(each.found[0].job),
-            paint.text(SAID[each.problem], "red" if each.jobs else "magenta"),
-            why,
+    quarantined = sum(each.quarantined for each in report.stranded_jobs)
+    if quarantined:
+        paint.print_text(
+            f"{_format_jobs(quarantined)} in quarantine would not go on either", "magenta"
         )
-    paint.show(table)
 
 
-def _jobs(count: int) -> str:
-    return "1 job" if count == 1 else f"{paint.number(count)} jobs"
+def _print_stranded(stranded_jobs: list[StrandedGroup]) -> None:
+    grid = paint.new_table(
+        "task",
+        "jobs",
+        "example",
+        "problem",
+        "reason",
+        right=("jobs", "example"),
+        free=("task", "reason"),
+    )
+    for each in stranded_jobs:
+        reason = paint.cell(paint.single_line(each.reason))
+        reason.no_wrap = False
+        count = each.jobs or each.quarantined
+        grid.add_row(
+            paint.cell(each.task),
+            paint.cell(paint.format_count(count)),
+            paint.cell(each.affected[0].job),
+            paint.cell(PROBLEM_TITLES[each.problem], "red" if each.jobs else "magenta"),
+            reason,
+        )
+    paint.print_renderable(grid)
 
 
-def _tasks(count: int) -> str:
-    return "1 task" if count == 1 else f"{paint.number(count)} tasks"
+def _format_jobs(count: int) -> str:
+    return "1 job" if count == 1 else f"{paint.format_count(count)} jobs"
+
+
+def _format_tasks(count: int) -> str:
+    return "1 task" if count == 1 else f"{paint.format_count(count)} tasks"

@@ -26,25 +26,25 @@ from rota.cli.lifeline import DRAINED, UP
 
 log = logging.getLogger("rota")
 
-FIRST_REST = 0.2
-LONGEST_REST = 30.0
-REST_WITHOUT_DATABASE = 3.0
-STEADY = 10.0
+FIRST_RESTART_DELAY_SECONDS = 0.2
+MAX_RESTART_DELAY_SECONDS = 30.0
+NO_DATABASE_DELAY_SECONDS = 3.0
+STABLE_AFTER_SECONDS = 10.0
 """Seconds after which a process counts as having worked."""
 
-TOO_OFTEN = 5
+MAX_FAILED_STARTS = 5
 """Processes in a row, one in the place of the other, that do not come up: then it all ends."""
 
-STOPPED = {OK, -signal.SIGTERM, -signal.SIGINT, 128 + signal.SIGINT}
+STOPPED_EXIT_CODES = {OK, -signal.SIGTERM, -signal.SIGINT, 128 + signal.SIGINT}
 """How a child may end that was told to stop, be it before it could do so by itself."""
 
 
-class Child:
+class SupervisedProcess:
     """One worker process."""
 
-    def __init__(self, process: asyncio.subprocess.Process, ours: socket.socket) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, parent_socket: socket.socket) -> None:
         self._process = process
-        self._socket = ours
+        self._socket = parent_socket
         self._began = time.monotonic()
         self.pid = process.pid
         self.is_up = False
@@ -56,25 +56,25 @@ class Child:
         command: Sequence[str],
         descriptors: Sequence[int] = (),
         environment: Mapping[str, str] | None = None,
-        errors: int | None = None,
-    ) -> Child:
+        stderr: int | None = None,
+    ) -> SupervisedProcess:
         """`errors`: the file that what it says goes to; None: where this process says things."""
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
-        with theirs:
+        parent_socket, child_socket = socket.socketpair()
+        parent_socket.setblocking(False)
+        with child_socket:
             process = await asyncio.create_subprocess_exec(
                 *command,
-                "--lifeline",
-                str(theirs.fileno()),
+                "--parent-pipe",
+                str(child_socket.fileno()),
                 stdin=asyncio.subprocess.DEVNULL,
-                stderr=errors,
+                stderr=stderr,
                 env=environment,
-                pass_fds=(theirs.fileno(), *descriptors),
+                pass_fds=(child_socket.fileno(), *descriptors),
                 process_group=0,
             )
-        return cls(process, ours)
+        return cls(process, parent_socket)
 
-    async def settled(self) -> bool:
+    async def wait_until_up(self) -> bool:
         """Wait until it is up, or has ended. Is it up?"""
         if self.is_up:
             return True
@@ -82,7 +82,7 @@ class Child:
             self.is_up = await asyncio.get_running_loop().sock_recv(self._socket, 1) == UP
         return self.is_up
 
-    async def ended(self) -> int:
+    async def wait_exit(self) -> int:
         """Its exit code; a signal that ended it is negative."""
         with self._socket:
             code = await self._process.wait()
@@ -91,32 +91,32 @@ class Child:
             return code
 
     @property
-    def is_steady(self) -> bool:
-        return time.monotonic() - self._began >= STEADY
+    def is_stable(self) -> bool:
+        return time.monotonic() - self._began >= STABLE_AFTER_SECONDS
 
-    def tell(self, number: signal.Signals) -> None:
+    def send_signal(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError):
             self._process.send_signal(number)
 
 
-class Crew:
+class Supervisor:
     """`what` its processes are called; `sockets`: what all of them accept from, until it is to end."""
 
     def __init__(
         self,
         command: Sequence[str],
         size: int,
-        what: str = "worker process",
+        title: str = "worker process",
         sockets: Sequence[socket.socket] = (),
     ) -> None:
         self._command = command
         self._size = size
-        self._what = what
+        self._title = title
         self._sockets = sockets
-        self._children: set[Child] = set()
+        self._children: set[SupervisedProcess] = set()
         self._stopping = asyncio.Event()
-        self._told = 0
-        self._code = OK
+        self._signals_received = 0
+        self._exit_code = OK
 
     async def run(self) -> int:
         """Work until told to stop. Answers an exit code."""
@@ -124,97 +124,101 @@ class Crew:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop, number)
         first = await self._start()
-        if not await first.settled() and not self._stopping.is_set():
-            code = await first.ended()
+        if not await first.wait_until_up() and not self._stopping.is_set():
+            code = await first.wait_exit()
             return code if code > 0 else FAILED
-        await asyncio.gather(self._keep(first), *(self._keep() for _ in range(1, self._size)))
-        return self._code
+        await asyncio.gather(
+            self._keep_running(first), *(self._keep_running() for _ in range(1, self._size))
+        )
+        return self._exit_code
 
     def stop(self, number: signal.Signals) -> None:
         """Pass a signal on. The first drains, the second hurries, a third does not wait any more."""
-        self._told += 1
+        self._signals_received += 1
         self._stopping.set()
-        if self._told == 1:
-            log.info("stopping %s %ses; once more to hurry them", len(self._children), self._what)
+        if self._signals_received == 1:
+            log.info("stopping %s %ses; once more to hurry them", len(self._children), self._title)
             # Or they stay open when all who accept from them have stopped, and whoever connects waits.
             for each in self._sockets:
                 each.close()
         for child in self._children:
-            child.tell(number if self._told < 3 else signal.SIGKILL)
+            child.send_signal(number if self._signals_received < 3 else signal.SIGKILL)
 
-    async def _start(self) -> Child:
-        child = await Child.start(self._command, [each.fileno() for each in self._sockets])
+    async def _start(self) -> SupervisedProcess:
+        child = await SupervisedProcess.start(
+            self._command, [each.fileno() for each in self._sockets]
+        )
         self._children.add(child)
         if self._stopping.is_set():
-            child.tell(signal.SIGTERM)
+            child.send_signal(signal.SIGTERM)
         return child
 
-    async def _keep(self, child: Child | None = None) -> None:
+    async def _keep_running(self, child: SupervisedProcess | None = None) -> None:
         """Keep one place filled."""
-        deaths = unborn = 0
+        deaths = failed_starts = 0
         while not self._stopping.is_set():
             child = child or await self._start()
-            await child.settled()
-            code = await child.ended()
+            await child.wait_until_up()
+            code = await child.wait_exit()
             self._children.discard(child)
             if self._stopping.is_set():
                 break
             if child.was_drained:
-                log.info("%s %s was drained and has left its place", self._what, child.pid)
+                log.info("%s %s was drained and has left its place", self._title, child.pid)
                 return
-            if child.is_steady:
+            if child.is_stable:
                 deaths = 0
             # Nothing is wrong with a process that could not reach the database: it comes back.
-            waits = code == NO_DATABASE and not child.is_up
-            deaths += not waits
+            without_database = code == NO_DATABASE and not child.is_up
+            deaths += not without_database
             # One that came up may have died of its jobs, and those do not kill for ever.
-            unborn = 0 if child.is_up else unborn + (not waits)
-            if unborn >= TOO_OFTEN:
+            failed_starts = 0 if child.is_up else failed_starts + (not without_database)
+            if failed_starts >= MAX_FAILED_STARTS:
                 log.error(
                     "%s %s %s before it was up, the %sth in a row; giving up, see what it said above",
-                    self._what,
+                    self._title,
                     child.pid,
-                    how(code),
-                    unborn,
+                    describe_exit(code),
+                    failed_starts,
                 )
-                self._code = FAILED
+                self._exit_code = FAILED
                 self.stop(signal.SIGTERM)
                 return
-            rest = REST_WITHOUT_DATABASE if waits else rest_after(deaths)
+            delay = NO_DATABASE_DELAY_SECONDS if without_database else restart_delay(deaths)
             log.warning(
                 "%s %s %s unexpectedly; another starts in %.1f s",
-                self._what,
+                self._title,
                 child.pid,
-                how(code),
-                rest,
+                describe_exit(code),
+                delay,
             )
             child = None
             with suppress(TimeoutError):
-                async with asyncio.timeout(rest):
+                async with asyncio.timeout(delay):
                     await self._stopping.wait()
         if child is not None:
-            await self._leave(child)
+            await self._wait_stopped(child)
 
-    async def _leave(self, child: Child) -> None:
-        code = await child.ended()
+    async def _wait_stopped(self, child: SupervisedProcess) -> None:
+        code = await child.wait_exit()
         self._children.discard(child)
-        if code not in STOPPED:
-            log.warning("%s %s %s while stopping", self._what, child.pid, how(code))
-            self._code = FAILED
+        if code not in STOPPED_EXIT_CODES:
+            log.warning("%s %s %s while stopping", self._title, child.pid, describe_exit(code))
+            self._exit_code = FAILED
 
 
-def rest_after(deaths: int) -> float:
+def restart_delay(deaths: int) -> float:
     """Seconds until the next one starts, after so many that died soon."""
-    return min(FIRST_REST * 2.0 ** min(deaths - 1, 16), LONGEST_REST)
+    return min(FIRST_RESTART_DELAY_SECONDS * 2.0 ** min(deaths - 1, 16), MAX_RESTART_DELAY_SECONDS)
 
 
-def how(code: int) -> str:
+def describe_exit(code: int) -> str:
     if code < 0:
         with suppress(ValueError):
             return f"was ended by {signal.Signals(-code).name}"
     return f"ended with exit code {code}"
 
 
-def command(words: Sequence[str]) -> list[str]:
+def rota_command(arguments: Sequence[str]) -> list[str]:
     """The command line of one worker process."""
-    return [sys.executable, "-m", "rota", *words]
+    return [sys.executable, "-m", "rota", *arguments]

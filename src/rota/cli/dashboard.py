@@ -11,8 +11,8 @@ import rich_click as click
 
 from rota import logs
 from rota.cli import loops
-from rota.cli.edge import auth_option, web_needed
-from rota.cli.endings import FAILED, Told, database_errors_told
+from rota.cli.edge import auth_option, require_web
+from rota.cli.endings import FAILED, CommandError, translate_database_errors
 from rota.cli.lines import log_options
 from rota.cli.target import Target, with_target
 from rota.logs import Format
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from rota import Rota
-    from rota.cli.lifeline import Lifeline
+    from rota.cli.lifeline import ParentPipe
     from rota.web.doorman import LocalAccess
     from rota.web.site import Auth
 
@@ -53,7 +53,7 @@ LOOPBACK = "127.0.0.1"
     "--prefix", default="", metavar="PATH", help="Where a proxy has it, such as /rota, if not at /."
 )
 @log_options
-@click.option("--lifeline", type=int, hidden=True)
+@click.option("--parent-pipe", type=int, hidden=True)
 def dashboard(
     target: Target,
     name: str | None,
@@ -64,7 +64,7 @@ def dashboard(
     prefix: str,
     log_level: str,
     log_format: Format,
-    lifeline: int | None,
+    parent_pipe: int | None,
 ) -> None:
     """Serve the dashboard, and the API it works with, until Ctrl-C.
 
@@ -72,24 +72,24 @@ def dashboard(
     what is in the database. Whoever comes shows a token (`rota tokens create`); with --auth local whoever
     opens the link that it prints is let in, on this machine.
     """
-    from rota.cli.lifeline import Lifeline
+    from rota.cli.lifeline import ParentPipe
 
     logs.to_stderr(log_level, log_format)
     # Before the app is imported: that may take long, and the parent may die meanwhile.
-    line = None if lifeline is None else Lifeline(lifeline)
-    with web_needed("rota dashboard"):
+    pipe = None if parent_pipe is None else ParentPipe(parent_pipe)
+    with require_web("rota dashboard"):
         from rota.web.doorman import LocalAccess
-        from rota.web.site import EVERYTHING, site
+        from rota.web.site import ALL_PARTS, site
     local = LocalAccess() if auth == "local" else None
-    with database_errors_told():
-        app = target.over(name, None, None).rota()
-        pages = site(app, auth=local or auth, bind=host, parts=EVERYTHING, read_only=read_only)
-        loops.run(_serve(app, pages, host, port, _path(prefix), local, line))
+    with translate_database_errors():
+        app = target.with_overrides(name, None, None).resolve_app()
+        pages = site(app, auth=local or auth, bind=host, parts=ALL_PARTS, read_only=read_only)
+        loops.run(_serve(app, pages, host, port, _normalize_prefix(prefix), local, pipe))
 
 
-def _path(prefix: str) -> str:
-    inner = prefix.strip("/")
-    return f"/{inner}" if inner else ""
+def _normalize_prefix(prefix: str) -> str:
+    stripped = prefix.strip("/")
+    return f"/{stripped}" if stripped else ""
 
 
 async def _serve(
@@ -99,33 +99,33 @@ async def _serve(
     port: int,
     prefix: str,
     local: LocalAccess | None,
-    line: Lifeline | None,
+    pipe: ParentPipe | None,
 ) -> None:
     from rota.store.migrate import check
     from rota.web.port import serving
-    from rota.web.serve import address, bind
+    from rota.web.serve import base_url, bind
 
-    leaving = asyncio.Event()
+    stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, leaving.set)
+        loop.add_signal_handler(number, stopping.set)
     async with app:
         await check((await app.open()).database)
         try:
             bound = bind(host, port)
         except OSError as error:
-            raise Told(
+            raise CommandError(
                 f"cannot listen at {host} port {port}: {error.strerror or error}; say another with "
                 "--host or --port",
                 FAILED,
             ) from None
         async with serving(pages, bound, prefix):
-            log.info("dashboard at %s%s/", address(bound), prefix)
-            if line is not None:
-                line.say_up()
+            log.info("dashboard at %s%s/", base_url(bound), prefix)
+            if pipe is not None:
+                pipe.report_up()
             elif local is not None:
-                click.echo(f"sign in at {local.link(address(bound) + prefix)}", err=True)
+                click.echo(f"sign in at {local.link(base_url(bound) + prefix)}", err=True)
             if local is None:
                 log.info("whoever comes shows a token: rota tokens create NAME --role operator")
-            await leaving.wait()
+            await stopping.wait()
             app.readiness.drain()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from rota.cli import paint
-from rota.cli.endings import NO_DATABASE, leave
+from rota.cli.endings import NO_DATABASE, exit_with
 from rota.cli.target import Target, with_target
 
 if TYPE_CHECKING:
@@ -26,11 +26,11 @@ def db() -> None:
 def migrate(target: Target) -> None:
     """Bring the schema up to date. Any number may do this at once; the first does the work."""
 
-    async def migrating(app: Rota) -> tuple[str, list[str]]:
+    async def migrate_schema(app: Rota) -> tuple[str, list[str]]:
         return app.settings.schema, await app.migrate()
 
-    schema, done = target.ask_unchecked(migrating)
-    for name in done:
+    schema, applied = target.run_unchecked(migrate_schema)
+    for name in applied:
         click.echo(f"applied {name}")
     click.echo(f"schema {schema!r} is up to date")
 
@@ -41,64 +41,71 @@ def migrate(target: Target) -> None:
 def status(target: Target, as_json: bool) -> None:
     """Say how the schema stands. Ends with 4 unless this Rota can work with it."""
 
-    async def asking(app: Rota) -> dict[str, Any]:
-        return await _standing(app)
+    async def query(app: Rota) -> dict[str, Any]:
+        return await _read_schema_status(app)
 
-    standing = target.ask_unchecked(asking)
+    schema_status = target.run_unchecked(query)
     if as_json:
-        paint.say_json(standing)
+        paint.print_json(schema_status)
     else:
-        _print_standing(standing)
-    if standing["state"] != "up to date":
-        leave(NO_DATABASE)
+        _print_schema_status(schema_status)
+    if schema_status["state"] != "up to date":
+        exit_with(NO_DATABASE)
 
 
-async def _standing(app: Rota) -> dict[str, Any]:
-    from rota.store.migrate import applied, migrations, newest
+async def _read_schema_status(app: Rota) -> dict[str, Any]:
+    from rota.store.migrate import applied, migrations, newest_version
 
     database = (await app.open()).database
-    have = await applied(database)
+    applied_migrations = await applied(database)
     async with database.connection() as connection:
         info = connection.info
         server = {"host": info.host, "database": info.dbname, "user": info.user}
         version = info.server_version
-    behind = [
-        f"{each.version:04d}_{each.name}" for each in migrations() if each.version not in have
+    pending = [
+        f"{each.version:04d}_{each.name}"
+        for each in migrations()
+        if each.version not in applied_migrations
     ]
-    if not have:
+    if not applied_migrations:
         state = "missing"
-    elif max(have) > newest():
+    elif max(applied_migrations) > newest_version():
         state = "too new"
     else:
-        state = "behind" if behind else "up to date"
+        state = "outdated" if pending else "up to date"
     return {
         **server,
         "server": f"{version // 10000}.{version % 10000}",
         "schema": database.schema,
         "state": state,
-        "applied": [f"{version:04d}_{name}" for version, name in sorted(have.items())],
-        "behind": behind,
+        "applied": [
+            f"{version:04d}_{name}" for version, name in sorted(applied_migrations.items())
+        ],
+        "pending": pending,
     }
 
 
 _ADVICE = {
     "missing": "Rota's tables are not there; run `rota db migrate`",
-    "behind": "run `rota db migrate`",
+    "outdated": "run `rota db migrate`",
     "too new": "a newer Rota has been here; upgrade Rota, or use another database",
 }
 
 
-def _print_standing(standing: dict[str, Any]) -> None:
-    state = standing["state"]
-    facts: list[tuple[str, Text | str]] = [
-        ("database", f"{standing['database']} at {standing['host']}, as {standing['user']}"),
-        ("server", f"PostgreSQL {standing['server']}"),
-        ("schema", standing["schema"]),
-        ("state", paint.text(state, "green" if state == "up to date" else "yellow")),
-        *(("applied", name) for name in standing["applied"]),
-        *(("behind", paint.text(name, "yellow")) for name in standing["behind"]),
+def _print_schema_status(schema_status: dict[str, Any]) -> None:
+    state = schema_status["state"]
+    properties: list[tuple[str, Text | str]] = [
+        (
+            "database",
+            f"{schema_status['database']} at {schema_status['host']}, as {schema_status['user']}",
+        ),
+        ("server", f"PostgreSQL {schema_status['server']}"),
+        ("schema", schema_status["schema"]),
+        ("state", paint.cell(state, "green" if state == "up to date" else "yellow")),
+        *(("applied", name) for name in schema_status["applied"]),
+        *(("pending", paint.cell(name, "yellow")) for name in schema_status["pending"]),
     ]
-    paint.show(paint.facts(facts))
+    paint.print_renderable(paint.property_table(properties))
     if state in _ADVICE:
         click.echo()
-        paint.say(_ADVICE[state])
+        paint.print_text(_ADVICE[state])

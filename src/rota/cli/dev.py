@@ -21,25 +21,25 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from rota.cli import crew, loops
-from rota.cli.changes import Changes, mistake
-from rota.cli.crew import REST_WITHOUT_DATABASE, Child
-from rota.cli.endings import FAILED, NO_DATABASE, OK, Told, leave
+from rota.cli.changes import FileWatcher, find_syntax_error
+from rota.cli.crew import NO_DATABASE_DELAY_SECONDS, SupervisedProcess
+from rota.cli.endings import FAILED, NO_DATABASE, OK, CommandError, exit_with
 from rota.cli.lines import log_options
-from rota.cli.load import check
+from rota.cli.load import check_app_name
 from rota.cli.target import Target, with_database
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 LOOPBACK = "127.0.0.1"
-URL = "ROTA_DATABASE_URL"
-LOCAL_KEY = "ROTA_LOCAL_KEY"
+DATABASE_URL_VARIABLE = "ROTA_DATABASE_URL"
+LOCAL_KEY_VARIABLE = "ROTA_LOCAL_KEY"
 """As in rota.web.doorman, which takes half a second to import."""
 
-KILL_AFTER = 3.0
+KILL_AFTER_SECONDS = 3.0
 """Seconds a process has beyond its grace."""
 
-AGAIN_AFTER = 1.0
+RESTART_DELAY_SECONDS = 1.0
 """Seconds after which a worker that died by itself is replaced."""
 
 
@@ -64,7 +64,7 @@ AGAIN_AFTER = 1.0
     help="Watch the Python files there, too (again for more).",
 )
 @click.option(
-    "--grace",
+    "--drain-timeout",
     type=click.FloatRange(0),
     default=1.0,
     metavar="SECONDS",
@@ -78,7 +78,7 @@ def dev(
     name: str | None,
     port: int,
     watched: tuple[Path, ...],
-    grace: float,
+    drain_timeout: float,
     no_reload: bool,
     log_level: str,
     log_format: str,
@@ -87,35 +87,39 @@ def dev(
 
     Where no database is set it uses the embedded PostgreSQL. Ctrl-C ends everything.
     """
-    target = target.over(name, None, None)
+    target = target.with_overrides(name, None, None)
     if target.app is None:
         raise click.UsageError("say which app: rota dev MODULE:APP, or set ROTA_APP")
-    check(target.app)
+    check_app_name(target.app)
     _check_port(port)
-    words = ["--log-level", log_level, "--log-format", log_format]
+    arguments = ["--log-level", log_level, "--log-format", log_format]
     for option, value in (("--dsn", target.dsn), ("--schema", target.schema)):
-        words += [] if value is None else [option, value]
-    roots = [] if no_reload else [Path.cwd(), *_home_of(target.app), *watched]
-    session = Session(
+        arguments += [] if value is None else [option, value]
+    roots = [] if no_reload else [Path.cwd(), *_source_directories(target.app), *watched]
+    session = DevSession(
         target.app,
-        crew.command(["worker", target.app, "--grace", str(grace), *words]),
-        crew.command(["dashboard", target.app, "-p", str(port), "--auth", "local", *words]),
-        Changes(roots),
+        crew.rota_command(
+            ["worker", target.app, "--drain-timeout", str(drain_timeout), *arguments]
+        ),
+        crew.rota_command(
+            ["dashboard", target.app, "-p", str(port), "--auth", "local", *arguments]
+        ),
+        FileWatcher(roots),
         port,
-        grace,
+        drain_timeout,
     )
-    leave(asyncio.run(session.run(_environment(target))))
+    exit_with(asyncio.run(session.run(_environment(target))))
 
 
 def _check_port(port: int) -> None:
     import socket
 
-    with socket.socket() as tried:
-        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            tried.bind((LOOPBACK, port))
+            probe.bind((LOOPBACK, port))
         except OSError as error:
-            raise Told(
+            raise CommandError(
                 f"cannot listen at {LOOPBACK} port {port}: {error.strerror}; say another with --port",
                 FAILED,
             ) from None
@@ -131,41 +135,41 @@ def _environment(target: Target) -> dict[str, str]:
         try:
             settings.database_url()
         except SettingsError as error:
-            if str(error) != settings.NO_DATABASE:
+            if str(error) != settings.NO_DATABASE_MESSAGE:
                 raise
-            environment[URL] = "local"
+            environment[DATABASE_URL_VARIABLE] = "local"
     return environment
 
 
-def _home_of(name: str) -> list[Path]:
+def _source_directories(name: str) -> list[Path]:
     """Where the app's own code lies, if that is not among the installed packages."""
     with suppress(ImportError, ValueError):
         found = find_spec(name.partition(":")[0].partition(".")[0])
         if found is not None and found.origin is not None and found.has_location:
-            home = Path(found.origin).resolve().parent
+            directory = Path(found.origin).resolve().parent
             installed = Path(sysconfig.get_path("purelib")).resolve()
-            return [] if installed in (home, *home.parents) else [home]
+            return [] if installed in (directory, *directory.parents) else [directory]
     return []
 
 
-class Session:
+class DevSession:
     def __init__(
         self,
         app: str,
         worker: list[str],
         dashboard: list[str],
-        changes: Changes,
+        watcher: FileWatcher,
         port: int,
-        grace: float,
+        drain_timeout: float,
     ) -> None:
         self._app = app
         self._commands = {"worker": worker, "dashboard": dashboard}
-        self._changes = changes
+        self._watcher = watcher
         self._key = secrets.token_urlsafe(16)
         self._link = f"http://{LOOPBACK}:{port}/?key={self._key}"
-        self._grace = grace
-        self._children: dict[str, Child] = {}
-        self._ends: dict[str, asyncio.Task[int]] = {}
+        self._drain_timeout = drain_timeout
+        self._children: dict[str, SupervisedProcess] = {}
+        self._exits: dict[str, asyncio.Task[int]] = {}
         self._stopping = asyncio.Event()
         self._console = _console()
         self._environment: Mapping[str, str] = {}
@@ -176,150 +180,154 @@ class Session:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._stopping.set)
-        self._greet()
+        self._print_banner()
         stopping = asyncio.create_task(self._stopping.wait())
-        changing = asyncio.create_task(self._changes.next())
+        changing = asyncio.create_task(self._watcher.wait_for_changes())
         starting: asyncio.Task[int] | None = asyncio.create_task(self._start(first=True))
         first = True
         try:
             while not self._stopping.is_set():
-                ends = list(self._ends.values())
-                waits = {stopping, changing, *([starting] if starting else ends)}
-                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                exits = list(self._exits.values())
+                awaited = {stopping, changing, *([starting] if starting else exits)}
+                await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
                 if changing.done():
                     changed = changing.result()
-                    changing = asyncio.create_task(self._changes.next())
-                    if self._is_sound(changed):
-                        await _abandon(starting)
+                    changing = asyncio.create_task(self._watcher.wait_for_changes())
+                    if self._compiles(changed):
+                        await _cancel_start(starting)
                         await self._stop("worker")
                         starting = asyncio.create_task(self._start())
                 elif starting is not None and starting.done():
                     code, starting = starting.result(), None
-                    if first and code != OK and not self._is_mendable(code):
+                    if first and code != OK and not self._waits_for_change(code):
                         return code
                     first = False
-                elif starting is None and any(end.done() for end in ends):
-                    starting = asyncio.create_task(self._replace())
-            self._say("ends")
+                elif starting is None and any(exit_task.done() for exit_task in exits):
+                    starting = asyncio.create_task(self._restart_ended())
+            self._print("ends")
             return OK
         finally:
             stopping.cancel()
             changing.cancel()
-            await _abandon(starting)
+            await _cancel_start(starting)
             await asyncio.gather(self._stop("worker"), self._stop("dashboard"))
 
     # What is said
 
-    def _greet(self) -> None:
-        self._say(f"{self._app}, with the dashboard at {self._link}", link=self._link)
-        if self._environment.get(URL) != os.environ.get(URL):
-            self._say(
+    def _print_banner(self) -> None:
+        self._print(f"{self._app}, with the dashboard at {self._link}", link=self._link)
+        if self._environment.get(DATABASE_URL_VARIABLE) != os.environ.get(DATABASE_URL_VARIABLE):
+            self._print(
                 "no database is set: unless the app names one, it uses the embedded PostgreSQL",
                 "dim",
             )
-        if self._changes.roots:
-            where = " and ".join(_short(root) for root in self._changes.roots)
-            many = f"{self._changes.files} Python file{'' if self._changes.files == 1 else 's'}"
-            self._say(f"watches {many} in {where}; Ctrl-C ends it", "dim")
+        if self._watcher.roots:
+            directories = " and ".join(_format_path(root) for root in self._watcher.roots)
+            files = f"{self._watcher.file_count} Python file{'' if self._watcher.file_count == 1 else 's'}"
+            self._print(f"watches {files} in {directories}; Ctrl-C ends it", "dim")
         else:
-            self._say("Ctrl-C ends it", "dim")
+            self._print("Ctrl-C ends it", "dim")
 
-    def _say(self, words: str, style: str = "", link: str = "") -> None:
+    def _print(self, text: str, style: str = "", link: str = "") -> None:
         from rich.text import Text
 
         line = Text("dev ", style="bold cyan")
-        line.append(words, style)
+        line.append(text, style)
         if link:
             line.highlight_words([link], f"bold underline link {link}")
         self._console.print(line, soft_wrap=True)
 
-    def _is_sound(self, changed: Iterable[Path]) -> bool:
+    def _compiles(self, changed: Iterable[Path]) -> bool:
         """Whether Python can read what was saved; else what runs goes on as it was."""
         from rich.text import Text
 
-        found = mistake(changed)
+        found = find_syntax_error(changed)
         if found is None:
-            self._say(f"{_names(changed)} changed: starts again")
+            self._print(f"{_format_names(changed)} changed: starts again")
             return True
         self._console.print(Text(found, style="red"), soft_wrap=True)
-        goes_on = "what runs goes on as it was; " if self._children else ""
-        self._say(f"this cannot be read: {goes_on}save it again once it is mended", "yellow")
+        consequence = "what runs goes on as it was; " if self._children else ""
+        self._print(f"this cannot be read: {consequence}save it again once it is mended", "yellow")
         return False
 
-    def _say_unborn(self, what: str, code: int) -> None:
-        then = ": save a file, and it is tried again" if self._is_mendable(code) else ""
-        self._say(f"{what} did not start{then}", "yellow")
+    def _print_start_failed(self, name: str, code: int) -> None:
+        hint = ": save a file, and it is tried again" if self._waits_for_change(code) else ""
+        self._print(f"{name} did not start{hint}", "yellow")
 
     # What is run
 
-    def _is_mendable(self, code: int) -> bool:
+    def _waits_for_change(self, code: int) -> bool:
         """Whether saving a file may help where a start has ended so."""
-        return code != NO_DATABASE and bool(self._changes.roots)
+        return code != NO_DATABASE and bool(self._watcher.roots)
 
     async def _start(self, *, first: bool = False) -> int:
         """A worker, and then the dashboard with the same code. Answers how the worker has ended that did
         not come up, or 0. The first finds the database there, or nobody waits for it."""
-        begin = self._begin if first else self._insist
-        if (code := await begin("worker")) != OK:
-            self._say_unborn(self._app, code)
+        start = self._start_process if first else self._start_with_retry
+        if (code := await start("worker")) != OK:
+            self._print_start_failed(self._app, code)
             return code
         if all(find_spec(each) for each in ("starlette", "uvicorn", "jinja2")):
             await self._stop("dashboard")
-            await self._insist("dashboard")
+            await self._start_with_retry("dashboard")
         else:
-            self._say("there is no dashboard without pip install 'rota[web]'", "yellow")
+            self._print("there is no dashboard without pip install 'rota[web]'", "yellow")
         return OK
 
-    async def _begin(self, what: str) -> int:
+    async def _start_process(self, name: str) -> int:
         environment = dict(self._environment)
-        if what == "dashboard":
-            environment[LOCAL_KEY] = self._key  # the same after each restart
-        starting = Child.start(self._commands[what], (), environment)
-        child = await loops.to_its_end(starting, lambda child: self._children.update({what: child}))
-        up = await child.settled()
-        self._ends[what] = end = asyncio.create_task(child.ended())
-        if up:
+        if name == "dashboard":
+            environment[LOCAL_KEY_VARIABLE] = self._key  # the same after each restart
+        starting = SupervisedProcess.start(self._commands[name], (), environment)
+        child = await loops.finish_even_if_cancelled(
+            starting, lambda child: self._children.update({name: child})
+        )
+        is_up = await child.wait_until_up()
+        self._exits[name] = exit_task = asyncio.create_task(child.wait_exit())
+        if is_up:
             return OK
-        code = await end
-        self._forget(what)
+        code = await exit_task
+        self._remove(name)
         return code or FAILED
 
-    async def _insist(self, what: str) -> int:
+    async def _start_with_retry(self, name: str) -> int:
         """The same, again and again while the database is away."""
-        while (code := await self._begin(what)) == NO_DATABASE:
-            self._say(f"the {what} is tried again in {REST_WITHOUT_DATABASE:g} s", "yellow")
-            await asyncio.sleep(REST_WITHOUT_DATABASE)
+        while (code := await self._start_process(name)) == NO_DATABASE:
+            self._print(f"the {name} is tried again in {NO_DATABASE_DELAY_SECONDS:g} s", "yellow")
+            await asyncio.sleep(NO_DATABASE_DELAY_SECONDS)
         return code
 
-    async def _replace(self) -> int:
+    async def _restart_ended(self) -> int:
         """One that has ended by itself."""
-        for what, end in list(self._ends.items()):
-            if end.done():
-                self._forget(what)
-                self._say(f"the {what} {crew.how(end.result())}: another starts", "yellow")
-                await asyncio.sleep(AGAIN_AFTER)
-                if (code := await self._insist(what)) != OK:
-                    self._say_unborn(f"the {what}", code)
+        for name, exit_task in list(self._exits.items()):
+            if exit_task.done():
+                self._remove(name)
+                self._print(
+                    f"the {name} {crew.describe_exit(exit_task.result())}: another starts", "yellow"
+                )
+                await asyncio.sleep(RESTART_DELAY_SECONDS)
+                if (code := await self._start_with_retry(name)) != OK:
+                    self._print_start_failed(f"the {name}", code)
         return OK
 
-    def _forget(self, what: str) -> None:
-        self._children.pop(what, None)
-        self._ends.pop(what, None)
+    def _remove(self, name: str) -> None:
+        self._children.pop(name, None)
+        self._exits.pop(name, None)
 
-    async def _stop(self, what: str) -> None:
-        child = self._children.get(what)
+    async def _stop(self, name: str) -> None:
+        child = self._children.get(name)
         if child is None:
             return
-        end = self._ends.get(what) or asyncio.create_task(child.ended())
-        child.tell(signal.SIGTERM)
-        await asyncio.wait([end], timeout=self._grace + KILL_AFTER)
-        if not end.done():
-            child.tell(signal.SIGKILL)
-            await end
-        self._forget(what)
+        exit_task = self._exits.get(name) or asyncio.create_task(child.wait_exit())
+        child.send_signal(signal.SIGTERM)
+        await asyncio.wait([exit_task], timeout=self._drain_timeout + KILL_AFTER_SECONDS)
+        if not exit_task.done():
+            child.send_signal(signal.SIGKILL)
+            await exit_task
+        self._remove(name)
 
 
-async def _abandon(starting: asyncio.Task[int] | None) -> None:
+async def _cancel_start(starting: asyncio.Task[int] | None) -> None:
     """Give up a start: whatever of it is there is known, and stopped by whoever comes next."""
     if starting is not None:
         starting.cancel()
@@ -332,13 +340,13 @@ def _console() -> Console:
     return Console(stderr=True, highlight=False, emoji=False, markup=False)
 
 
-def _short(path: Path) -> str:
+def _format_path(path: Path) -> str:
     with suppress(ValueError):
-        inside = path.relative_to(Path.home())
-        return "~" if inside == Path() else f"~/{inside}"
+        relative = path.relative_to(Path.home())
+        return "~" if relative == Path() else f"~/{relative}"
     return str(path)
 
 
-def _names(paths: Iterable[Path]) -> str:
+def _format_names(paths: Iterable[Path]) -> str:
     names = sorted(path.name for path in paths)
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

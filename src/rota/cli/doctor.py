@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from rota.cli import paint
-from rota.cli.endings import FAILED, leave
+from rota.cli.endings import FAILED, exit_with
 from rota.cli.target import Target, with_target
 
 if TYPE_CHECKING:
     from rota import Rota
-    from rota.model.checkup import Checked
+    from rota.model.checkup import CheckResult
 
-LOOKS = {
+LEVEL_STYLES = {
     "ok": ("ok", "green"),
     "notice": ("notice", "yellow"),
     "problem": ("problem", "red"),
-    "unseen": ("unseen", "blue"),
+    "unchecked": ("unchecked", "blue"),
 }
 
 
@@ -35,49 +35,49 @@ def doctor(target: Target, as_json: bool) -> None:
     notices are no problem.
     """
 
-    async def looking(app: Rota) -> list[Checked]:
-        from rota.engine.doctor import look_over
+    async def query(app: Rota) -> list[CheckResult]:
+        from rota.engine.doctor import run_checks
 
         database = (await app.open()).database
-        return [each async for each in look_over(database, _now)]
+        return [each async for each in run_checks(database, _now)]
 
     began = time.perf_counter()
-    found = target.ask_unchecked(looking)
-    took = time.perf_counter() - began
+    found = target.run_unchecked(query)
+    seconds = time.perf_counter() - began
     problems = [each for each in found if each.level == "problem"]
     if as_json:
-        paint.say_json({"well": not problems, "took": round(took, 3), "found": found})
+        paint.print_json({"healthy": not problems, "seconds": round(seconds, 3), "checks": found})
     else:
         _print(found)
-        paint.say(f"\n{_summary(found)}", "red" if problems else "")
+        paint.print_text(f"\n{_summary(found)}", "red" if problems else "")
     if problems:
-        leave(FAILED)
+        exit_with(FAILED)
 
 
 def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def _print(found: list[Checked]) -> None:
-    table = paint.table("", "check", "finding", free=("finding",))
-    table.show_header = False
+def _print(found: list[CheckResult]) -> None:
+    grid = paint.new_table("", "check", "finding", free=("finding",))
+    grid.show_header = False
     for each in sorted(found, key=lambda each: each.rank):
-        word, colour = LOOKS[each.level]
-        words = paint.text(paint.line(each.words))
+        title, style = LEVEL_STYLES[each.level]
+        words = paint.cell(paint.single_line(each.message))
         words.no_wrap = False
-        table.add_row(paint.text(word, colour), paint.text(each.check), words)
+        grid.add_row(paint.cell(title, style), paint.cell(each.check), words)
         if each.fix is not None and each.level != "ok":
             # To the last letter: somebody is going to paste it.
-            table.add_row("", paint.text("fix", "dim"), paint.whole(each.fix, "bold"))
-    paint.show(table)
+            grid.add_row("", paint.cell("fix", "dim"), paint.wrapped_cell(each.fix, "bold"))
+    paint.print_renderable(grid)
 
 
-def _summary(found: list[Checked]) -> str:
-    def many(level: str, one: str, several: str) -> str:
+def _summary(found: list[CheckResult]) -> str:
+    def count_level(level: str, singular: str, plural: str) -> str:
         count = sum(each.level == level for each in found)
-        return f"{count} {one if count == 1 else several}"
+        return f"{count} {singular if count == 1 else plural}"
 
-    words = f"{many('problem', 'problem', 'problems')}, {many('notice', 'notice', 'notices')}"
-    if any(each.level == "unseen" for each in found):
-        words += f", {many('unseen', 'check', 'checks')} could not be made"
+    words = f"{count_level('problem', 'problem', 'problems')}, {count_level('notice', 'notice', 'notices')}"
+    if any(each.level == "unchecked" for each in found):
+        words += f", {count_level('unchecked', 'check', 'checks')} could not be made"
     return words

@@ -6,27 +6,27 @@ import json
 import sys
 from typing import Any
 
-from rota.cli.endings import MISTAKE, Told
+from rota.cli.endings import USAGE_ERROR, CommandError
 
 
-def read_json(text: str, what: str, hint: str = "") -> Any:
+def read_json(text: str, source: str, hint: str = "") -> Any:
     """`what` is how it was asked for; `-` is standard input."""
-    given = sys.stdin.read() if text == "-" else text
+    content = sys.stdin.read() if text == "-" else text
     try:
-        return json.loads(given, parse_constant=_refuse)
+        return json.loads(content, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise Told(f"{what} is not JSON: {error}{hint}", MISTAKE) from None
+        raise CommandError(f"{source} is not JSON: {error}{hint}", USAGE_ERROR) from None
 
 
-def read_object(text: str, what: str) -> dict[str, Any]:
-    found = read_json(text, what)
+def read_object(text: str, source: str) -> dict[str, Any]:
+    found = read_json(text, source)
     if not isinstance(found, dict):
-        raise Told(
-            f'{what} must be a JSON object, the task\'s arguments by name, such as {{"path": "a.png"}}',
-            MISTAKE,
+        raise CommandError(
+            f'{source} must be a JSON object, the task\'s arguments by name, such as {{"path": "a.png"}}',
+            USAGE_ERROR,
         )
     return found
 
 
-def _refuse(word: str) -> Any:
-    raise ValueError(f"{word} is not a number JSON has")
+def _refuse_constant(constant: str) -> Any:
+    raise ValueError(f"{constant} is not a number JSON has")

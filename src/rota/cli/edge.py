@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import rich_click as click
 
-from rota.cli.endings import MISTAKE, Told
+from rota.cli.endings import USAGE_ERROR, CommandError
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -20,15 +20,16 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 @contextmanager
-def web_needed(who: str) -> Iterator[None]:
+def require_web(feature: str) -> Iterator[None]:
     """Where what serves HTTP is imported: a part of `rota[web]` that is not installed is told in a line."""
     try:
         yield
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] == "rota":
             raise
-        raise Told(
-            f"{who} needs {error.name}, which is not installed: pip install 'rota[web]'", MISTAKE
+        raise CommandError(
+            f"{feature} needs {error.name}, which is not installed: pip install 'rota[web]'",
+            USAGE_ERROR,
         ) from None
 
 

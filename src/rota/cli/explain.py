@@ -9,20 +9,20 @@ import msgspec
 import rich_click as click
 
 from rota.cli import paint
-from rota.cli.endings import FAILED, leave
-from rota.cli.runs import RUN
+from rota.cli.endings import FAILED, exit_with
+from rota.cli.runs import RUN_ID
 from rota.cli.target import Target, with_target
 
 if TYPE_CHECKING:
     from rota import Rota
-    from rota.model.why import Reason, Why
+    from rota.model.why import Explanation, ExplanationReason
 
-COLOURS = {"ended": "dim", "running": "cyan", "waiting": "blue", "stuck": "yellow"}
+STATUS_STYLES = {"ended": "dim", "running": "cyan", "waiting": "blue", "stuck": "yellow"}
 
 
 @click.command()
 @with_target
-@click.argument("id", type=RUN)
+@click.argument("id", type=RUN_ID)
 @click.option("--json", "as_json", is_flag=True, help="A JSON document, for programs.")
 def explain(target: Target, id: int, as_json: bool) -> None:
     """Say why the run or job ID does not run: what it waits for, and what to do.
@@ -31,49 +31,62 @@ def explain(target: Target, id: int, as_json: bool) -> None:
     it goes no further until somebody does something; 0: it runs, has ended, or goes on by itself.
     """
 
-    async def asking(app: Rota) -> Why:
-        return await app.run(id).why()
+    async def query(app: Rota) -> Explanation:
+        return await app.run(id).explain()
 
-    found = target.ask(asking)
+    found = target.run(query)
     if as_json:
-        paint.say_json(msgspec.structs.asdict(found))
+        paint.print_json(msgspec.structs.asdict(found))
     else:
         _print(found)
     if found.is_stuck:
-        leave(FAILED)
+        exit_with(FAILED)
 
 
-def _print(why: Why) -> None:
-    what = f"run {why.id}" if why.is_flow or why.id == why.run else f"job {why.id} of run {why.run}"
-    name = f" ({why.name})" if why.name else ""
+def _print(explanation: Explanation) -> None:
+    title = (
+        f"run {explanation.id}"
+        if explanation.is_flow or explanation.id == explanation.run
+        else f"job {explanation.id} of run {explanation.run}"
+    )
+    name = f" ({explanation.name})" if explanation.name else ""
     paint.console().print(
-        paint.text(f"{what}{name}", "bold"),
-        paint.text(why.verdict, COLOURS[why.verdict]),
+        paint.cell(f"{title}{name}", "bold"),
+        paint.cell(explanation.status, STATUS_STYLES[explanation.status]),
         end="\n\n",
     )
-    first, *rest = why.reasons
-    pairs = [("why", _words(first, why.now))]
-    if first.do:
-        pairs.append(("do", first.do))
-    for each in rest:
+    first, *others = explanation.reasons
+    pairs = [("reason", _reason_text(first, explanation.now))]
+    if first.remedy:
+        pairs.append(("remedy", first.remedy))
+    for each in others:
         pairs.append(("", ""))
-        pairs.append(("perhaps" if not each.sure else "and", _words(each, why.now)))
-        if each.do and each.do != first.do:
-            pairs.append(("do", each.do))
-    paint.show(paint.facts(pairs))
-    if why.left_out:
-        paint.say(f"\n{paint.number(why.left_out)} more jobs were not looked at", "dim")
+        pairs.append(
+            (
+                "possible reason" if not each.is_certain else "also",
+                _reason_text(each, explanation.now),
+            )
+        )
+        if each.remedy and each.remedy != first.remedy:
+            pairs.append(("remedy", each.remedy))
+    paint.print_renderable(paint.property_table(pairs))
+    if explanation.omitted_jobs:
+        paint.print_text(
+            f"\n{paint.format_count(explanation.omitted_jobs)} more jobs were not looked at", "dim"
+        )
 
 
-def _words(reason: Reason, now: datetime) -> str:
-    words = reason.words
+def _reason_text(reason: ExplanationReason, now: datetime) -> str:
+    words = reason.message
     if reason.jobs > 1:
-        more = "1 more job" if reason.jobs == 2 else f"{paint.number(reason.jobs - 1)} more jobs"
+        more = (
+            "1 more job" if reason.jobs == 2 else f"{paint.format_count(reason.jobs - 1)} more jobs"
+        )
         words += f" (and {more} likewise)"
     if reason.until is not None:
-        left = (reason.until - now).total_seconds()
-        when = f"in {paint.span(left)}" if left > 0 else "which has come"
-        words += f"; until {paint.clock(reason.until)}, {when}"
+        remaining = (reason.until - now).total_seconds()
+        due = f"in {paint.format_duration(remaining)}" if remaining > 0 else "which has come"
+        words += f"; until {paint.format_time(reason.until)}, {due}"
     elif reason.since is not None:
-        words += f"; for {paint.age(reason.since, now)}"
-    return f"{words}: {paint.line(reason.detail)}" if reason.detail else words
+        words += f"; for {paint.format_age(reason.since, now)}"
+    return f"{words}: {paint.single_line(reason.detail)}" if reason.detail else words

@@ -14,11 +14,11 @@ import msgspec
 import rich_click as click
 
 from rota.cli import paint
-from rota.cli.endings import MISTAKE, Told
+from rota.cli.endings import USAGE_ERROR, CommandError
 from rota.cli.target import with_app
-from rota.cli.trellis import trellis
+from rota.cli.trellis import draw_graph
 from rota.drawing import definition as drawn
-from rota.drawing.fold import KEPT, Folded, fold
+from rota.drawing.fold import MAX_SIMILAR, CollapsedGraph, collapse
 from rota.drawing.layout import Direction
 from rota.drawing.mermaid import mermaid
 from rota.drawing.svg import svg
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from rota import Rota
-    from rota.model.flow import FlowDefinition, Plan
+    from rota.model.flow import FlowDefinition, FlowPlan
 
 Format = Literal["text", "svg", "mermaid"]
 
@@ -41,12 +41,12 @@ SUFFIXES: dict[str, Format] = {
 }
 
 
-class Listed(msgspec.Struct, frozen=True):
+class ListedFlow(msgspec.Struct, frozen=True):
     """A flow as it is listed; `plan` is None where it cannot work, and `error` says why."""
 
     name: str
     tasks: int
-    plan: Plan | None
+    plan: FlowPlan | None
     error: str | None
 
 
@@ -55,87 +55,87 @@ class Listed(msgspec.Struct, frozen=True):
 @click.option("--json", "as_json", is_flag=True, help="A JSON list, for programs.")
 def flows(app: Rota, name: str, as_json: bool) -> None:
     """List the flows of an app, and check them: exit code 2 if one cannot work."""
-    found = [_checked(flow) for _, flow in sorted(app.registry.flows.items())]
+    found = [_check_flow(flow) for _, flow in sorted(app.registry.flows.items())]
     if as_json:
-        paint.say_json([_document(each) for each in found])
+        paint.print_json([_document(each) for each in found])
     elif not found:
         click.echo(f'{name} has no flows; write one with app.flow("NAME")')
     else:
         _print_flows(found)
-    wrong = [each.name for each in found if each.plan is None]
-    if wrong:
-        many = "1 flow" if len(wrong) == 1 else f"{len(wrong)} flows"
-        raise Told(f"{many} of {name} cannot work: {', '.join(wrong)}", MISTAKE)
+    invalid = [each.name for each in found if each.plan is None]
+    if invalid:
+        count = "1 flow" if len(invalid) == 1 else f"{len(invalid)} flows"
+        raise CommandError(f"{count} of {name} cannot work: {', '.join(invalid)}", USAGE_ERROR)
 
 
-def _checked(flow: FlowDefinition) -> Listed:
+def _check_flow(flow: FlowDefinition) -> ListedFlow:
     try:
         for node in flow.plan.nodes:
             # Made on first use, which would be on a worker: a type that cannot come out of JSON.
             for task in filter(None, (node.task, node.skip_if)):
-                task.arguments, task.result  # noqa: B018
-        return Listed(flow.name, len(flow.nodes), flow.plan, None)
+                task.arguments_decoder, task.result_decoder  # noqa: B018
+        return ListedFlow(flow.name, len(flow.nodes), flow.plan, None)
     except DefinitionError as error:
-        return Listed(flow.name, len(flow.nodes), None, str(error))
+        return ListedFlow(flow.name, len(flow.nodes), None, str(error))
 
 
-def _print_flows(found: list[Listed]) -> None:
-    table = paint.table(
+def _print_flows(found: list[ListedFlow]) -> None:
+    grid = paint.new_table(
         "flow",
         "tasks",
-        "longest way",
+        "longest path",
         "queues",
         "input",
-        right=("tasks", "longest way"),
+        right=("tasks", "longest path"),
         free=("flow", "queues", "input"),
     )
     for each in found:
         if each.plan is None:
-            words = paint.text(each.error, "red")
+            words = paint.cell(each.error, "red")
             words.no_wrap = False
-            table.add_row(
-                paint.text(each.name, "red"), paint.text(each.tasks), paint.text("-"), "-", words
+            grid.add_row(
+                paint.cell(each.name, "red"), paint.cell(each.tasks), paint.cell("-"), "-", words
             )
             continue
-        words = paint.text(", ".join(map(str, drawn.flow_input(each.plan))) or "-")
+        words = paint.cell(", ".join(map(str, drawn.flow_inputs(each.plan))) or "-")
         words.no_wrap = False
-        table.add_row(
-            paint.text(each.name),
-            paint.text(each.tasks),
-            paint.text(_longest(each.plan)),
-            paint.text(", ".join(each.plan.queues)),
+        grid.add_row(
+            paint.cell(each.name),
+            paint.cell(each.tasks),
+            paint.cell(_longest_path(each.plan)),
+            paint.cell(", ".join(each.plan.queues)),
             words,
         )
-    paint.show(table)
+    paint.print_renderable(grid)
 
 
-def _longest(plan: Plan) -> int:
+def _longest_path(plan: FlowPlan) -> int:
     """Tasks one after another, where there are most."""
     return max(plan.graph.depth.values()) + 1
 
 
-def _document(flow: Listed) -> dict[str, Any]:
+def _document(flow: ListedFlow) -> dict[str, Any]:
     plan = flow.plan
     if plan is None:
         return {"name": flow.name, "error": flow.error}
     return {
         "name": flow.name,
         "error": None,
-        "longest_way": _longest(plan),
+        "longest_path": _longest_path(plan),
         "queues": plan.queues,
         "input": {
-            word.name: {"type": word.kind, "required": word.required}
-            for word in drawn.flow_input(plan)
+            entry.name: {"type": entry.kind, "required": entry.required}
+            for entry in drawn.flow_inputs(plan)
         },
         "tasks": [
             {
                 "name": node.name,
                 "task": node.task.name,
                 "queue": node.task.policy.queue,
-                "takes": list(plan.taken(node)),
-                "after": drawn.only_before(plan, node),
+                "inputs": list(plan.result_parameters(node)),
+                "after": drawn.order_only_predecessors(plan, node),
                 "when": node.when,
-                "on_failure": node.last,
+                "on_failure": node.is_on_failure,
                 "skip_if": node.skip_if is not None,
             }
             for node in plan.nodes
@@ -148,29 +148,32 @@ def _document(flow: Listed) -> dict[str, Any]:
 @click.argument("flow")
 @click.option(
     "--format",
-    "form",
+    "output_format",
     type=click.Choice(["text", "svg", "mermaid"]),
     help="Text for a terminal (the default), a picture, or what Markdown pages draw.",
 )
-@click.option("--svg", "form", flag_value="svg", help="The same as --format svg.")
-@click.option("--mermaid", "form", flag_value="mermaid", help="The same as --format mermaid.")
+@click.option("--svg", "output_format", flag_value="svg", help="The same as --format svg.")
+@click.option(
+    "--mermaid", "output_format", flag_value="mermaid", help="The same as --format mermaid."
+)
 @click.option(
     "-o",
     "--output",
+    "output_file",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
     help="Write it there, in the format its name says: .svg, .mmd, .md or .txt.",
 )
 @click.option("--down", is_flag=True, help="From the top down, not from left to right.")
-@click.option("--all", "whole", is_flag=True, help="Every task, also of many alike.")
+@click.option("--all", "show_all", is_flag=True, help="Every task, also of many alike.")
 def graph(
     app: Rota,
     name: str,
     flow: str,
-    form: Format | None,
-    output: Path | None,
+    output_format: Format | None,
+    output_file: Path | None,
     down: bool,
-    whole: bool,
+    show_all: bool,
 ) -> None:
     """Draw FLOW as it is written: as text, as an SVG picture, or as Mermaid.
 
@@ -178,33 +181,36 @@ def graph(
     """
     definition = find_flow(app, name, flow)
     plan = definition.plan
-    kept = None if whole else KEPT
-    if output is None and form in (None, "text"):
+    max_similar = None if show_all else MAX_SIMILAR
+    if output_file is None and output_format in (None, "text"):
         console = paint.console()
-        paint.lines(_text(plan, console.width, console.encoding, kept))
+        paint.print_lines(_render_text(plan, console.width, console.encoding, max_similar))
         return
-    if output is None:
-        click.echo(_picture(plan, form or "svg", down=down, kept=kept), nl=False)
-        return
-    suffix = output.suffix.lower()
-    if form is None and suffix not in SUFFIXES:
-        raise Told(
-            f"{output.name!r} does not say what it is; call it something with "
-            f"{', '.join(SUFFIXES)}, or say --format",
-            MISTAKE,
+    if output_file is None:
+        click.echo(
+            _render_picture(plan, output_format or "svg", down=down, max_similar=max_similar),
+            nl=False,
         )
-    form = form or SUFFIXES[suffix]
-    if form == "text":
-        lines = _text(plan, paint.UNCLIPPED, "utf-8", kept)
-        drawn = "".join(f"{line.plain}\n" for line in lines)
+        return
+    suffix = output_file.suffix.lower()
+    if output_format is None and suffix not in SUFFIXES:
+        raise CommandError(
+            f"{output_file.name!r} does not say what it is; call it something with "
+            f"{', '.join(SUFFIXES)}, or say --format",
+            USAGE_ERROR,
+        )
+    output_format = output_format or SUFFIXES[suffix]
+    if output_format == "text":
+        lines = _render_text(plan, paint.PIPE_COLUMNS, "utf-8", max_similar)
+        content = "".join(f"{line.plain}\n" for line in lines)
     else:
-        drawn = _picture(plan, form, down=down, kept=kept)
+        content = _render_picture(plan, output_format, down=down, max_similar=max_similar)
     if suffix == ".md":
-        drawn = f"```{'mermaid' if form == 'mermaid' else ''}\n{drawn}```\n"
+        content = f"```{'mermaid' if output_format == 'mermaid' else ''}\n{content}```\n"
     try:
-        output.write_text(drawn, "utf-8")
+        output_file.write_text(content, "utf-8")
     except OSError as error:
-        raise Told(f"cannot write {output}: {error.strerror}", MISTAKE) from None
+        raise CommandError(f"cannot write {output_file}: {error.strerror}", USAGE_ERROR) from None
 
 
 def find_flow(app: Rota, name: str, flow: str) -> FlowDefinition:
@@ -213,23 +219,25 @@ def find_flow(app: Rota, name: str, flow: str) -> FlowDefinition:
         names = sorted(app.registry.flows)
         near = difflib.get_close_matches(flow, names, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(names) or 'none'}"
-        raise Told(f"{name} has no flow {flow!r}; {hint}", MISTAKE)
+        raise CommandError(f"{name} has no flow {flow!r}; {hint}", USAGE_ERROR)
     return found
 
 
-def _text(plan: Plan, width: int, encoding: str, kept: int | None) -> list[Text]:
-    labels = {node.name: drawn.label(plan, node, text=True) for node in plan.nodes}
-    return trellis(plan.graph, labels, width=width, encoding=encoding, kept=kept)
+def _render_text(plan: FlowPlan, width: int, encoding: str, max_similar: int | None) -> list[Text]:
+    labels = {node.name: drawn.node_label(plan, node, text=True) for node in plan.nodes}
+    return draw_graph(plan.graph, labels, width=width, encoding=encoding, max_similar=max_similar)
 
 
-def _picture(plan: Plan, form: Format, *, down: bool, kept: int | None) -> str:
-    labels = {node.name: drawn.label(plan, node) for node in plan.nodes}
-    after = drawn.order_only(plan)
-    shown = Folded(plan.graph, labels, after, {})
-    if kept is not None:
-        shown = fold(plan.graph, labels, after=after, kept=kept)
+def _render_picture(
+    plan: FlowPlan, output_format: Format, *, down: bool, max_similar: int | None
+) -> str:
+    labels = {node.name: drawn.node_label(plan, node) for node in plan.nodes}
+    after = drawn.order_only_edges(plan)
+    shown = CollapsedGraph(plan.graph, labels, after, {})
+    if max_similar is not None:
+        shown = collapse(plan.graph, labels, after=after, max_similar=max_similar)
     direction: Direction = "down" if down else "right"
-    if form == "mermaid":
+    if output_format == "mermaid":
         return mermaid(shown.graph, shown.labels, after=shown.after, direction=direction)
     title = plan.name
     return svg(shown.graph, shown.labels, after=shown.after, direction=direction, title=title)

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rota.cli.edge import health_site, web_needed
-from rota.cli.endings import FAILED, Told
+from rota.cli.edge import health_site, require_web
+from rota.cli.endings import FAILED, CommandError
 
 if TYPE_CHECKING:
     from rota import Rota
@@ -26,23 +26,24 @@ class HealthPort:
 
 
 @asynccontextmanager
-async def serving(app: Rota, at: HealthPort | None) -> AsyncIterator[None]:
+async def serve_health(app: Rota, health: HealthPort | None) -> AsyncIterator[None]:
     """Before the work begins, and until it has ended: who watches sees it come and go."""
-    if at is None:
+    if health is None:
         yield
         return
-    with web_needed("--health-port"):
+    with require_web("--health-port"):
         from rota.web import port
-        from rota.web.serve import address, bind
-    answering = health_site(app, at.auth, at.host)
+        from rota.web.serve import base_url, bind
+    health_app = health_site(app, health.auth, health.host)
     try:
-        bound = bind(at.host, at.port)
+        bound = bind(health.host, health.port)
     except OSError as error:
-        raise Told(
-            f"cannot listen at {at.host} port {at.port}: {error.strerror or error}; say another with "
+        raise CommandError(
+            f"cannot listen at {health.host} port {health.port}: {error.strerror or error}; say "
+            "another with "
             "--health-host or --health-port",
             FAILED,
         ) from None
-    async with port.serving(answering, bound):
-        log.info("health at %s", address(bound))
+    async with port.serving(health_app, bound):
+        log.info("health at %s", base_url(bound))
         yield

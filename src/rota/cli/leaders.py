@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from rota import Rota
-    from rota.store.standing import LeaderLine
+    from rota.store.standing import LeaderRow
 
-TOO_MANY = 5
+FREQUENT_ELECTIONS = 5
 """Elections in an hour that are worth a look."""
 
 
@@ -31,15 +31,15 @@ def leaders(target: Target, as_json: bool) -> None:
     """
     from rota.store import standing, views
 
-    async def asking(app: Rota) -> tuple[list[LeaderLine], datetime]:
+    async def query(app: Rota) -> tuple[list[LeaderRow], datetime]:
         database = (await app.open()).database
         found = await database.run(standing.leaders())
-        [now] = await database.run(views.clock())
+        [now] = await database.run(views.database_time())
         return found, now
 
-    found, now = target.ask(asking)
+    found, now = target.run(query)
     if as_json:
-        paint.say_json([{**paint.fields(each), "kind": _kind(each)} for each in found])
+        paint.print_json([{**paint.fields(each), "kind": _kind(each)} for each in found])
     elif found:
         _print_leaders(found, now)
     else:
@@ -48,44 +48,44 @@ def leaders(target: Target, as_json: bool) -> None:
         )
 
 
-def _kind(leader: LeaderLine) -> str | None:
+def _kind(leader: LeaderRow) -> str | None:
     if leader.instance is None:
         return None
     return "session" if leader.expires is None else "lease"
 
 
-def _print_leaders(found: list[LeaderLine], now: datetime) -> None:
+def _print_leaders(found: list[LeaderRow], now: datetime) -> None:
     columns = {
-        "name": [paint.whole(each.name) for each in found],
-        "term": [paint.text(each.term) for each in found],
+        "name": [paint.wrapped_cell(each.name) for each in found],
+        "term": [paint.cell(each.term) for each in found],
         **whom.columns("leader", found),
-        "for": [_age(each, now) for each in found],
-        "by": [paint.text(_kind(each)) for each in found],
+        "age": [_age(each, now) for each in found],
+        "kind": [paint.cell(_kind(each)) for each in found],
         "state": [_state(each, now) for each in found],
         "elections": [_elections(each) for each in found],
     }
-    whom.show(
-        columns, right=("term", "process", "for", "elections"), free=("name", "leader", "host")
+    whom.print_table(
+        columns, right=("term", "process", "age", "elections"), free=("name", "leader", "host")
     )
     paint.hint("elections: within the last hour")
 
 
-def _age(leader: LeaderLine, now: datetime) -> Text:
+def _age(leader: LeaderRow, now: datetime) -> Text:
     alive = leader.alive and leader.since is not None
-    return paint.text(paint.age(leader.since, now) if alive and leader.since else "")
+    return paint.cell(paint.format_age(leader.since, now) if alive and leader.since else "")
 
 
-def _state(leader: LeaderLine, now: datetime) -> Text:
+def _state(leader: LeaderRow, now: datetime) -> Text:
     if leader.instance is None:
-        return paint.text("resigned", "dim")
+        return paint.cell("resigned", "dim")
     if leader.alive:
-        return paint.text("leads", "green")
+        return paint.cell("leading", "green")
     if leader.expires is not None:
-        return paint.text(f"ran out {paint.age(leader.expires, now)} ago", "yellow")
-    return paint.text("session gone", "yellow")
+        return paint.cell(f"expired {paint.format_age(leader.expires, now)} ago", "yellow")
+    return paint.cell("session ended", "yellow")
 
 
-def _elections(leader: LeaderLine) -> Text:
+def _elections(leader: LeaderRow) -> Text:
     more = "+" if leader.or_more else ""
-    style = "yellow" if leader.elections >= TOO_MANY else ""
-    return paint.text(f"{leader.elections}{more}", style)
+    style = "yellow" if leader.elections >= FREQUENT_ELECTIONS else ""
+    return paint.cell(f"{leader.elections}{more}", style)

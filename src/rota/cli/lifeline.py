@@ -18,31 +18,31 @@ UP = b"+"
 DRAINED = b"-"
 
 
-class Lifeline:
+class ParentPipe:
     """The child's end. A worker whose parent is gone drains as if it had been told to; one that has
     not ended `patience` seconds later is ended."""
 
-    patience = 60.0
+    kill_after_seconds = 60.0
 
     def __init__(self, descriptor: int) -> None:
         # What this worker starts must not hold on to it.
         os.set_inheritable(descriptor, False)
         self._socket = socket.socket(fileno=descriptor)
-        threading.Thread(target=self._watch, name="rota lifeline", daemon=True).start()
+        threading.Thread(target=self._watch_parent, name="rota parent pipe", daemon=True).start()
 
-    def say_up(self) -> None:
-        self._say(UP)
+    def report_up(self) -> None:
+        self._send(UP)
 
-    def say_drained(self) -> None:
-        self._say(DRAINED)
+    def report_drained(self) -> None:
+        self._send(DRAINED)
 
-    def _say(self, word: bytes) -> None:
+    def _send(self, message: bytes) -> None:
         with suppress(OSError):
-            self._socket.send(word)
+            self._socket.send(message)
 
-    def _watch(self) -> None:
+    def _watch_parent(self) -> None:
         with suppress(OSError):
             self._socket.recv(1)
         os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(self.patience)
+        time.sleep(self.kill_after_seconds)
         os._exit(1)

@@ -12,7 +12,7 @@ from rota.logs import FORMATS, LEVELS
 
 def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds --log-level and --log-format; for `rota.logs.to_stderr`."""
-    as_text = click.option(
+    log_format = click.option(
         "--log-format",
         type=click.Choice(FORMATS, case_sensitive=False),
         default="text",
@@ -21,7 +21,7 @@ def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
         show_default=True,
         help="text, or json: an object a line, with the job it was written for.",
     )
-    level = click.option(
+    log_level = click.option(
         "--log-level",
         type=click.Choice(LEVELS, case_sensitive=False),
         default="info",
@@ -29,4 +29,4 @@ def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
         show_default=True,
         help="debug, info, warning or error, on stderr.",
     )
-    return level(as_text(command))
+    return log_level(log_format(command))

@@ -20,11 +20,11 @@ T = TypeVar("T")
 
 log = logging.getLogger("rota")
 
-CARRIERS = ("rota", "asyncio_", "AnyIO worker thread")
+WORK_THREAD_PREFIXES = ("rota", "asyncio_", "AnyIO worker thread")
 """How threads are named that carry what others asked for: jobs, steps and webhooks; what code hands to
 `asyncio.to_thread`; and the plain functions that are endpoints of an API."""
 
-LAST_MOMENT = 1.0
+EXIT_TIMEOUT_SECONDS = 1.0
 """Seconds for them to see that nobody waits for them any more."""
 
 
@@ -40,43 +40,43 @@ def run(main: Coroutine[Any, Any, T]) -> T:
     pool = ThreadPoolExecutor(thread_name_prefix="asyncio")
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.get_loop().set_default_executor(pool)
-        answer = runner.run(main)
+        result = runner.run(main)
         pool.shutdown(wait=False, cancel_futures=True)
-        if stuck := _still_carried():
+        if stuck := _count_stuck_threads():
             log.info("%s thread(s) would not end, and are left behind", stuck)
-            runner.run(_wind_up())
+            runner.run(_cancel_tasks())
             for stream in (sys.stdout, sys.stderr):
                 stream.flush()
             logging.shutdown()
             os._exit(OK)
-        return answer
+        return result
 
 
-def _still_carried() -> int:
+def _count_stuck_threads() -> int:
     """In how many threads something goes on, after a last moment."""
-    until = time.monotonic() + LAST_MOMENT
-    carriers = [
+    deadline = time.monotonic() + EXIT_TIMEOUT_SECONDS
+    threads = [
         thread
         for thread in threading.enumerate()
-        if thread.name.startswith(CARRIERS) and not thread.daemon
+        if thread.name.startswith(WORK_THREAD_PREFIXES) and not thread.daemon
     ]
-    for thread in carriers:
-        thread.join(max(until - time.monotonic(), 0.0))
-    return sum(thread.is_alive() for thread in carriers)
+    for thread in threads:
+        thread.join(max(deadline - time.monotonic(), 0.0))
+    return sum(thread.is_alive() for thread in threads)
 
 
-async def _wind_up() -> None:
+async def _cancel_tasks() -> None:
     """What closing the loop would do, for a moment: that tasks which are left end in order."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()
     if tasks:
-        await asyncio.wait(tasks, timeout=LAST_MOMENT)
+        await asyncio.wait(tasks, timeout=EXIT_TIMEOUT_SECONDS)
     await asyncio.get_running_loop().shutdown_asyncgens()
 
 
-async def to_its_end(
-    coroutine: Coroutine[Any, Any, T], then: Callable[[T], object] | None = None
+async def finish_even_if_cancelled(
+    coroutine: Coroutine[Any, Any, T], on_result: Callable[[T], object] | None = None
 ) -> T:
     """What must not be left half done: whoever is cancelled meanwhile is so once it has ended. `then` hears
     of the answer in any case."""
@@ -85,6 +85,6 @@ async def to_its_end(
         await asyncio.shield(running)
     finally:
         await asyncio.wait([running])
-        if then is not None and not running.cancelled() and running.exception() is None:
-            then(running.result())
+        if on_result is not None and not running.cancelled() and running.exception() is None:
+            on_result(running.result())
     return running.result()

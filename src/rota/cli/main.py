@@ -16,18 +16,20 @@ from rota.cli import endings
 from rota.cli.target import Target, app_option, database_options
 from rota.errors import RotaError
 
-_LOOK = {
+_HELP_CONFIG = {
     "theme": "default-slim",
     "max_width": 100,
     "options_table_help_sections": ["help", "default", "envvar"],
 }
-_CODES = "\n\n".join(f"{code}  {meaning}" for code, meaning in endings.MEANINGS.items())
+_EXIT_CODES_TEXT = "\n\n".join(
+    f"{code}  {meaning}" for code, meaning in endings.EXIT_CODE_MEANINGS.items()
+)
 
 
 # By what somebody wants to do, each with its module: only that of the command that is meant is loaded.
 PANELS = {
-    "Work": {"worker": "worker", "dev": "dev", "serve": "serve", "start": "start"},
-    "See": {
+    "Run": {"worker": "worker", "dev": "dev", "serve": "serve", "start": "start"},
+    "Inspect": {
         "dashboard": "dashboard",
         "top": "top",
         "runs": "runs",
@@ -42,7 +44,7 @@ PANELS = {
         "graph": "flows",
         "check-deploy": "check_deploy",
     },
-    "Decide": {
+    "Manage": {
         "signal": "signal",
         "cancel": "runs",
         "retry": "runs",
@@ -51,19 +53,25 @@ PANELS = {
         "drain": "workers",
         "prune": "prune",
     },
-    "Agree": {
+    "Coordination": {
         "locks": "locks",
         "leaders": "leaders",
         "services": "services",
         "alerts": "alerts",
         "audit": "alerts",
     },
-    "Set up": {"db": "db", "doctor": "doctor", "tokens": "tokens", "pg": "pg", "demo": "demo"},
+    "Administration": {
+        "db": "db",
+        "doctor": "doctor",
+        "tokens": "tokens",
+        "pg": "pg",
+        "demo": "demo",
+    },
 }
 COMMANDS = {name: module for panel in PANELS.values() for name, module in panel.items()}
 
 
-class Commands(click.RichGroup):
+class LazyCommands(click.RichGroup):
     """Loads a command when it is asked for."""
 
     def list_commands(self, context: click.Context) -> list[str]:
@@ -77,24 +85,24 @@ class Commands(click.RichGroup):
         return command
 
 
-def _in_panels(group: Callable[..., Any]) -> Callable[..., Any]:
+def _add_panels(group: Callable[..., Any]) -> Callable[..., Any]:
     for title, commands in reversed(PANELS.items()):
         group = click.command_panel(title, commands=list(commands))(group)
     return group
 
 
 @click.group(
-    cls=Commands,
+    cls=LazyCommands,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog=f"Exit codes:\n\n{_CODES}",
+    epilog=f"Exit codes:\n\n{_EXIT_CODES_TEXT}",
 )
-@click.rich_config(help_config=_LOOK)
-@_in_panels
+@click.rich_config(help_config=_HELP_CONFIG)
+@_add_panels
 @click.option_panel("Options")
 @click.version_option(package_name="rota", message="rota %(version)s")
-@app_option(above=True)
-@database_options(above=True)
+@app_option(is_global=True)
+@database_options(is_global=True)
 @click.pass_context
 def cli(context: click.Context, app: str | None, dsn: str | None, schema: str | None) -> None:
     """Durable work on PostgreSQL: run workers, start jobs, see what became of them."""
@@ -116,11 +124,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except Abort:
         return endings.INTERRUPTED
     except click.ClickException as error:
-        endings.tell(endings.in_our_words(error))
+        endings.print_error(endings.format_click_error(error))
         return error.exit_code
     except RotaError as error:
-        endings.tell(str(error))
-        return endings.code_of(error)
+        endings.print_error(str(error))
+        return endings.exit_code_of(error)
 
 
 def main() -> None:

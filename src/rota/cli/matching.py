@@ -11,25 +11,25 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import rich_click as click
 
 from rota.cli import paint, whom
-from rota.cli.endings import NOT_THERE, Told
-from rota.cli.schedules import Moment
+from rota.cli.endings import NOT_FOUND, CommandError
+from rota.cli.schedules import TimeParameter
 
 if TYPE_CHECKING:
     from rota import Rota
-    from rota.app.many import Act, Count, Portion
+    from rota.app.many import BulkAction, BulkResult, RunCount
     from rota.cli.target import Target
     from rota.store.database import Database
-    from rota.store.listing import Matching
+    from rota.store.listing import RunFilter
 
 T = TypeVar("T")
 
-STATES = [state for state in paint.STATES if state not in ("waiting", "skipped")]
+RUN_STATES = [state for state in paint.STATE_STYLES if state not in ("waiting", "skipped")]
 """What a run can be in: only jobs wait for others, or are skipped."""
 
-DONE = {"cancel": "cancelled", "retry": "ready to be tried again"}
+DONE_TEXTS = {"cancel": "cancelled", "retry": "ready to be tried again"}
 
 
-def matching_options(command: Callable[..., T]) -> Callable[..., T]:
+def run_filter_options(command: Callable[..., T]) -> Callable[..., T]:
     """Gives a command `matching`: what was said of the runs that are meant; None: nothing was."""
 
     @wraps(command)
@@ -42,21 +42,21 @@ def matching_options(command: Callable[..., T]) -> Callable[..., T]:
         since: datetime | None,
         until: datetime | None,
         find: str | None,
-        **rest: Any,
+        **arguments: Any,
     ) -> T:
-        from rota.store.listing import Matching
+        from rota.store.listing import RunFilter
 
-        matching = Matching(
+        run_filter = RunFilter(
             name=name,
             queue=queue,
             states=None if state is None else (state,),
             key=key,
-            since=_with_zone(since),
-            until=_with_zone(until),
+            since=_as_utc(since),
+            until=_as_utc(until),
             text=find or None,
-            whole=True,
+            search_values=True,
         )
-        return command(*args, matching=matching, **rest)
+        return command(*args, run_filter=run_filter, **arguments)
 
     for option in reversed(
         (
@@ -64,12 +64,12 @@ def matching_options(command: Callable[..., T]) -> Callable[..., T]:
                 "--task", "--flow", "name", metavar="NAME", help="Of this task or flow only."
             ),
             click.option("--queue", metavar="NAME", help="Of this queue only; flows are in none."),
-            click.option("--state", type=click.Choice(STATES), help="In this state only."),
+            click.option("--state", type=click.Choice(RUN_STATES), help="In this state only."),
             click.option(
                 "--key", metavar="KEY", help="Of each task and flow, the last with this key only."
             ),
-            click.option("--since", type=Moment(), help="Created then or later; UTC."),
-            click.option("--until", type=Moment(), help="Created before; UTC."),
+            click.option("--since", type=TimeParameter(), help="Created then or later; UTC."),
+            click.option("--until", type=TimeParameter(), help="Created before; UTC."),
             click.option("--find", metavar="TEXT", help="Text in its name, key, input or error."),
         )
     ):
@@ -77,77 +77,84 @@ def matching_options(command: Callable[..., T]) -> Callable[..., T]:
     return wrapped
 
 
-def is_narrow(matching: Matching) -> bool:
+def has_criteria(run_filter: RunFilter) -> bool:
     """Whether anything was said."""
-    said = (*(matching.name, matching.queue, matching.states, matching.key), matching.text)
-    return any(each is not None for each in (*said, matching.since, matching.until))
+    criteria = (
+        *(run_filter.name, run_filter.queue, run_filter.states, run_filter.key),
+        run_filter.text,
+    )
+    return any(each is not None for each in (*criteria, run_filter.since, run_filter.until))
 
 
-def asker(database: Database) -> Callable[..., Any]:
+def pipeline_fetch(database: Database) -> Callable[..., Any]:
     """Asks as a page does: several queries, one transaction."""
 
-    async def ask(*queries: Any) -> list[Any]:
-        [rows] = await database.exchange([queries])
+    async def fetch(*queries: Any) -> list[Any]:
+        [rows] = await database.pipeline([queries])
         return rows
 
-    return ask
+    return fetch
 
 
-def to_all(target: Target, act: Act, matching: Matching, *, yes: bool) -> None:
+def apply_to_all(target: Target, action: BulkAction, run_filter: RunFilter, *, yes: bool) -> None:
     """Cancel, or try again, all that match, once it was said how many they are."""
     from rota.app import many
 
-    async def counting(app: Rota) -> Count:
-        return await many.count(app, asker((await app.open()).database), act, matching)
+    async def count_runs(app: Rota) -> RunCount:
+        return await many.count_runs(
+            app, pipeline_fetch((await app.open()).database), action, run_filter
+        )
 
-    count = target.ask(counting)
-    if count.count == 0 and count.exact:
+    count = target.run(count_runs)
+    if count.count == 0 and count.is_exact:
         click.echo(
-            "no run fits that could be " + ("tried again" if act == "retry" else "cancelled")
+            "no run fits that could be " + ("tried again" if action == "retry" else "cancelled")
         )
         return
     if not yes:
         if not sys.stdin.isatty():
-            raise Told(f"{_runs(count)} would be; say --yes to have it done", NOT_THERE)
-        click.confirm(f"{act} {_runs(count)}?", abort=True)
+            raise CommandError(
+                f"{_format_run_count(count)} would be; say --yes to have it done", NOT_FOUND
+            )
+        click.confirm(f"{action} {_format_run_count(count)}?", abort=True)
 
-    async def acting(app: Rota) -> tuple[int, int]:
-        ask = asker((await app.open()).database)
-        done = spared = 0
+    async def apply(app: Rota) -> tuple[int, int]:
+        fetch = pipeline_fetch((await app.open()).database)
+        done = skipped = 0
         before: int | None = None
-        with paint.console().status(f"0 of {_runs(count)}") as status:
+        with paint.console().status(f"0 of {_format_run_count(count)}") as status:
             while True:
-                portion: Portion = await many.portion(
+                result: BulkResult = await many.apply_batch(
                     app,
-                    ask,
-                    act,
-                    matching,
-                    upto=count.upto,
+                    fetch,
+                    action,
+                    run_filter,
+                    last_id=count.last_id,
                     before=before,
-                    by=whom.operator(),
+                    by=whom.current_operator(),
                 )
-                done, spared, before = (
-                    done + portion.done,
-                    spared + portion.spared,
-                    portion.next,
+                done, skipped, before = (
+                    done + result.done,
+                    skipped + result.skipped,
+                    result.next_id,
                 )
-                status.update(f"{paint.number(done)} of {_runs(count)}")
+                status.update(f"{paint.format_count(done)} of {_format_run_count(count)}")
                 if before is None:
-                    return done, spared
+                    return done, skipped
 
-    done, spared = target.ask(acting)
-    click.echo(f"{_number(done)} {'is' if done == 1 else 'are'} {DONE[act]}")
-    if spared:
-        paint.hint(f"{_number(spared)} had ended, or had been seen to, by then")
-
-
-def _runs(count: Count) -> str:
-    return ("" if count.exact else "at least ") + _number(count.count)
+    done, skipped = target.run(apply)
+    click.echo(f"{_format_runs(done)} {'is' if done == 1 else 'are'} {DONE_TEXTS[action]}")
+    if skipped:
+        paint.hint(f"{_format_runs(skipped)} had ended, or had been seen to, by then")
 
 
-def _number(count: int) -> str:
-    return f"{paint.number(count)} {'run' if count == 1 else 'runs'}"
+def _format_run_count(count: RunCount) -> str:
+    return ("" if count.is_exact else "at least ") + _format_runs(count.count)
 
 
-def _with_zone(at: datetime | None) -> datetime | None:
+def _format_runs(count: int) -> str:
+    return f"{paint.format_count(count)} {'run' if count == 1 else 'runs'}"
+
+
+def _as_utc(at: datetime | None) -> datetime | None:
     return at if at is None or at.tzinfo is not None else at.replace(tzinfo=UTC)

@@ -22,22 +22,22 @@ import rich_click as click
 from rota.errors import RotaError
 from rota.localpg import LocalPostgres
 
-NOT_RUNNING = 3  # what `systemctl status` and `pg_ctl status` say, too
+NOT_RUNNING_EXIT_CODE = 3  # what `systemctl status` and `pg_ctl status` say, too
 
 
-class Failed(click.ClickException):
+class PostgresCommandError(click.ClickException):
     """What Rota raised on purpose, without a traceback."""
 
 
 @contextmanager
-def told_plainly() -> Iterator[None]:
+def translate_errors() -> Iterator[None]:
     try:
         yield
     except RotaError as error:
-        raise Failed(str(error)) from error
+        raise PostgresCommandError(str(error)) from error
 
 
-def of_directory(command: Callable[..., Any]) -> Callable[..., Any]:
+def directory_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Every command is about one server; this says which."""
     return click.option(
         "--directory",
@@ -52,72 +52,79 @@ def pg() -> None:
 
 
 @pg.command()
-@of_directory
+@directory_option
 @click.option("--listen", is_flag=True, help="Also listen on a free TCP port of 127.0.0.1.")
 def start(directory: Path | None, listen: bool) -> None:
     """Start it, and keep it up until `rota pg stop`. Prints its DSN."""
     server = LocalPostgres(directory, listen=listen)
-    with told_plainly():
-        dsn = server.keep()
+    with translate_errors():
+        dsn = server.start_detached()
         click.echo(server.tcp_dsn if listen else dsn)
 
 
 @pg.command()
-@of_directory
+@directory_option
 @click.option("--now", is_flag=True, help="Even if apps use it; they lose their connections.")
 def stop(directory: Path | None, now: bool) -> None:
     """Stop it, or let it stop with the last app that uses it."""
     server = LocalPostgres(directory)
-    with told_plainly():
+    with translate_errors():
         if not server.status().running:
             click.echo("not running")
-        elif server.release(now=now):
+        elif server.stop_detached(now=now):
             click.echo("stopped")
         else:
             click.echo("in use: it stops when the last app leaves; --now does not wait for that")
 
 
 @pg.command()
-@of_directory
+@directory_option
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 @click.pass_context
 def status(context: click.Context, directory: Path | None, as_json: bool) -> None:
     """Say whether it is running, and where. Ends with 3 when it is not."""
-    with told_plainly():
-        now = LocalPostgres(directory).status()
+    with translate_errors():
+        server_status = LocalPostgres(directory).status()
     if as_json:
-        click.echo(json.dumps(asdict(now), default=str))
-    elif now.running:
-        users = "" if now.sharers is None else f", {len(now.sharers)} using it"
-        kept = ", kept up until `rota pg stop`" if now.kept else ""
-        click.echo(f"running: PostgreSQL {now.version}, process {now.pid}{users}{kept}")
-        click.echo(f"  data  {now.directory}")
-        click.echo(f"  dsn   {now.dsn}")
+        document = asdict(server_status)
+        document["users"] = document.pop("user_pids")
+        document["stays_up"] = document.pop("detached")
+        click.echo(json.dumps(document, default=str))
+    elif server_status.running:
+        users = (
+            "" if server_status.user_pids is None else f", {len(server_status.user_pids)} using it"
+        )
+        stays_up = ", kept up until `rota pg stop`" if server_status.detached else ""
+        click.echo(
+            f"running: PostgreSQL {server_status.version}, process {server_status.pid}{users}{stays_up}"
+        )
+        click.echo(f"  data  {server_status.directory}")
+        click.echo(f"  dsn   {server_status.dsn}")
     else:
-        click.echo(f"not running; its data directory is {now.directory}")
-    if not now.running:
-        context.exit(NOT_RUNNING)
+        click.echo(f"not running; its data directory is {server_status.directory}")
+    if not server_status.running:
+        context.exit(NOT_RUNNING_EXIT_CODE)
 
 
 @pg.command(context_settings={"ignore_unknown_options": True})
-@of_directory
+@directory_option
 @click.option("--database", default="rota", show_default=True, help="Made if it is missing.")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def psql(directory: Path | None, database: str, arguments: tuple[str, ...]) -> None:
     """Open psql on it; start it if need be. ARGUMENTS go to psql."""
     server = LocalPostgres(directory, database=database)
-    with told_plainly():
+    with translate_errors():
         dsn = server.start()
         try:
-            program = server.program("psql") or shutil.which("psql")
+            program = server.find_program("psql") or shutil.which("psql")
             if program is None:
-                raise Failed(
+                raise PostgresCommandError(
                     "this PostgreSQL comes without psql: install a client "
                     "(Debian: apt install postgresql-client, macOS: brew install libpq), "
                     f"then say `rota pg start` and `psql {shlex.quote(dsn)}`"
                 )
             # psql takes our place and our share; when it ends, the share ends.
-            server.bequeath()
+            server.make_share_inheritable()
             sys.stdout.flush()
             os.execv(program, [str(program), dsn, *arguments])
         finally:

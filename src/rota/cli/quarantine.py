@@ -12,38 +12,48 @@ from typing import TYPE_CHECKING, NamedTuple
 import rich_click as click
 
 from rota.cli import paint, whom
-from rota.cli.endings import NOT_THERE, Told
-from rota.cli.runs import RUN, each_of, what
+from rota.cli.endings import NOT_FOUND, CommandError
+from rota.cli.runs import RUN_ID, describe_run, for_each_run
 from rota.cli.target import Target, with_target
 
 if TYPE_CHECKING:
     from rota import Rota
-    from rota.store.views import QuarantineLine
+    from rota.store.views import QuarantineRow
 
-PAGE = 1000
+BATCH_JOBS = 1000
 
-_CHANGED = re.compile(
+_MISMATCH_MESSAGE = re.compile(
     r"job \d+ comes to (.+) where it had come to (.+) before: its code has changed"
 )
 """How a worker tells of it, with more than fits a table."""
 
 
-class Mismatch(NamedTuple):
+class ReplayDifference(NamedTuple):
     """A job's code has changed: what it comes to now, and what it had come to there."""
 
-    asked: str
-    kept: str
+    current: str
+    stored: str
 
     def __str__(self) -> str:
-        return f"its code has changed: it comes to {self.asked} where it had come to {self.kept}"
+        return (
+            f"its code has changed: it comes to {self.current} where it had come to {self.stored}"
+        )
 
 
-def mismatch_of(error: bytes | None) -> Mismatch | None:
-    from rota.model.codec import read_error
+def parse_replay_difference(error: bytes | None) -> ReplayDifference | None:
+    from rota.model.codec import decode_error
 
-    found = read_error(error)
-    said = _CHANGED.match(found.message) if found.type == "rota.errors.ReplayMismatch" else None
-    return None if said is None else Mismatch(paint.line(said[1]), paint.line(said[2]))
+    found = decode_error(error)
+    matched = (
+        _MISMATCH_MESSAGE.match(found.message)
+        if found.type == "rota.errors.ReplayMismatch"
+        else None
+    )
+    return (
+        None
+        if matched is None
+        else ReplayDifference(paint.single_line(matched[1]), paint.single_line(matched[2]))
+    )
 
 
 @click.command()
@@ -57,7 +67,7 @@ def mismatch_of(error: bytes | None) -> Mismatch | None:
     show_default=True,
     help="At most so many.",
 )
-@click.option("--after", type=RUN, metavar="JOB", help="Only those behind this one.")
+@click.option("--after", type=RUN_ID, metavar="JOB", help="Only those behind this one.")
 @click.option("--json", "as_json", is_flag=True, help="A JSON list, for programs.")
 def quarantine(
     target: Target,
@@ -70,19 +80,19 @@ def quarantine(
     """List the jobs in quarantine: too many workers died of them, or their code has changed under way.
 
     Nothing tries them again until somebody decides: `rota release` lets one out, `rota cancel` ends it. How
-    many workers that may be is the task's own: @app.task(crashes=3). Where its code has changed, `rota
+    many workers that may be is the task's own: @app.task(max_crashes=3). Where its code has changed, `rota
     show` says what it comes to now, and what it had come to before.
     """
     from rota.store import views
 
-    async def asking(app: Rota) -> tuple[list[QuarantineLine], datetime]:
+    async def query(app: Rota) -> tuple[list[QuarantineRow], datetime]:
         database = (await app.open()).database
-        [now] = await database.run(views.clock())
+        [now] = await database.run(views.database_time())
         return await database.run(views.quarantine(task, queue, after or 0, limit)), now
 
-    found, now = target.ask(asking)
+    found, now = target.run(query)
     if as_json:
-        paint.say_json([paint.fields(each, stored=("error",)) for each in found])
+        paint.print_json([paint.fields(each, stored=("error",)) for each in found])
     elif not found:
         filtered = any((task, queue, after))
         click.echo("no job in quarantine fits" if filtered else "no job is in quarantine")
@@ -90,19 +100,19 @@ def quarantine(
         _print_jobs(found, now)
         if len(found) == limit:
             paint.hint(f"more: rota quarantine --after {found[-1].job}")
-        paint.hint(_what_next(found))
+        paint.hint(_next_steps(found))
 
 
-def _what_next(found: list[QuarantineLine]) -> str:
+def _next_steps(found: list[QuarantineRow]) -> str:
     words = "decide with `rota release JOB` or `rota cancel JOB`; `rota show JOB` says why"
-    if any(mismatch_of(each.error) for each in found):
+    if any(parse_replay_difference(each.error) for each in found):
         words += ". Where its code has changed, deploy code that fits before you release it"
     return words
 
 
-def _print_jobs(found: list[QuarantineLine], now: datetime) -> None:
+def _print_jobs(found: list[QuarantineRow], now: datetime) -> None:
     in_runs = any(each.run != each.job for each in found)
-    table = paint.table(
+    grid = paint.new_table(
         "job",
         *(["run"] if in_runs else []),
         "task",
@@ -110,75 +120,77 @@ def _print_jobs(found: list[QuarantineLine], now: datetime) -> None:
         "attempt",
         "crashes",
         "since",
-        "why",
+        "reason",
         right=("job", "run", "attempt", "crashes", "since"),
-        free=("task", "queue", "why"),
+        free=("task", "queue", "reason"),
     )
     for each in found:
-        table.add_row(
-            paint.text(each.job),
-            *([paint.text(each.run, "" if each.run != each.job else "dim")] if in_runs else []),
-            paint.text(each.task),
-            paint.text(each.queue),
-            paint.text(each.attempt),
-            paint.text(each.crashes, "" if each.crashes else "dim"),
-            paint.text(paint.age(each.since, now)),
-            paint.text(mismatch_of(each.error) or paint.summary(each.error)),
+        grid.add_row(
+            paint.cell(each.job),
+            *([paint.cell(each.run, "" if each.run != each.job else "dim")] if in_runs else []),
+            paint.cell(each.task),
+            paint.cell(each.queue),
+            paint.cell(each.attempt),
+            paint.cell(each.crashes, "" if each.crashes else "dim"),
+            paint.cell(paint.format_age(each.since, now)),
+            paint.cell(parse_replay_difference(each.error) or paint.error_summary(each.error)),
         )
-    paint.show(table)
+    paint.print_renderable(grid)
 
 
 @click.command()
 @with_target
-@click.argument("ids", metavar="ID...", type=RUN, nargs=-1)
-@click.option("--all", "whole", is_flag=True, help="Every job in quarantine.")
+@click.argument("ids", metavar="ID...", type=RUN_ID, nargs=-1)
+@click.option("--all", "select_all", is_flag=True, help="Every job in quarantine.")
 @click.option("--task", metavar="NAME", help="With --all: of this task only.")
 @click.option("--queue", metavar="NAME", help="With --all: of this queue only.")
 def release(
-    target: Target, ids: tuple[int, ...], whole: bool, task: str | None, queue: str | None
+    target: Target, ids: tuple[int, ...], select_all: bool, task: str | None, queue: str | None
 ) -> None:
     """Let a job out of quarantine, or every job of a run: it is tried again.
 
     Better repair first what its workers died of, or it kills more of them; and where its code has changed,
     deploy code that fits, or it is back at once.
     """
-    if whole == bool(ids):
+    if select_all == bool(ids):
         raise click.UsageError("say which: rota release ID..., or rota release --all")
-    if (task or queue) and not whole:
+    if (task or queue) and not select_all:
         raise click.UsageError("--task and --queue say which of --all; say that, too")
-    if not whole:
-        each_of(target, ids, _release)
+    if not select_all:
+        for_each_run(target, ids, _release)
         return
 
-    async def releasing(app: Rota) -> int:
+    async def release_jobs(app: Rota) -> int:
         from rota.store import views
 
         database = (await app.open()).database
         released = after = 0
-        while page := await database.run(views.quarantine(task, queue, after, PAGE)):
+        while page := await database.run(views.quarantine(task, queue, after, BATCH_JOBS)):
             for each in page:
-                released += await app.run(each.job).release(by=whom.operator())
+                released += await app.run(each.job).release(by=whom.current_operator())
             after = page[-1].job
         return released
 
-    released = target.ask(releasing)
+    released = target.run(release_jobs)
     if released:
-        click.echo(f"{_are(released)} ready to be tried again")
+        click.echo(f"{_format_jobs_are(released)} ready to be tried again")
     else:
         click.echo("no job in quarantine fits" if task or queue else "no job is in quarantine")
 
 
 async def _release(app: Rota, id: int) -> None:
     run = app.run(id)
-    released = await run.release(by=whom.operator())
+    released = await run.release(by=whom.current_operator())
     if not released:
         state = await run.status()
-        raise Told(f"{await what(app, id)} is not in quarantine: it is {state}", NOT_THERE)
+        raise CommandError(
+            f"{await describe_run(app, id)} is not in quarantine: it is {state}", NOT_FOUND
+        )
     if released == 1:
-        click.echo(f"{await what(app, id)} is ready to be tried again")
+        click.echo(f"{await describe_run(app, id)} is ready to be tried again")
     else:
         click.echo(f"{released} jobs of run {id} are ready to be tried again")
 
 
-def _are(count: int) -> str:
-    return "1 job is" if count == 1 else f"{paint.number(count)} jobs are"
+def _format_jobs_are(count: int) -> str:
+    return "1 job is" if count == 1 else f"{paint.format_count(count)} jobs are"

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from rota.cli import paint, whom
-from rota.cli.endings import NOT_THERE, Told, note
-from rota.cli.target import Target, goes_on, with_target
+from rota.cli.endings import NOT_FOUND, CommandError, print_note
+from rota.cli.target import Target, subcommand_follows, with_target
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from rota import Rota
-    from rota.store.queues import Pause
-    from rota.store.views import Places, QueueLine
+    from rota.store.queues import PauseRow
+    from rota.store.views import QueueRow, StateCounts
 
 
 @click.group(invoke_without_command=True)
@@ -24,49 +24,53 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="A JSON list, for programs.")
 def queues(target: Target, as_json: bool) -> None:
     """List what waits in each queue, by task, and who would take it; pause one, resume it."""
-    if goes_on(target):
+    if subcommand_follows(target):
         return
     from rota.store import views
 
-    async def asking(app: Rota) -> tuple[list[QueueLine], Places, list[Pause], datetime]:
+    async def query(app: Rota) -> tuple[list[QueueRow], StateCounts, list[PauseRow], datetime]:
         database = (await app.open()).database
-        lines = await database.run(views.queues())
-        [places] = await database.run(views.places())
-        [now] = await database.run(views.clock())
-        return lines, places, await app.queues.paused(), now
+        rows = await database.run(views.queues())
+        [counts] = await database.run(views.state_counts())
+        [now] = await database.run(views.database_time())
+        return rows, counts, await app.queues.paused(), now
 
-    lines, places, pauses, now = target.ask(asking)
-    since = {each.queue: each.since for each in pauses}
+    rows, counts, pauses, now = target.run(query)
+    paused_since = {each.queue: each.since for each in pauses}
     if as_json:
-        paint.say_json([{**paint.fields(each), "paused": since.get(each.queue)} for each in lines])
+        paint.print_json(
+            [{**paint.fields(each), "paused": paused_since.get(each.queue)} for each in rows]
+        )
         return
-    if any(each.ready for each in lines):
-        _print_queues(lines)
+    if any(each.queued for each in rows):
+        _print_queues(rows)
         click.echo()
     else:
-        paint.say("nothing waits in any queue")
-    paint.say(
-        f"{paint.number(places.running)} running, {paint.number(places.asleep)} asleep", "dim"
+        paint.print_text("nothing waits in any queue")
+    paint.print_text(
+        f"{paint.format_count(counts.running)} running, {paint.format_count(counts.sleeping)} asleep",
+        "dim",
     )
-    if places.quarantined:
-        paint.say(
-            f"{paint.number(places.quarantined)} in quarantine, tried no more until somebody "
+    if counts.quarantined:
+        paint.print_text(
+            f"{paint.format_count(counts.quarantined)} in quarantine, tried no more until somebody "
             "decides; see `rota quarantine`",
             "magenta",
         )
     for pause in pauses:
-        why = f", {paint.line(pause.why)}" if pause.why else ""
-        who = f" by {paint.line(pause.who)}" if pause.who else ""
-        paint.say(
-            f"queue {pause.queue!r} is paused, for {paint.age(pause.since, now)}{who}{why}: nobody takes "
+        reason = f", {paint.single_line(pause.reason)}" if pause.reason else ""
+        operator = f" by {paint.single_line(pause.operator)}" if pause.operator else ""
+        paint.print_text(
+            f"queue {pause.queue!r} is paused, for "
+            f"{paint.format_age(pause.since, now)}{operator}{reason}: nobody takes "
             f"from it until `rota queues resume {pause.queue}`",
             "yellow",
         )
-    for each in lines:
-        if each.ready and not each.workers and each.queue not in since:
-            paint.say(
+    for each in rows:
+        if each.queued and not each.workers and each.queue not in paused_since:
+            paint.print_text(
                 f"no worker is there that serves queue {each.queue!r} and knows task "
-                f"{each.task!r}: {_jobs(each.ready)} until one is started",
+                f"{each.task!r}: {_format_waiting_jobs(each.queued)} until one is started",
                 "yellow",
             )
 
@@ -74,17 +78,17 @@ def queues(target: Target, as_json: bool) -> None:
 @queues.command()
 @with_target
 @click.argument("name")
-@click.option("--why", default="", metavar="WORDS", help="What for, for whoever wonders.")
-def pause(target: Target, name: str, why: str) -> None:
+@click.option("--reason", default="", metavar="WORDS", help="What for, for whoever wonders.")
+def pause(target: Target, name: str, reason: str) -> None:
     """Have nobody take from the queue NAME: what runs ends as ever, what is ready waits."""
 
-    async def pausing(app: Rota) -> bool:
-        return await app.queues.pause(name, why, by=whom.operator())
+    async def pause_queue(app: Rota) -> bool:
+        return await app.queues.pause(name, reason, by=whom.current_operator())
 
-    if target.ask(pausing):
+    if target.run(pause_queue):
         click.echo(f"queue {name!r} is paused")
     else:
-        note(f"queue {name!r} was paused already")
+        print_note(f"queue {name!r} was paused already")
 
 
 @queues.command()
@@ -93,17 +97,17 @@ def pause(target: Target, name: str, why: str) -> None:
 def resume(target: Target, name: str) -> None:
     """Have the jobs of the queue NAME taken again."""
 
-    async def resuming(app: Rota) -> bool:
-        return await app.queues.resume(name, by=whom.operator())
+    async def resume_queue(app: Rota) -> bool:
+        return await app.queues.resume(name, by=whom.current_operator())
 
-    if not target.ask(resuming):
-        raise Told(f"queue {name!r} is not paused", NOT_THERE)
+    if not target.run(resume_queue):
+        raise CommandError(f"queue {name!r} is not paused", NOT_FOUND)
     click.echo(f"queue {name!r} goes on")
 
 
-def _print_queues(lines: list[QueueLine]) -> None:
-    quarantined = any(each.quarantined for each in lines)
-    table = paint.table(
+def _print_queues(rows: list[QueueRow]) -> None:
+    quarantined = any(each.quarantined for each in rows)
+    grid = paint.new_table(
         "queue",
         "task",
         "ready",
@@ -113,21 +117,23 @@ def _print_queues(lines: list[QueueLine]) -> None:
         right=("ready", "oldest", "workers", "quarantined"),
         free=("queue", "task"),
     )
-    for each in lines:
-        table.add_row(
-            paint.text(each.queue),
-            paint.text(each.task),
-            paint.text(paint.number(each.ready)),
-            paint.text(paint.span(each.oldest)),
-            paint.text(each.workers or "none", "yellow" if each.ready and not each.workers else ""),
-            *([_aside(each.quarantined)] if quarantined else []),
+    for each in rows:
+        grid.add_row(
+            paint.cell(each.queue),
+            paint.cell(each.task),
+            paint.cell(paint.format_count(each.queued)),
+            paint.cell(paint.format_duration(each.oldest)),
+            paint.cell(
+                each.workers or "none", "yellow" if each.queued and not each.workers else ""
+            ),
+            *([_quarantined_cell(each.quarantined)] if quarantined else []),
         )
-    paint.show(table)
+    paint.print_renderable(grid)
 
 
-def _aside(quarantined: int) -> Text:
-    return paint.text(paint.number(quarantined) if quarantined else "", "magenta")
+def _quarantined_cell(quarantined: int) -> Text:
+    return paint.cell(paint.format_count(quarantined) if quarantined else "", "magenta")
 
 
-def _jobs(count: int) -> str:
-    return "1 job waits" if count == 1 else f"{paint.number(count)} jobs wait"
+def _format_waiting_jobs(count: int) -> str:
+    return "1 job waits" if count == 1 else f"{paint.format_count(count)} jobs wait"

@@ -10,31 +10,31 @@ import rich_click as click
 
 from rota.cli import paint, whom
 from rota.cli.documents import read_object
-from rota.cli.endings import NOT_THERE, OK, Told, code_of, leave, tell
-from rota.cli.matching import asker, is_narrow, matching_options, to_all
+from rota.cli.endings import NOT_FOUND, OK, CommandError, exit_code_of, exit_with, print_error
+from rota.cli.matching import apply_to_all, has_criteria, pipeline_fetch, run_filter_options
 from rota.cli.target import Target, with_target
-from rota.cli.waits import brief
+from rota.cli.waits import wait_summary
 from rota.errors import RotaError
 
 if TYPE_CHECKING:
     from rota import Rota
-    from rota.store.listing import Matching
-    from rota.store.views import RunLine
+    from rota.store.listing import RunFilter
+    from rota.store.views import RunRow
 
 
-class RunId(click.IntRange):
+class RunIdParameter(click.IntRange):
     name = "run's id"
 
 
-RUN = RunId(1, 2**63 - 1)
+RUN_ID = RunIdParameter(1, 2**63 - 1)
 
-LOOKED_WITHIN = 5.0
+SEARCH_TIMEOUT_SECONDS = 5.0
 """Seconds; what was not looked through by then is for the next time."""
 
 
 @click.command()
 @with_target
-@matching_options
+@run_filter_options
 @click.option(
     "--limit",
     type=click.IntRange(1, 100_000),
@@ -42,47 +42,49 @@ LOOKED_WITHIN = 5.0
     show_default=True,
     help="At most so many.",
 )
-@click.option("--before", type=RUN, metavar="RUN", help="Only those started before this one.")
+@click.option("--before", type=RUN_ID, metavar="RUN", help="Only those started before this one.")
 @click.option("--json", "as_json", is_flag=True, help="A JSON list, for programs.")
-def runs(target: Target, matching: Matching, limit: int, before: int | None, as_json: bool) -> None:
+def runs(
+    target: Target, run_filter: RunFilter, limit: int, before: int | None, as_json: bool
+) -> None:
     """List runs of tasks and flows, the latest first."""
     from rota.app import listing
     from rota.store import views
 
-    async def asking(app: Rota) -> tuple[list[RunLine], int | None, datetime]:
+    async def query(app: Rota) -> tuple[list[RunRow], int | None, datetime]:
         database = (await app.open()).database
-        ask = asker(database)
-        meant = listing.of_kind(app, matching)
-        found = await listing.find(
-            ask, meant, limit, before=before or views.NEWEST, seconds=LOOKED_WITHIN
+        fetch = pipeline_fetch(database)
+        resolved = listing.with_kind(app, run_filter)
+        found = await listing.find_runs(
+            fetch, resolved, limit, before=before or views.MAX_ID, seconds=SEARCH_TIMEOUT_SECONDS
         )
-        [now] = await database.run(views.clock())
-        return await listing.lines(ask, meant, found.spots), found.next, now
+        [now] = await database.run(views.database_time())
+        return await listing.load_rows(fetch, resolved, found.positions), found.next_id, now
 
-    found, further, now = target.ask(asking)
+    found, next_id, now = target.run(query)
     if as_json:
-        paint.say_json([paint.fields(each) for each in found])
+        paint.print_json([paint.fields(each) for each in found])
         return
     if found:
         _print_runs(found, now)
-    elif further is None:
-        narrow = is_narrow(matching) or before
-        click.echo("no run fits" if narrow else "no runs yet; start one with `rota start TASK`")
+    elif next_id is None:
+        filtered = has_criteria(run_filter) or before
+        click.echo("no run fits" if filtered else "no runs yet; start one with `rota start TASK`")
     else:
         click.echo("no run fits, as far as was looked")
-    if further is not None:
-        paint.hint(f"older ones: rota runs --before {further}")
-    if matching.states == ("quarantined",):
+    if next_id is not None:
+        paint.hint(f"older ones: rota runs --before {next_id}")
+    if run_filter.states == ("quarantined",):
         paint.hint("jobs of flows are listed by `rota quarantine`")
 
 
-def _print_runs(found: list[RunLine], now: datetime) -> None:
+def _print_runs(found: list[RunRow], now: datetime) -> None:
     """Columns that would say the same of every run are left out."""
     has_flows = any(each.is_flow for each in found)
     has_keys = any(each.key is not None for each in found)
     details = {each.run: _detail(each, now) for each in found}
     has_details = any(details.values())
-    table = paint.table(
+    grid = paint.new_table(
         "run",
         "name" if has_flows else "task",
         *(["kind"] if has_flows else []),
@@ -96,33 +98,35 @@ def _print_runs(found: list[RunLine], now: datetime) -> None:
         free=("name", "task", "queue", "key", "detail"),
     )
     for each in found:
-        table.add_row(
-            paint.text(each.run),
-            paint.text(each.name),
-            *([paint.text("flow" if each.is_flow else "task", "dim")] if has_flows else []),
-            paint.text("-", "dim") if each.queue is None else paint.text(each.queue),
-            paint.state(each.state),
-            paint.text(each.attempt, "" if each.attempt > 1 else "dim"),
-            paint.text(paint.age(each.created, now)),
-            *([paint.text(each.key)] if has_keys else []),
-            *([paint.text(details[each.run])] if has_details else []),
+        grid.add_row(
+            paint.cell(each.run),
+            paint.cell(each.name),
+            *([paint.cell("flow" if each.is_flow else "task", "dim")] if has_flows else []),
+            paint.cell("-", "dim") if each.queue is None else paint.cell(each.queue),
+            paint.state_cell(each.state),
+            paint.cell(each.attempt, "" if each.attempt > 1 else "dim"),
+            paint.cell(paint.format_age(each.created, now)),
+            *([paint.cell(each.key)] if has_keys else []),
+            *([paint.cell(details[each.run])] if has_details else []),
         )
-    paint.show(table)
+    paint.print_renderable(grid)
 
 
-def _detail(line: RunLine, now: datetime) -> str:
-    words = brief(line, now)
-    return f"{words}: {paint.line(line.note)}" if words and line.note else words
+def _detail(row: RunRow, now: datetime) -> str:
+    words = wait_summary(row, now)
+    return f"{words}: {paint.single_line(row.note)}" if words and row.note else words
 
 
 @click.command()
 @with_target
-@click.argument("runs", metavar="[RUN...]", type=RUN, nargs=-1)
-@click.option("--all", "whole", is_flag=True, help="All that match; nothing said, all there are.")
-@matching_options
+@click.argument("runs", metavar="[RUN...]", type=RUN_ID, nargs=-1)
+@click.option(
+    "--all", "select_all", is_flag=True, help="All that match; nothing said, all there are."
+)
+@run_filter_options
 @click.option("--yes", is_flag=True, help="With --all: do not ask whether so many are meant.")
 def cancel(
-    target: Target, runs: tuple[int, ...], whole: bool, matching: Matching, yes: bool
+    target: Target, runs: tuple[int, ...], select_all: bool, run_filter: RunFilter, yes: bool
 ) -> None:
     """Cancel RUN: make it not happen, or ask its worker to stop it.
 
@@ -130,54 +134,56 @@ def cancel(
     that wait for it go by their rules. With --all, whatever matches and is not over; runs that start
     meanwhile are not touched.
     """
-    if _are_all(runs, whole, matching, yes):
-        to_all(target, "cancel", matching, yes=yes)
+    if _selects_all(runs, select_all, run_filter, yes):
+        apply_to_all(target, "cancel", run_filter, yes=yes)
         return
 
-    async def cancelling(app: Rota, run: int) -> None:
-        name = await what(app, run)
-        answer = await app.run(run).cancel(by=whom.operator())
+    async def cancel_run(app: Rota, run: int) -> None:
+        name = await describe_run(app, run)
+        answer = await app.run(run).cancel(by=whom.current_operator())
         match answer:
             case "cancelled":
                 click.echo(f"{name} is cancelled")
             case "requested":
                 click.echo(f"{name} is running; its worker has been asked to stop it")
             case "skipped":
-                raise Told(f"{name} was skipped already", NOT_THERE)
+                raise CommandError(f"{name} was skipped already", NOT_FOUND)
             case _:
-                raise Told(f"{name} has {answer} already", NOT_THERE)
+                raise CommandError(f"{name} has {answer} already", NOT_FOUND)
 
-    each_of(target, runs, cancelling)
+    for_each_run(target, runs, cancel_run)
 
 
 @click.command()
 @with_target
-@click.argument("runs", metavar="[RUN...]", type=RUN, nargs=-1)
-@click.option("--all", "whole", is_flag=True, help="All that match; nothing said, all there are.")
-@matching_options
+@click.argument("runs", metavar="[RUN...]", type=RUN_ID, nargs=-1)
+@click.option(
+    "--all", "select_all", is_flag=True, help="All that match; nothing said, all there are."
+)
+@run_filter_options
 @click.option("--yes", is_flag=True, help="With --all: do not ask whether so many are meant.")
 def retry(
-    target: Target, runs: tuple[int, ...], whole: bool, matching: Matching, yes: bool
+    target: Target, runs: tuple[int, ...], select_all: bool, run_filter: RunFilter, yes: bool
 ) -> None:
     """Try RUN once more, although it failed, expired or was cancelled.
 
     Of a flow, what failed and all that waits for it runs again; what succeeded keeps its results. With
     --all, whatever matches and ended badly.
     """
-    if _are_all(runs, whole, matching, yes):
-        to_all(target, "retry", matching, yes=yes)
+    if _selects_all(runs, select_all, run_filter, yes):
+        apply_to_all(target, "retry", run_filter, yes=yes)
         return
 
-    async def retrying(app: Rota, run: int) -> None:
-        await app.run(run).retry(by=whom.operator())
+    async def retry_run(app: Rota, run: int) -> None:
+        await app.run(run).retry(by=whom.current_operator())
         click.echo(f"run {run} is ready to be tried again")
 
-    each_of(target, runs, retrying)
+    for_each_run(target, runs, retry_run)
 
 
 @click.command()
 @with_target
-@click.argument("run", type=RUN)
+@click.argument("run", type=RUN_ID)
 @click.option("--from", "task", metavar="TASK", help="Of a flow: the first that runs anew.")
 @click.option("--from-step", "step", metavar="NAME", help="Of a task: the first step done anew.")
 @click.option(
@@ -206,48 +212,48 @@ def fork(
 
     input = None if document is None else read_object(document, "--input")
 
-    async def forking(app: Rota) -> int:
+    async def fork_run(app: Rota) -> int:
         if step is None:
-            return (await app.fork(run, from_=str(task), by=whom.operator())).id
-        return (await app.fork(run, from_step=step, input=input, by=whom.operator())).id
+            return (await app.fork(run, from_=str(task), by=whom.current_operator())).id
+        return (await app.fork(run, from_step=step, input=input, by=whom.current_operator())).id
 
-    click.echo(target.ask(forking))
+    click.echo(target.run(fork_run))
 
 
-def _are_all(runs: tuple[int, ...], whole: bool, matching: Matching, yes: bool) -> bool:
-    if whole == bool(runs):
+def _selects_all(runs: tuple[int, ...], select_all: bool, run_filter: RunFilter, yes: bool) -> bool:
+    if select_all == bool(runs):
         raise click.UsageError("say which: RUN..., or --all and what they are like")
-    if not whole and (is_narrow(matching) or yes):
+    if not select_all and (has_criteria(run_filter) or yes):
         raise click.UsageError("what they are like goes with --all; say that, too")
-    return whole
+    return select_all
 
 
-async def what(app: Rota, id: int) -> str:
+async def describe_run(app: Rota, id: int) -> str:
     """A run, or a job of one."""
     from rota.store import views
 
-    found = await (await app.open()).database.one(views.run(id))
+    found = await (await app.open()).database.fetch_one(views.run(id))
     if found is None or found.run == id:
         return f"run {id}"
     return f"job {id} of run {found.run}"
 
 
-def each_of(
-    target: Target, runs: tuple[int, ...], do: Callable[[Rota, int], Awaitable[None]]
+def for_each_run(
+    target: Target, runs: tuple[int, ...], action: Callable[[Rota, int], Awaitable[None]]
 ) -> None:
     """Do it to every run; one that cannot does not spare the others, and decides the exit code."""
 
-    async def doing(app: Rota) -> int:
+    async def apply(app: Rota) -> int:
         code = OK
         for run in runs:
             try:
-                await do(app, run)
+                await action(app, run)
             except RotaError as error:
-                tell(str(error))
-                code = code_of(error)
-            except Told as error:
-                tell(error.message)
+                print_error(str(error))
+                code = exit_code_of(error)
+            except CommandError as error:
+                print_error(error.message)
                 code = error.exit_code
         return code
 
-    leave(target.ask(doing))
+    exit_with(target.run(apply))

@@ -9,25 +9,42 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from rota.cli import paint, whom
-from rota.cli.agenda import document, last, next_in, print_schedule, runs_of, state, when, why
-from rota.cli.endings import FAILED, MISTAKE, NOT_THERE, Told, leave, note, tell
-from rota.cli.target import Target, goes_on, with_target
+from rota.cli.agenda import (
+    format_runs,
+    format_timetable,
+    json_document,
+    last_tick_cell,
+    next_tick_cell,
+    print_schedule,
+    state_cell,
+    state_reason,
+)
+from rota.cli.endings import (
+    FAILED,
+    NOT_FOUND,
+    USAGE_ERROR,
+    CommandError,
+    exit_with,
+    print_error,
+    print_note,
+)
+from rota.cli.target import Target, subcommand_follows, with_target
 from rota.errors import ArgumentError
 
 if TYPE_CHECKING:
     from rota import Rota
     from rota.model.agenda import Schedule, Tick
 
-STATES = ("active", "paused", "disabled", "ended")
+SCHEDULE_STATES = ("active", "paused", "disabled", "ended")
 
-ROOMY = 100
+WIDE_TERMINAL_COLUMNS = 100
 """Columns of a terminal that has room for a tenant, and for a zone beside its expression."""
 
-WIDE = 150
+EXTRA_WIDE_TERMINAL_COLUMNS = 150
 """… and for reasons."""
 
 
-class Moment(click.ParamType[datetime]):
+class TimeParameter(click.ParamType[datetime]):
     """A time, with a zone or without: then it is the schedule's own."""
 
     name = "time"
@@ -53,7 +70,7 @@ as_json_option = click.option("--json", "as_json", is_flag=True, help="JSON, for
 @click.group(invoke_without_command=True)
 @with_target
 @click.option("--tenant", metavar="NAME", help="Of this tenant only.")
-@click.option("--state", "only", type=click.Choice(STATES), help="In this state only.")
+@click.option("--state", type=click.Choice(SCHEDULE_STATES), help="In this state only.")
 @click.option(
     "--limit",
     type=click.IntRange(1, 100_000),
@@ -66,7 +83,7 @@ as_json_option = click.option("--json", "as_json", is_flag=True, help="JSON, for
 def schedules(
     target: Target,
     tenant: str | None,
-    only: str | None,
+    state: str | None,
     limit: int,
     after: str | None,
     as_json: bool,
@@ -76,27 +93,27 @@ def schedules(
     One that nobody knows names a task, a flow or an action that no worker has which is there: it is kept,
     and starts nothing.
     """
-    if goes_on(target):
+    if subcommand_follows(target):
         return
 
-    async def asking(app: Rota) -> tuple[list[Schedule], bool, datetime]:
+    async def fetch(app: Rota) -> tuple[list[Schedule], bool, datetime]:
         from rota.store import agenda, views
 
         database = (await app.open()).database
-        query = agenda.schedules(tenant=tenant, state=only, after=after, limit=limit)
+        query = agenda.schedules(tenant=tenant, state=state, after=after, limit=limit)
         found = await database.run(query)
         workers = await database.run(views.workers())
-        [now] = await database.run(views.clock())
+        [now] = await database.run(views.database_time())
         return found, bool(workers), now
 
-    found, manned, now = target.ask(asking)
+    found, has_workers, now = target.run(fetch)
     if as_json:
-        paint.say_json([document(each) for each in found])
+        paint.print_json([json_document(each) for each in found])
     elif found:
-        _print_schedules(found, manned, now)
+        _print_schedules(found, has_workers, now)
         if len(found) == limit:
             paint.hint(f"more: rota schedules --after {found[-1].name!r}")
-    elif tenant or only or after:
+    elif tenant or state or after:
         click.echo("no schedule fits")
     else:
         click.echo(
@@ -105,40 +122,51 @@ def schedules(
         )
 
 
-def _print_schedules(found: Sequence[Schedule], manned: bool, now: datetime) -> None:
+def _print_schedules(found: Sequence[Schedule], has_workers: bool, now: datetime) -> None:
     """Columns that would say nothing of any of them are left out; where room is short, why something is as
     it is comes below."""
     width = paint.console().width
-    whys = [why(each, manned=manned) for each in found]
+    reasons = [state_reason(each, has_workers=has_workers) for each in found]
     columns = {
-        "schedule": [paint.whole(each.name) for each in found],
-        "tenant": [paint.whole(each.tenant if width >= ROOMY else "") for each in found],
-        "when": [paint.text(when(each, below=width < ROOMY)) for each in found],
-        "starts": [paint.whole(_target(each)) for each in found],
-        "state": [state(each, manned=manned) for each in found],
-        "last": [last(each, now) for each in found],
-        "next": [next_in(each, now) for each in found],
-        "why": [paint.whole(each if width >= WIDE else "") for each in whys],
+        "schedule": [paint.wrapped_cell(each.name) for each in found],
+        "tenant": [
+            paint.wrapped_cell(each.tenant if width >= WIDE_TERMINAL_COLUMNS else "")
+            for each in found
+        ],
+        "when": [
+            paint.cell(format_timetable(each, two_lines=width < WIDE_TERMINAL_COLUMNS))
+            for each in found
+        ],
+        "target": [paint.wrapped_cell(_format_target(each)) for each in found],
+        "state": [state_cell(each, has_workers=has_workers) for each in found],
+        "last": [last_tick_cell(each, now) for each in found],
+        "next": [next_tick_cell(each, now) for each in found],
+        "reason": [
+            paint.wrapped_cell(each if width >= EXTRA_WIDE_TERMINAL_COLUMNS else "")
+            for each in reasons
+        ],
     }
-    told = {name: cells for name, cells in columns.items() if any(cell.plain for cell in cells)}
-    table = paint.table(*told, right=("next",), free=("schedule", "tenant", "starts", "why"))
-    for cells in zip(*told.values(), strict=True):
-        table.add_row(*cells)
-    paint.show(table)
-    if width < WIDE and any(whys):
+    shown = {name: cells for name, cells in columns.items() if any(cell.plain for cell in cells)}
+    grid = paint.new_table(*shown, right=("next",), free=("schedule", "tenant", "target", "reason"))
+    for cells in zip(*shown.values(), strict=True):
+        grid.add_row(*cells)
+    paint.print_renderable(grid)
+    if width < EXTRA_WIDE_TERMINAL_COLUMNS and any(reasons):
         click.echo()
-        for each, reason in zip(found, whys, strict=True):
+        for each, reason in zip(found, reasons, strict=True):
             if reason:
-                paint.say(f"{each.name}: {reason}", "yellow" if each.state != "disabled" else "dim")
-    if not manned:
+                paint.print_text(
+                    f"{each.name}: {reason}", "yellow" if each.state != "disabled" else "dim"
+                )
+    if not has_workers:
         click.echo()
-        paint.say(
+        paint.print_text(
             "no worker is there, so nothing is started; start one with `rota worker MODULE:APP`",
             "yellow",
         )
 
 
-def _target(schedule: Schedule) -> str:
+def _format_target(schedule: Schedule) -> str:
     return schedule.target if schedule.kind == "task" else f"{schedule.kind} {schedule.target}"
 
 
@@ -159,43 +187,43 @@ def show(target: Target, name: str, limit: int, as_json: bool) -> None:
     Times are in its own zone, the next ticks in UTC as well.
     """
 
-    async def asking(app: Rota) -> tuple[Schedule, list[Tick], bool, datetime]:
+    async def query(app: Rota) -> tuple[Schedule, list[Tick], bool, datetime]:
         from rota.store import views
 
         schedule = await app.schedules.get(name)
         ticks = await app.schedules.ticks(name, limit)
         database = (await app.open()).database
         workers = await database.run(views.workers())
-        [now] = await database.run(views.clock())
+        [now] = await database.run(views.database_time())
         return schedule, ticks, bool(workers), now
 
-    schedule, ticks, manned, now = target.ask(asking)
+    schedule, ticks, has_workers, now = target.run(query)
     if as_json:
-        more = [document(each) for each in ticks]
-        paint.say_json({**document(schedule), "ticks": more})
+        tick_documents = [json_document(each) for each in ticks]
+        paint.print_json({**json_document(schedule), "ticks": tick_documents})
     else:
-        print_schedule(schedule, ticks, manned, now)
+        print_schedule(schedule, ticks, has_workers, now)
 
 
 @schedules.command()
 @with_target
 @click.argument("name")
 @click.option(
-    "--why", "reason", default="by hand", show_default=True, metavar="TEXT", help="Said to others."
+    "--reason", default="by hand", show_default=True, metavar="TEXT", help="Said to others."
 )
 @as_json_option
 def pause(target: Target, name: str, reason: str, as_json: bool) -> None:
     """Pause the schedule NAME: it starts nothing until it is resumed, whatever is deployed meanwhile."""
 
-    async def pausing(app: Rota) -> Schedule:
+    async def pause_schedule(app: Rota) -> Schedule:
         try:
-            await app.schedules.pause(name, reason, by=whom.operator())
+            await app.schedules.pause(name, reason, by=whom.current_operator())
         except ArgumentError as error:
-            raise Told(str(error), NOT_THERE) from None
+            raise CommandError(str(error), NOT_FOUND) from None
         return await app.schedules.get(name)
 
-    schedule = target.ask(pausing)
-    _say(as_json, document(schedule), f"schedule {name!r} is paused: {reason}")
+    schedule = target.run(pause_schedule)
+    _print_result(as_json, json_document(schedule), f"schedule {name!r} is paused: {reason}")
 
 
 @schedules.command()
@@ -205,16 +233,20 @@ def pause(target: Target, name: str, reason: str, as_json: bool) -> None:
 def resume(target: Target, name: str, as_json: bool) -> None:
     """Let the schedule NAME go on with its next tick; those it missed can be backfilled."""
 
-    async def resuming(app: Rota) -> Schedule:
+    async def resume_schedule(app: Rota) -> Schedule:
         try:
-            await app.schedules.resume(name, by=whom.operator())
+            await app.schedules.resume(name, by=whom.current_operator())
         except ArgumentError as error:
-            raise Told(str(error), NOT_THERE) from None
+            raise CommandError(str(error), NOT_FOUND) from None
         return await app.schedules.get(name)
 
-    schedule = target.ask(resuming)
-    following = paint.clock(schedule.next[0]) if schedule.next else "soon"
-    _say(as_json, document(schedule), f"schedule {name!r} is active; its next tick is {following}")
+    schedule = target.run(resume_schedule)
+    next_tick = paint.format_time(schedule.next[0]) if schedule.next else "soon"
+    _print_result(
+        as_json,
+        json_document(schedule),
+        f"schedule {name!r} is active; its next tick is {next_tick}",
+    )
 
 
 @schedules.command()
@@ -226,20 +258,22 @@ def trigger(target: Target, name: str, as_json: bool) -> None:
 
     Which queue a task waits in is in its code, so this needs -a MODULE:APP (or ROTA_APP).
     """
-    _need_code(target)
+    _require_app(target)
 
-    async def triggering(app: Rota) -> int:
-        return (await app.schedules.trigger(name, by=whom.operator())).id
+    async def trigger_schedule(app: Rota) -> int:
+        return (await app.schedules.trigger(name, by=whom.current_operator())).id
 
-    run = target.ask(triggering)
-    _say(as_json, {"schedule": name, "run": run}, str(run))
+    run = target.run(trigger_schedule)
+    _print_result(as_json, {"schedule": name, "run": run}, str(run))
 
 
 @schedules.command()
 @with_target
 @click.argument("name")
-@click.option("--from", "start", type=Moment(), required=True, help="The first time of them.")
-@click.option("--to", "end", type=Moment(), help="Up to before then; now, unless said.")
+@click.option(
+    "--from", "start", type=TimeParameter(), required=True, help="The first time of them."
+)
+@click.option("--to", "end", type=TimeParameter(), help="Up to before then; now, unless said.")
 @as_json_option
 def backfill(
     target: Target, name: str, start: datetime, end: datetime | None, as_json: bool
@@ -249,37 +283,42 @@ def backfill(
     A time without a zone is one of the schedule's own: `--from 2026-03-01 --to '2026-03-02 07:30'`. It can
     be done again: what has had a run gets no other. Needs -a MODULE:APP (or ROTA_APP).
     """
-    _need_code(target)
+    _require_app(target)
 
-    async def filling(app: Rota) -> list[int]:
+    async def backfill_ticks(app: Rota) -> list[int]:
         from rota.store import views
 
         schedule = await app.schedules.get(name)
-        [now] = await (await app.open()).database.run(views.clock())
+        [now] = await (await app.open()).database.run(views.database_time())
         until = now if end is None else _in_zone(schedule, end)
         begin = _in_zone(schedule, start)
-        runs = await app.schedules.backfill(name, begin, until, told=_tell, by=whom.operator())
-        return [run.id for run in runs]
+        started_runs = await app.schedules.backfill(
+            name, begin, until, on_progress=_print_progress, by=whom.current_operator()
+        )
+        return [run.id for run in started_runs]
 
-    runs = target.ask(filling)
-    if not runs:
+    started_runs = target.run(backfill_ticks)
+    if not started_runs:
         words = "nothing was started: the schedule has no tick in that time, or all have had a run"
-    elif len(runs) == 1:
-        words = f"1 run was started: {runs[0]}"
+    elif len(started_runs) == 1:
+        words = f"1 run was started: {started_runs[0]}"
     else:
-        words = f"{paint.number(len(runs))} runs were started: {runs[0]} to {runs[-1]}"
-    _say(as_json, {"schedule": name, "runs": runs}, words)
+        words = (
+            f"{paint.format_count(len(started_runs))} runs were started: {started_runs[0]} "
+            f"to {started_runs[-1]}"
+        )
+    _print_result(as_json, {"schedule": name, "runs": started_runs}, words)
 
 
-def _tell(done: int, many: int) -> None:
-    if done < many:
-        note(f"{paint.number(done)} of {paint.number(many)} ticks")
+def _print_progress(done: int, total: int) -> None:
+    if done < total:
+        print_note(f"{paint.format_count(done)} of {paint.format_count(total)} ticks")
 
 
-def _in_zone(schedule: Schedule, moment: datetime) -> datetime:
-    from rota.model.timetable import zone
+def _in_zone(schedule: Schedule, time: datetime) -> datetime:
+    from rota.model.timetable import load_zone
 
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=zone(schedule.tz))
+    return time if time.tzinfo is not None else time.replace(tzinfo=load_zone(schedule.tz))
 
 
 @schedules.command()
@@ -290,35 +329,38 @@ def _in_zone(schedule: Schedule, moment: datetime) -> datetime:
 def delete(target: Target, name: str, yes: bool, as_json: bool) -> None:
     """Forget the schedule NAME and what became of its ticks. Runs that it has started go on."""
 
-    async def deleting(app: Rota) -> None:
+    async def delete_schedule(app: Rota) -> None:
         schedule = await app.schedules.get(name)
         if not yes:
-            paint.say(
-                f"schedule {name!r} ({when(schedule)}, {_target(schedule)}) would be forgotten, with "
-                f"what became of its ticks; it has started {runs_of(schedule.runs)}."
+            paint.print_text(
+                f"schedule {name!r} ({format_timetable(schedule)}, {_format_target(schedule)}) "
+                "would be forgotten, with "
+                f"what became of its ticks; it has started {format_runs(schedule.runs)}."
             )
             if schedule.declared and schedule.state != "disabled":
-                paint.say(
+                paint.print_text(
                     "It was declared in code: it stays while a worker that is there declares it. "
                     "Pausing lasts."
                 )
-            tell("nothing was done; to do it, say --yes")
-            leave(FAILED)
-        await app.schedules.delete(name, by=whom.operator())
-        _say(as_json, {"schedule": name, "deleted": True}, f"schedule {name!r} is forgotten")
+            print_error("nothing was done; to do it, say --yes")
+            exit_with(FAILED)
+        await app.schedules.delete(name, by=whom.current_operator())
+        _print_result(
+            as_json, {"schedule": name, "deleted": True}, f"schedule {name!r} is forgotten"
+        )
 
-    target.ask(deleting)
+    target.run(delete_schedule)
 
 
-def _need_code(target: Target) -> None:
+def _require_app(target: Target) -> None:
     if target.app is None:
-        raise Told(
-            "this needs the code of what it starts: say -a MODULE:APP, or set ROTA_APP", MISTAKE
+        raise CommandError(
+            "this needs the code of what it starts: say -a MODULE:APP, or set ROTA_APP", USAGE_ERROR
         )
 
 
-def _say(as_json: bool, document: dict[str, Any], words: str) -> None:
+def _print_result(as_json: bool, document: dict[str, Any], text: str) -> None:
     if as_json:
-        paint.say_json(document)
+        paint.print_json(document)
     else:
-        paint.say(words)
+        paint.print_text(text)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from rota import logs
-from rota.cli.edge import auth_option, health_site, web_needed
-from rota.cli.endings import FAILED, MISTAKE, Told, database_errors_told, leave
+from rota.cli.edge import auth_option, health_site, require_web
+from rota.cli.endings import FAILED, USAGE_ERROR, CommandError, exit_with, translate_database_errors
 from rota.cli.lines import log_options
 from rota.cli.load import load_api
 from rota.cli.target import Target, with_target
@@ -21,7 +21,7 @@ from rota.logs import Format
 
 if TYPE_CHECKING:
     from rota import Rota
-    from rota.cli.lifeline import Lifeline
+    from rota.cli.lifeline import ParentPipe
     from rota.web.site import Auth
 
 log = logging.getLogger("rota")
@@ -53,16 +53,16 @@ LOOPBACK = "127.0.0.1"
     help="Web processes, all at the same port.",
 )
 @click.option(
-    "--lb-delay",
+    "--drain-delay",
     type=click.FloatRange(0),
     metavar="SECONDS",
-    help="How long it serves on, unready, once told to stop; 10 unless ROTA_LB_DELAY says otherwise.",
+    help="How long it serves on, unready, once told to stop; 10 unless ROTA_DRAIN_DELAY says otherwise.",
 )
 @click.option(
-    "--grace",
+    "--drain-timeout",
     type=click.FloatRange(0),
     metavar="SECONDS",
-    help="What requests and jobs have after that; 30 unless ROTA_DRAIN_FOR says otherwise.",
+    help="What requests and jobs have after that; 30 unless ROTA_DRAIN_TIMEOUT says otherwise.",
 )
 @click.option(
     "--no-worker", is_flag=True, help="Only start runs, and leave jobs and services to others."
@@ -79,15 +79,15 @@ LOOPBACK = "127.0.0.1"
 @auth_option
 @log_options
 @click.option("--socket", "descriptor", type=int, hidden=True)
-@click.option("--lifeline", type=int, hidden=True)
+@click.option("--parent-pipe", type=int, hidden=True)
 def serve(
     target: Target,
     name: str,
     host: str,
     port: int,
     workers: int,
-    lb_delay: float | None,
-    grace: float | None,
+    drain_delay: float | None,
+    drain_timeout: float | None,
     no_worker: bool,
     health_port: int | None,
     health_host: str,
@@ -95,7 +95,7 @@ def serve(
     log_level: str,
     log_format: Format,
     descriptor: int | None,
-    lifeline: int | None,
+    parent_pipe: int | None,
 ) -> None:
     """Serve MODULE:API, a FastAPI or other ASGI application, until SIGTERM or Ctrl-C.
 
@@ -110,51 +110,53 @@ def serve(
             "rota.web.health in the API"
         )
     logs.to_stderr(log_level, log_format)
-    bind = _bind()
-    line = _lifeline(lifeline)
-    if lifeline is not None:
+    bind = _import_bind()
+    pipe = _open_parent_pipe(parent_pipe)
+    if parent_pipe is not None:
         assert descriptor is not None
         listening = socket.socket(fileno=descriptor)
-        health = None
+        health_socket = None
     else:
-        listening = _bound(bind, host, port)
-        health = None if health_port is None else _bound(bind, health_host, health_port)
-    if lifeline is None and workers > 1:
-        words = ["--log-level", log_level, "--log-format", log_format]
+        listening = _listen(bind, host, port)
+        health_socket = None if health_port is None else _listen(bind, health_host, health_port)
+    if parent_pipe is None and workers > 1:
+        arguments = ["--log-level", log_level, "--log-format", log_format]
         for option, value in (
             ("--app", target.app),
             ("--dsn", target.dsn),
             ("--schema", target.schema),
-            ("--lb-delay", lb_delay),
-            ("--grace", grace),
+            ("--drain-delay", drain_delay),
+            ("--drain-timeout", drain_timeout),
         ):
-            words += [] if value is None else [option, str(value)]
-        words += ["--no-worker"] if no_worker else []
-        _supervise(name, words, workers, listening)
-    with database_errors_told():
+            arguments += [] if value is None else [option, str(value)]
+        arguments += ["--no-worker"] if no_worker else []
+        _supervise(name, arguments, workers, listening)
+    with translate_database_errors():
         api, app = _load(target, name)
-        given = {
-            "lb_delay": lb_delay,
-            "drain_for": grace,
+        options = {
+            "drain_delay": drain_delay,
+            "drain_timeout": drain_timeout,
             "web_worker": False if no_worker else None,
         }
-        said: dict[str, Any] = {word: value for word, value in given.items() if value is not None}
-        app.settings = replace(app.settings, **said)
-        extra = None if health is None else _Health(health, health_host, auth)
-        _serve(api, app, listening, extra, line)
+        overrides: dict[str, Any] = {
+            setting: value for setting, value in options.items() if value is not None
+        }
+        app.settings = replace(app.settings, **overrides)
+        health = None if health_socket is None else _HealthServer(health_socket, health_host, auth)
+        _serve(api, app, listening, health, pipe)
 
 
-def _bind() -> Any:
-    with web_needed("rota serve"):
+def _import_bind() -> Any:
+    with require_web("rota serve"):
         from rota.web.serve import bind
     return bind
 
 
-def _bound(bind: Any, host: str, port: int) -> socket.socket:
+def _listen(bind: Any, host: str, port: int) -> socket.socket:
     try:
         bound: socket.socket = bind(host, port)
     except OSError as error:
-        raise Told(
+        raise CommandError(
             f"cannot listen at {host} port {port}: {error.strerror or error}; say another with --host, "
             "--port or --health-port",
             FAILED,
@@ -162,11 +164,11 @@ def _bound(bind: Any, host: str, port: int) -> socket.socket:
     return bound
 
 
-def _lifeline(descriptor: int | None) -> Lifeline | None:
-    from rota.cli.lifeline import Lifeline
+def _open_parent_pipe(descriptor: int | None) -> ParentPipe | None:
+    from rota.cli.lifeline import ParentPipe
 
     # Before the API is imported: that may take long, and the parent may die meanwhile.
-    return None if descriptor is None else Lifeline(descriptor)
+    return None if descriptor is None else ParentPipe(descriptor)
 
 
 def _load(target: Target, name: str) -> tuple[Any, Rota]:
@@ -174,51 +176,55 @@ def _load(target: Target, name: str) -> tuple[Any, Rota]:
     if target.app is None:
         if len(apps) != 1:
             found = f"knows {' and '.join(apps)}" if apps else "knows no Rota app"
-            raise Told(f"the module of {name} {found}: say which with -a MODULE:APP", MISTAKE)
-        target = target.over(apps[0], None, None)
-    return api, target.rota()
+            raise CommandError(
+                f"the module of {name} {found}: say which with -a MODULE:APP", USAGE_ERROR
+            )
+        target = target.with_overrides(apps[0], None, None)
+    return api, target.resolve_app()
 
 
 def _serve(
     api: Any,
     app: Rota,
     listening: socket.socket,
-    health: _Health | None,
-    line: Lifeline | None,
+    health: _HealthServer | None,
+    pipe: ParentPipe | None,
 ) -> None:
     from rota.cli import loops
-    from rota.cli.worker import AFTER_DRAINING
-    from rota.web.serve import address, serve
+    from rota.cli.worker import ORPHAN_EXIT_SECONDS
+    from rota.web.serve import base_url, serve
 
-    if line is not None:
+    if pipe is not None:
         settings = app.settings
-        line.patience = settings.lb_delay + settings.drain_for + AFTER_DRAINING
+        pipe.kill_after_seconds = (
+            settings.drain_delay + settings.drain_timeout + ORPHAN_EXIT_SECONDS
+        )
 
-    def up() -> None:
-        app.readiness.unserved = False
-        log.info("serving at %s", address(listening))
-        if line is not None:
-            line.say_up()
+    def on_started() -> None:
+        app.readiness.awaits_server = False
+        log.info("serving at %s", base_url(listening))
+        if pipe is not None:
+            pipe.report_up()
 
-    async def serving() -> None:
-        app.readiness.unserved = True
+    async def main() -> None:
+        app.readiness.awaits_server = True
         async with AsyncExitStack() as stack:
             if health is not None:
-                await stack.enter_async_context(health.serving(app))
-            await serve(api, app, [listening], up)
+                await stack.enter_async_context(health.serve(app))
+            await serve(api, app, [listening], on_started)
 
-    loops.run(serving())
+    loops.run(main())
 
 
 @dataclass(frozen=True, slots=True)
-class _Health:
+class _HealthServer:
     """What is answered at a port of its own."""
 
     bound: socket.socket
     host: str
     auth: Auth
 
-    def serving(self, app: Rota) -> AbstractAsyncContextManager[None]:
+    def serve(self, app: Rota) -> AbstractAsyncContextManager[None]:
         from rota.web.port import serving
 
         return serving(health_site(app, self.auth, self.host), self.bound)
@@ -226,16 +232,16 @@ class _Health:
 
 def _supervise(
     name: str,
-    words: list[str],
+    arguments: list[str],
     workers: int,
     listening: socket.socket,
 ) -> None:
     from rota.cli import crew
 
-    words += ["--socket", str(listening.fileno())]
-    command = crew.command(["serve", name, *words])
+    arguments += ["--socket", str(listening.fileno())]
+    command = crew.rota_command(["serve", name, *arguments])
 
-    async def supervising() -> int:
-        return await crew.Crew(command, workers, "web process", [listening]).run()
+    async def supervise() -> int:
+        return await crew.Supervisor(command, workers, "web process", [listening]).run()
 
-    leave(asyncio.run(supervising()))
+    exit_with(asyncio.run(supervise()))

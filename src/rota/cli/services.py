@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from rota.cli import paint, whom
-from rota.cli.endings import NOT_THERE, Told
-from rota.cli.target import Target, goes_on, with_target
-from rota.cli.waits import moment
+from rota.cli.endings import NOT_FOUND, CommandError
+from rota.cli.target import Target, subcommand_follows, with_target
+from rota.cli.waits import format_short_time
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from rota import Rota
-    from rota.store.standing import IterationLine, ServiceLine
+    from rota.store.standing import IterationRow, ServiceRow
 
-OUTCOMES = {
+OUTCOME_STYLES = {
     "running": "cyan",
     "succeeded": "green",
     "failed": "red",
@@ -32,19 +32,19 @@ OUTCOMES = {
 @click.option("--json", "as_json", is_flag=True, help="A JSON list, for programs.")
 def services(target: Target, as_json: bool) -> None:
     """List the services: who runs each, who stands by, how its last iteration went."""
-    if goes_on(target):
+    if subcommand_follows(target):
         return
     from rota.store import standing, views
 
-    async def asking(app: Rota) -> tuple[list[ServiceLine], datetime]:
+    async def query(app: Rota) -> tuple[list[ServiceRow], datetime]:
         database = (await app.open()).database
         found = await database.run(standing.services())
-        [now] = await database.run(views.clock())
+        [now] = await database.run(views.database_time())
         return found, now
 
-    found, now = target.ask(asking)
+    found, now = target.run(query)
     if as_json:
-        paint.say_json([paint.fields(each, stored=("error",)) for each in found])
+        paint.print_json([paint.fields(each, stored=("error",)) for each in found])
     elif found:
         _print_services(found, now)
     else:
@@ -53,79 +53,83 @@ def services(target: Target, as_json: bool) -> None:
         )
 
 
-def _print_services(found: list[ServiceLine], now: datetime) -> None:
+def _print_services(found: list[ServiceRow], now: datetime) -> None:
     columns = {
-        "service": [paint.whole(each.name) for each in found],
+        "service": [paint.wrapped_cell(each.name) for each in found],
         "every": [_every(each) for each in found],
-        "runs on": [_runner(each) for each in found],
-        "standing by": [_standing_by(each) for each in found],
+        "instance": [_runner(each) for each in found],
+        "standby": [_standing_by(each) for each in found],
         "last": [_last(each, now) for each in found],
         "outcome": [_outcome(each, running=each.host is not None) for each in found],
-        "took": [_took(each) for each in found],
+        "duration": [_duration(each) for each in found],
         "next": [_next(each, now) for each in found],
     }
     if whom.is_narrow():
-        columns["by"] = [paint.text(len(each.standing_by)) for each in found]
-        order = ("service", "every", "runs on", "by", "last", "outcome", "next")
+        columns["standbys"] = [paint.cell(len(each.standing_by)) for each in found]
+        order = ("service", "every", "instance", "standbys", "last", "outcome", "next")
         columns = {name: columns[name] for name in order}
-    whom.show(
-        columns, right=("every", "by", "took", "next"), free=("service", "runs on", "standing by")
+    whom.print_table(
+        columns,
+        right=("every", "standbys", "duration", "next"),
+        free=("service", "instance", "standby"),
     )
     for each in found:
         if each.host is None:
-            then = (
+            consequence = (
                 "one that stands by takes it within seconds"
                 if each.standing_by
                 else "no instance that knows it is there"
             )
-            paint.say(f"nobody runs service {each.name!r}: {then}", "yellow")
+            paint.print_text(f"nobody runs service {each.name!r}: {consequence}", "yellow")
     if whom.is_narrow():
-        paint.hint("by: how many instances stand by; in a wider terminal, or with --json, which")
+        paint.hint(
+            "standbys: how many instances stand by; in a wider terminal, or with --json, which"
+        )
 
 
-def _every(service: ServiceLine) -> Text:
-    return paint.text("" if service.every is None else paint.span(service.every))
+def _every(service: ServiceRow) -> Text:
+    return paint.cell("" if service.every is None else paint.format_duration(service.every))
 
 
-def _runner(service: ServiceLine) -> Text:
+def _runner(service: ServiceRow) -> Text:
     if service.host is None:
-        return paint.text("nobody", "yellow")
-    return paint.whole(whom.place(service.host, service.pid))
+        return paint.cell("nobody", "yellow")
+    return paint.wrapped_cell(whom.format_process(service.host, service.pid))
 
 
-def _standing_by(service: ServiceLine) -> Text:
+def _standing_by(service: ServiceRow) -> Text:
     if not service.standing_by:
-        return paint.text("nobody", "dim")
-    return paint.whole(", ".join(service.standing_by))
+        return paint.cell("nobody", "dim")
+    return paint.wrapped_cell(", ".join(service.standing_by))
 
 
-def _last(service: ServiceLine, now: datetime) -> Text:
+def _last(service: ServiceRow, now: datetime) -> Text:
     if service.iteration is None or service.started is None:
-        return paint.text("")
-    return paint.text(f"#{service.iteration} {paint.age(service.started, now)} ago")
+        return paint.cell("")
+    return paint.cell(f"#{service.iteration} {paint.format_age(service.started, now)} ago")
 
 
-def _outcome(line: ServiceLine | IterationLine, *, running: bool) -> Text:
-    if line.started is None:
-        return paint.text("")
-    word = line.outcome or ("running" if running and line.ended is None else "not known")
-    failures = getattr(line, "failures", 0)
-    times = f" {failures} times" if failures > 1 and word in ("failed", "lost") else ""
-    return paint.text(f"{word}{times}", OUTCOMES.get(word, "yellow"))
+def _outcome(row: ServiceRow | IterationRow, *, running: bool) -> Text:
+    if row.started is None:
+        return paint.cell("")
+    outcome = row.outcome or ("running" if running and row.ended is None else "not known")
+    failures = getattr(row, "failures", 0)
+    times = f" {failures} times" if failures > 1 and outcome in ("failed", "lost") else ""
+    return paint.cell(f"{outcome}{times}", OUTCOME_STYLES.get(outcome, "yellow"))
 
 
-def _took(line: ServiceLine | IterationLine) -> Text:
-    if line.started is None or line.ended is None or line.outcome == "lost":
-        return paint.text("")
-    return paint.text(paint.span((line.ended - line.started).total_seconds()))
+def _duration(row: ServiceRow | IterationRow) -> Text:
+    if row.started is None or row.ended is None or row.outcome == "lost":
+        return paint.cell("")
+    return paint.cell(paint.format_duration((row.ended - row.started).total_seconds()))
 
 
-def _next(service: ServiceLine, now: datetime) -> Text:
+def _next(service: ServiceRow, now: datetime) -> Text:
     if service.due is None:
-        return paint.text("")
+        return paint.cell("")
     if service.due <= now:
-        return paint.text("due", "" if service.host else "yellow")
-    return paint.text(f"in {paint.age(now, service.due)}")
+        return paint.cell("due", "" if service.host else "yellow")
+    return paint.cell(f"in {paint.format_age(now, service.due)}")
 
 
 @services.command()
@@ -142,22 +146,22 @@ def _next(service: ServiceLine, now: datetime) -> Text:
 def show(target: Target, name: str, limit: int, as_json: bool) -> None:
     """Show one service, and its last iterations: by whom, how long, what became of each."""
 
-    async def asking(app: Rota) -> tuple[ServiceLine, list[IterationLine], datetime]:
+    async def query(app: Rota) -> tuple[ServiceRow, list[IterationRow], datetime]:
         from rota.store import standing, views
 
         database = (await app.open()).database
-        service = await database.one(standing.services(name))
+        service = await database.fetch_one(standing.services(name))
         if service is None:
-            raise Told(
-                f"there is no service {name!r}; `rota services` lists those there are", NOT_THERE
+            raise CommandError(
+                f"there is no service {name!r}; `rota services` lists those there are", NOT_FOUND
             )
         iterations = await database.run(standing.iterations(name, limit))
-        [now] = await database.run(views.clock())
+        [now] = await database.run(views.database_time())
         return service, iterations, now
 
-    service, iterations, now = target.ask(asking)
+    service, iterations, now = target.run(query)
     if as_json:
-        paint.say_json(
+        paint.print_json(
             {
                 **paint.fields(service, stored=("error",)),
                 "iterations": [paint.fields(each, stored=("error",)) for each in iterations],
@@ -169,38 +173,40 @@ def show(target: Target, name: str, limit: int, as_json: bool) -> None:
     if iterations:
         _print_iterations(iterations, service, now)
     else:
-        paint.say("it has never run")
+        paint.print_text("it has never run")
 
 
-def _print_service(service: ServiceLine, now: datetime) -> None:
-    facts: list[tuple[str, Text | str]] = [("service", service.name)]
+def _print_service(service: ServiceRow, now: datetime) -> None:
+    properties: list[tuple[str, Text | str]] = [("service", service.name)]
     if service.every is not None:
-        facts.append(("every", paint.span(service.every)))
+        properties.append(("every", paint.format_duration(service.every)))
     if service.host is None:
-        facts.append(("runs on", paint.text("nobody", "yellow")))
+        properties.append(("instance", paint.cell("nobody", "yellow")))
     else:
-        since = "" if service.since is None else f", for {paint.age(service.since, now)}"
-        facts.append(("runs on", f"{whom.place(service.host, service.pid)}{since}"))
-    facts.append(("standing by", ", ".join(service.standing_by) or paint.text("nobody", "dim")))
+        since = "" if service.since is None else f", for {paint.format_age(service.since, now)}"
+        properties.append(("instance", f"{whom.format_process(service.host, service.pid)}{since}"))
+    properties.append(("standby", ", ".join(service.standing_by) or paint.cell("nobody", "dim")))
     if service.failures:
-        facts.append(("failures", paint.text(f"{service.failures} in a row", "red")))
-    following = _next(service, now)
-    if following.plain:
-        facts.append(("next", following))
-    paint.show(paint.facts(facts))
+        properties.append(("failures", paint.cell(f"{service.failures} in a row", "red")))
+    next_cell = _next(service, now)
+    if next_cell.plain:
+        properties.append(("next", next_cell))
+    paint.print_renderable(paint.property_table(properties))
 
 
-def _print_iterations(found: list[IterationLine], service: ServiceLine, now: datetime) -> None:
+def _print_iterations(found: list[IterationRow], service: ServiceRow, now: datetime) -> None:
     columns = {
-        "iteration": [paint.text(each.number) for each in found],
-        "term": [paint.text(each.term) for each in found],
-        "ran on": [paint.whole(whom.place(each.host, each.pid)) for each in found],
-        "started": [paint.text(moment(each.started, now)) for each in found],
-        "took": [_took(each) for each in found],
+        "iteration": [paint.cell(each.number) for each in found],
+        "term": [paint.cell(each.term) for each in found],
+        "instance": [
+            paint.wrapped_cell(whom.format_process(each.host, each.pid)) for each in found
+        ],
+        "started": [paint.cell(format_short_time(each.started, now)) for each in found],
+        "duration": [_duration(each) for each in found],
         "outcome": [
             _outcome(each, running=service.host is not None and number == 0)
             for number, each in enumerate(found)
         ],
-        "error": [paint.whole(paint.summary(each.error)) for each in found],
+        "error": [paint.wrapped_cell(paint.error_summary(each.error)) for each in found],
     }
-    whom.show(columns, right=("iteration", "term", "took"), free=("ran on", "error"))
+    whom.print_table(columns, right=("iteration", "term", "duration"), free=("instance", "error"))

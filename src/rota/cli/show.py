@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from rota.cli import show_flow, show_job
-from rota.cli.runs import RUN
+from rota.cli.runs import RUN_ID
 from rota.cli.target import Target, with_target
 from rota.errors import RunNotFound
 
@@ -17,29 +17,31 @@ if TYPE_CHECKING:
 
 @click.command()
 @with_target
-@click.argument("run", type=RUN)
-@click.option("--all", "whole", is_flag=True, help="Every job of a flow, every step of a job.")
+@click.argument("run", type=RUN_ID)
+@click.option("--all", "show_all", is_flag=True, help="Every job of a flow, every step of a job.")
 @click.option("--json", "as_json", is_flag=True, help="A JSON document, for programs.")
-def show(target: Target, run: int, whole: bool, as_json: bool) -> None:
+def show(target: Target, run: int, show_all: bool, as_json: bool) -> None:
     """Show one RUN: where it is and why, what went in and came out, its steps and attempts.
 
     A flow's is drawn as the graph of its jobs; #17 behind a name is the job's id, and `rota show 17` shows
     that job.
     """
 
-    async def asking(app: Rota) -> show_flow.Report | show_job.Report:
+    async def query(app: Rota) -> show_flow.FlowReport | show_job.JobReport:
         database = (await app.open()).database
-        found = await show_flow.report(database, run, whole=as_json) or await show_job.report(
-            database, run, every=whole or as_json, whole=as_json
+        found = await show_flow.load_report(
+            database, run, with_values=as_json
+        ) or await show_job.load_report(
+            database, run, all_steps=show_all or as_json, with_values=as_json
         )
         if found is None:
             raise RunNotFound(f"there is no run {run}; `rota runs` lists those there are")
         return found
 
-    report = target.ask(asking)
+    report = target.run(query)
     if as_json:
         report.print_json()
-    elif isinstance(report, show_flow.Report):
-        report.print(kept=None if whole else show_flow.KEPT)
+    elif isinstance(report, show_flow.FlowReport):
+        report.print(max_similar=None if show_all else show_flow.MAX_SIMILAR)
     else:
         report.print()

@@ -10,51 +10,51 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from rota.cli import paint
-from rota.cli.called import called_documents, print_called
+from rota.cli.called import child_run_documents, print_child_runs
 from rota.cli.show_steps import print_signals, signal_documents
-from rota.cli.trellis import trellis
-from rota.cli.waits import brief
-from rota.drawing.fold import KEPT
-from rota.drawing.label import STATES, Label
+from rota.cli.trellis import draw_graph
+from rota.cli.waits import wait_summary
+from rota.drawing.fold import MAX_SIMILAR
+from rota.drawing.label import STATES, NodeLabel
 from rota.model.graph import Graph
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from rota.store.database import Database
-    from rota.store.runs import Result
-    from rota.store.timeline import SignalLine
-    from rota.store.views import CalledLine, FlowDetail, JobLine, RunDetail, TryLine
+    from rota.store.runs import JobResultRow
+    from rota.store.timeline import SignalRow
+    from rota.store.views import ChildRunRow, FlowDetailRow, JobAttemptRow, JobRow, RunDetailRow
 
-__all__ = ["KEPT", "Report", "report"]
+__all__ = ["MAX_SIMILAR", "FlowReport", "load_report"]
 
-TRACEBACKS = 2
+MAX_TRACEBACKS = 2
 """Failures that are shown in full."""
-NAMED = 5
+MAX_NAMED_JOBS = 5
 """Further ones that are named."""
-ASKED = 20
+MAX_CHECKED_KINDS = 20
 """Kinds of ready jobs for which workers are looked for."""
-BRIEF = 2_000
+MAX_DOCUMENT_BYTES = 2_000
 """Characters of input or result; a larger one is for programs."""
 
 
-class Report(msgspec.Struct, frozen=True):
+class FlowReport(msgspec.Struct, frozen=True):
     """What there is to say about a flow's run."""
 
-    run: FlowDetail
-    jobs: list[JobLine]
-    tries: list[TryLine]
-    called: list[CalledLine]
-    signals: list[SignalLine]
-    caller: RunDetail | None
-    results: list[Result]
-    stuck: set[tuple[str, str]]
+    run: FlowDetailRow
+    jobs: list[JobRow]
+    attempts: list[JobAttemptRow]
+    children: list[ChildRunRow]
+    signals: list[SignalRow]
+    caller: RunDetailRow | None
+    results: list[JobResultRow]
+    unserved: set[tuple[str, str]]
     """Queues and tasks of ready jobs that no worker would take."""
     now: datetime
 
     def print_json(self) -> None:
         attempts: dict[int, list[dict[str, Any]]] = {}
-        for each in self.tries:
+        for each in self.attempts:
             document = paint.fields(each, stored=("error",))
             attempts.setdefault(document.pop("job"), []).append(document)
         jobs = [
@@ -64,97 +64,103 @@ class Report(msgspec.Struct, frozen=True):
             }
             for job in self.jobs
         ]
-        more = {"flow": self.run.flow or None, "is_flow": True}
-        called = called_documents(self.called)
+        extra = {"flow": self.run.flow or None, "is_flow": True}
+        children = child_run_documents(self.children)
         run = paint.fields(self.run, stored=("input",))
         signals = signal_documents(self.signals)
-        paint.say_json({**run, **more, "jobs": jobs, "called": called, "signals": signals})
+        paint.print_json({**run, **extra, "jobs": jobs, "children": children, "signals": signals})
 
-    def print(self, kept: int | None = KEPT) -> None:
-        _print(self, kept)
+    def print(self, max_similar: int | None = MAX_SIMILAR) -> None:
+        _print(self, max_similar)
 
 
-async def report(database: Database, id: int, *, whole: bool) -> Report | None:
+async def load_report(database: Database, id: int, *, with_values: bool) -> FlowReport | None:
     """None: it is no flow's run. `whole`: with everything that went in and came out."""
     from rota.store import runs, timeline, views
 
-    run = await database.one(views.flow(id))
+    run = await database.fetch_one(views.flow(id))
     if run is None:
         return None
-    jobs = await database.run(views.jobs(id, whole=whole))
-    caller: RunDetail | None = None
+    jobs = await database.run(views.jobs(id, with_values=with_values))
+    caller: RunDetailRow | None = None
     if run.parent is not None:
-        caller = await database.one(views.run(run.parent))
-    results: list[Result] = []
+        caller = await database.fetch_one(views.run(run.parent))
+    results: list[JobResultRow] = []
     if run.flow and run.state == "succeeded":
         results = await database.run(runs.results(id))
-    stuck = set()
-    for queue, task in _kinds(jobs)[:ASKED]:
-        [takers] = await database.run(views.takers(queue, task))
-        if not takers:
-            stuck.add((queue, task))
-    tries = await database.run(views.tries(id))
-    called = await database.run(views.called(id))
-    signals = await database.run(timeline.signals(id, whole=whole))
-    [now] = await database.run(views.clock())
-    return Report(run, jobs, tries, called, signals, caller, results, stuck, now)
+    unserved = set()
+    for queue, task in _queued_kinds(jobs)[:MAX_CHECKED_KINDS]:
+        [eligible_workers] = await database.run(views.count_eligible_workers(queue, task))
+        if not eligible_workers:
+            unserved.add((queue, task))
+    attempts = await database.run(views.job_attempts(id))
+    children = await database.run(views.child_runs(id))
+    signals = await database.run(timeline.signals(id, with_values=with_values))
+    [now] = await database.run(views.database_time())
+    return FlowReport(run, jobs, attempts, children, signals, caller, results, unserved, now)
 
 
-def _kinds(jobs: list[JobLine]) -> list[tuple[str, str]]:
-    ready = ((job.queue, job.task) for job in jobs if job.state == "ready")
-    return list(dict.fromkeys(ready))
+def _queued_kinds(jobs: list[JobRow]) -> list[tuple[str, str]]:
+    queued = ((job.queue, job.task) for job in jobs if job.state == "ready")
+    return list(dict.fromkeys(queued))
 
 
-def _print(report: Report, kept: int | None) -> None:
+def _print(report: FlowReport, max_similar: int | None) -> None:
     run, console = report.run, paint.console()
-    console.print(paint.text(f"run {run.run}", "bold"), paint.state(run.state), end="\n\n")
-    paint.show(paint.facts(_facts(report)))
+    console.print(paint.cell(f"run {run.run}", "bold"), paint.state_cell(run.state), end="\n\n")
+    paint.print_renderable(paint.property_table(_properties(report)))
     for title, document in _documents(report):
         if not _is_short(document):
             _print_document(title, document)
     console.print()
-    console.print(_tally(report.jobs))
+    console.print(_state_counts(report.jobs))
     console.print()
     graph, labels = _graph(report)
     width, encoding = console.width, console.encoding
-    paint.lines(trellis(graph, labels, width=width, encoding=encoding, kept=kept))
+    paint.print_lines(
+        draw_graph(graph, labels, width=width, encoding=encoding, max_similar=max_similar)
+    )
     _print_failures(report)
     _print_quarantined(report)
     print_signals(report.signals, report.now)
-    print_called(report.called)
+    print_child_runs(report.children)
 
 
 # What is said above the graph
 
 
-def _facts(report: Report) -> list[tuple[str, Text | str]]:
+def _properties(report: FlowReport) -> list[tuple[str, Text | str]]:
     run, now = report.run, report.now
-    facts: list[tuple[str, Text | str]] = []
+    properties: list[tuple[str, Text | str]] = []
     if run.flow:
-        facts.append(("flow", run.flow))
+        properties.append(("flow", run.flow))
     if run.parent is not None:
-        facts.append(("called by" if run.flow else "calls of", _caller(report)))
+        properties.append(("started by" if run.flow else "child runs of", _describe_caller(report)))
     if run.origin is not None:
-        facts.append(("forked from", f"run {run.origin}"))
+        properties.append(("forked from", f"run {run.origin}"))
     if run.key is not None:
-        facts.append(("key", run.key))
-    facts.append(("started", f"{paint.clock(run.created)}, {paint.age(run.created, now)} ago"))
+        properties.append(("key", run.key))
+    properties.append(
+        ("started", f"{paint.format_time(run.created)}, {paint.format_age(run.created, now)} ago")
+    )
     if run.finished is not None:
-        ended = f"{paint.clock(run.finished)}, {paint.age(run.finished, now)} ago"
+        ended = f"{paint.format_time(run.finished)}, {paint.format_age(run.finished, now)} ago"
         if run.attempt == 1:  # else it lay there for a while, and nobody knows how long
-            ended += f", took {paint.span((run.finished - run.created).total_seconds())}"
-        facts.append(("ended", ended))
+            ended += (
+                f", after {paint.format_duration((run.finished - run.created).total_seconds())}"
+            )
+        properties.append(("ended", ended))
     if run.attempt > 1:
-        facts.append(("attempt", str(run.attempt)))
-    facts += [
+        properties.append(("attempt", str(run.attempt)))
+    properties += [
         (title, _one_line(document))
         for title, document in _documents(report)
         if _is_short(document)
     ]
-    return facts
+    return properties
 
 
-def _caller(report: Report) -> str:
+def _describe_caller(report: FlowReport) -> str:
     run, caller = report.run, report.caller
     if caller is None:
         return f"job {run.parent}, which is gone"
@@ -162,7 +168,7 @@ def _caller(report: Report) -> str:
     return f"job {run.parent}, {caller.task}{part}"
 
 
-def _documents(report: Report) -> list[tuple[str, bytes]]:
+def _documents(report: FlowReport) -> list[tuple[str, bytes]]:
     """What went into a flow and what came out. Calls have it job by job."""
     found: list[tuple[str, bytes]] = []
     if report.run.flow and report.run.input != b"{}":
@@ -173,7 +179,7 @@ def _documents(report: Report) -> list[tuple[str, bytes]]:
     return found
 
 
-def results_by_name(flow: str, results: list[Result]) -> dict[str, msgspec.Raw]:
+def results_by_name(flow: str, results: list[JobResultRow]) -> dict[str, msgspec.Raw]:
     """What the last tasks of a flow returned, as it was stored; null for one that was skipped."""
     return {
         each.task.removeprefix(f"{flow}."): msgspec.Raw(each.result or b"null") for each in results
@@ -189,48 +195,52 @@ def _is_short(document: bytes) -> bool:
 
 
 def _print_document(title: str, document: bytes) -> None:
-    if len(document) <= BRIEF:
-        paint.block(title, paint.pretty(document))
+    if len(document) <= MAX_DOCUMENT_BYTES:
+        paint.print_block(title, paint.format_json(document))
     else:
-        paint.block(title, f"{paint.number(len(document))} bytes of JSON; --json has it")
+        paint.print_block(
+            title, f"{paint.format_count(len(document))} bytes of JSON; --json has it"
+        )
 
 
-def _tally(jobs: list[JobLine]) -> Text:
+def _state_counts(jobs: list[JobRow]) -> Text:
     """How many there are, and in which states."""
-    words = paint.text("1 job" if len(jobs) == 1 else f"{paint.number(len(jobs))} jobs")
+    words = paint.cell("1 job" if len(jobs) == 1 else f"{paint.format_count(len(jobs))} jobs")
     counted = Counter(job.state for job in jobs)
-    for place, state in enumerate(sorted(counted, key=_TALLY.index)):
-        words.append(", " if place else ": ")
-        words.append(f"{paint.number(counted[state])} {state}", paint.STATES[state])
+    for index, state in enumerate(sorted(counted, key=_STATE_ORDER.index)):
+        words.append(", " if index else ": ")
+        words.append(f"{paint.format_count(counted[state])} {state}", paint.STATE_STYLES[state])
     return words
 
 
-_TALLY = ("succeeded", *(state for state in STATES if state != "succeeded"))
+_STATE_ORDER = ("succeeded", *(state for state in STATES if state != "succeeded"))
 
 
 # The graph
 
 
-def _graph(report: Report) -> tuple[Graph, dict[str, Label]]:
-    tries = {each.job: each for each in report.tries}  # the last one of each
-    calls: dict[int, CalledLine] = {}
-    for each in report.called:
+def _graph(report: FlowReport) -> tuple[Graph, dict[str, NodeLabel]]:
+    last_attempts = {each.job: each for each in report.attempts}  # the last one of each
+    running_children: dict[int, ChildRunRow] = {}
+    for each in report.children:
         if each.state == "running" and each.jobs:
-            calls.setdefault(each.parent, each)
-    parents = parents_of(report.jobs)
+            running_children.setdefault(each.parent, each)
+    predecessors = predecessors_of(report.jobs)
     labels = {}
     for job in report.jobs:
-        ready_since = max(
-            (each.finished for each in parents[job.job] if each.finished), default=None
+        queued_since = max(
+            (each.finished for each in predecessors[job.job] if each.finished), default=None
         )
-        labels[str(job.job)] = Label(
+        labels[str(job.job)] = NodeLabel(
             state=job.state,
-            detail=_detail(job, report, calls.get(job.job), ready_since),
-            error=_error(job, tries.get(job.job)),
+            detail=_detail(job, report, running_children.get(job.job), queued_since),
+            error=_error(job, last_attempts.get(job.job)),
             name=f"{_name(job, report.run)} #{job.job}",
         )
     if report.run.flow:
-        names = {str(job): [str(each.job) for each in above] for job, above in parents.items()}
+        names = {
+            str(job): [str(each.job) for each in before] for job, before in predecessors.items()
+        }
         return Graph(names), labels
     # Calls are the caller's; which of them waits for which is only a matter of how many run at a time.
     caller = str(report.run.parent)
@@ -238,93 +248,99 @@ def _graph(report: Report) -> tuple[Graph, dict[str, Label]]:
     return Graph({caller: [], **{str(job.job): [caller] for job in report.jobs}}), labels
 
 
-def parents_of(jobs: list[JobLine]) -> dict[int, list[JobLine]]:
-    found: dict[int, list[JobLine]] = {job.job: [] for job in jobs}
+def predecessors_of(jobs: list[JobRow]) -> dict[int, list[JobRow]]:
+    found: dict[int, list[JobRow]] = {job.job: [] for job in jobs}
     for job in jobs:
-        for child in job.children:
-            found[child].append(job)
+        for successor in job.successors:
+            found[successor].append(job)
     return found
 
 
-def _name(job: JobLine, run: FlowDetail) -> str:
+def _name(job: JobRow, run: FlowDetailRow) -> str:
     return job.task.removeprefix(f"{run.flow}.") if run.flow else job.task
 
 
-def _caller_label(report: Report) -> Label:
+def _caller_label(report: FlowReport) -> NodeLabel:
     caller = report.caller
     if caller is None:
-        return Label(name=f"job {report.run.parent}")
-    return Label(state=caller.state, name=f"{caller.task} #{report.run.parent}")
+        return NodeLabel(name=f"job {report.run.parent}")
+    return NodeLabel(state=caller.state, name=f"{caller.task} #{report.run.parent}")
 
 
 def _detail(
-    job: JobLine, report: Report, call: CalledLine | None, ready_since: datetime | None
+    job: JobRow, report: FlowReport, child: ChildRunRow | None, queued_since: datetime | None
 ) -> str:
     words: list[str] = []
     match job.state:
         case "running" | "asleep" | "quarantined":
-            words.append(f"for {paint.age(job.since, report.now)}")
-            if waits := brief(job, report.now):
-                words.append(waits)
+            words.append(f"for {paint.format_age(job.since, report.now)}")
+            if wait := wait_summary(job, report.now):
+                words.append(wait)
         case "ready":
-            since = job.since if ready_since is None else max(job.since, ready_since)
-            words.append(f"for {paint.age(since, report.now)}")
+            since = job.since if queued_since is None else max(job.since, queued_since)
+            words.append(f"for {paint.format_age(since, report.now)}")
         case "skipped":
-            words.append(_why_skipped(job))
-        case _ if job.took is not None:
-            words.append(paint.span(job.took))
+            words.append(_skip_reason(job))
+        case _ if job.seconds is not None:
+            words.append(paint.format_duration(job.seconds))
     if job.attempt > 1 and job.state != "skipped":
         words.append(f"attempt {job.attempt}")
-    if call is not None and job.state == "running":
-        words.append(f"waits for run {call.run}")
-    if job.state == "ready" and (job.queue, job.task) in report.stuck:
+    if child is not None and job.state == "running":
+        words.append(f"waits for run {child.run}")
+    if job.state == "ready" and (job.queue, job.task) in report.unserved:
         words.append(f"no worker takes it from queue {job.queue}")
     return ", ".join(words)
 
 
-def _why_skipped(job: JobLine) -> str:
+def _skip_reason(job: JobRow) -> str:
     if job.error is not None:
         message: str = json.loads(job.error).get("message", "")
         return message
     return "not needed" if job.rule == "any_failed" else "on purpose"
 
 
-def _error(job: JobLine, last: TryLine | None) -> str:
+def _error(job: JobRow, last_attempt: JobAttemptRow | None) -> str:
     """Its error, or the one it is being tried again for."""
     if job.state in ("succeeded", "skipped"):
         return ""
     if job.error is not None:
-        return paint.summary(job.error)
-    return paint.summary(last.error) if last is not None and job.finished is None else ""
+        return paint.error_summary(job.error)
+    return (
+        paint.error_summary(last_attempt.error)
+        if last_attempt is not None and job.finished is None
+        else ""
+    )
 
 
 # What is said below the graph
 
 
-def _print_failures(report: Report) -> None:
+def _print_failures(report: FlowReport) -> None:
     failed = [job for job in report.jobs if job.state == "failed" and job.error is not None]
     failed.sort(key=lambda job: (job.finished or report.now, job.job))
-    for job in failed[:TRACEBACKS]:
+    for job in failed[:MAX_TRACEBACKS]:
         title = f"error of {_name(job, report.run)} #{job.job}"
-        paint.block(title, paint.traceback(job.error or b"{}"), "red")
-    if others := failed[TRACEBACKS:]:
-        named = ", ".join(f"`rota show {job.job}`" for job in others[:NAMED])
-        more = ", …" if len(others) > NAMED else ""
-        many = "1 more has" if len(others) == 1 else f"{paint.number(len(others))} more have"
+        paint.print_block(title, paint.format_traceback(job.error or b"{}"), "red")
+    if others := failed[MAX_TRACEBACKS:]:
+        named = ", ".join(f"`rota show {job.job}`" for job in others[:MAX_NAMED_JOBS])
+        more = ", …" if len(others) > MAX_NAMED_JOBS else ""
+        count = "1 more has" if len(others) == 1 else f"{paint.format_count(len(others))} more have"
         paint.console().print()
-        paint.say(f"{many} failed: {named}{more}", "dim")
+        paint.print_text(f"{count} failed: {named}{more}", "dim")
 
 
-def _print_quarantined(report: Report) -> None:
-    aside = [job for job in report.jobs if job.state == "quarantined"]
-    if not aside:
+def _print_quarantined(report: FlowReport) -> None:
+    quarantined = [job for job in report.jobs if job.state == "quarantined"]
+    if not quarantined:
         return
-    named = ", ".join(f"`rota cancel {job.job}`" for job in aside[:NAMED])
-    more = ", …" if len(aside) > NAMED else ""
-    are, them = ("1 job is", "it") if len(aside) == 1 else (f"{len(aside):,} jobs are", "them")
+    named = ", ".join(f"`rota cancel {job.job}`" for job in quarantined[:MAX_NAMED_JOBS])
+    more = ", …" if len(quarantined) > MAX_NAMED_JOBS else ""
+    count, them = (
+        ("1 job is", "it") if len(quarantined) == 1 else (f"{len(quarantined):,} jobs are", "them")
+    )
     paint.console().print()
-    paint.say(
-        f"{are} in quarantine: `rota release {report.run.run}` tries {them} again, {named}{more} "
-        f"{'ends' if len(aside) == 1 else 'end'} {them}",
+    paint.print_text(
+        f"{count} in quarantine: `rota release {report.run.run}` tries {them} again, {named}{more} "
+        f"{'ends' if len(quarantined) == 1 else 'end'} {them}",
         "magenta",
     )

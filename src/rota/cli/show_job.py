@@ -8,230 +8,264 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from rota.cli import paint
-from rota.cli.called import called_documents, print_called
-from rota.cli.quarantine import mismatch_of
-from rota.cli.show_steps import Durable, durable, print_logs, print_signals, print_steps
-from rota.cli.waits import bar, reasons
+from rota.cli.called import child_run_documents, print_child_runs
+from rota.cli.quarantine import parse_replay_difference
+from rota.cli.show_steps import (
+    StepsReport,
+    load_steps_report,
+    print_logs,
+    print_signals,
+    print_steps,
+)
+from rota.cli.waits import describe_waits, progress_bar
 
 if TYPE_CHECKING:
     from rota.store.database import Database
     from rota.store.views import (
-        AttemptLine,
-        CalledLine,
-        FlowDetail,
-        JobLine,
-        RunDetail,
-        WorkerLine,
+        AttemptRow,
+        ChildRunRow,
+        FlowDetailRow,
+        JobRow,
+        RunDetailRow,
+        WorkerRow,
     )
 
 
-class Report(msgspec.Struct, frozen=True):
+class JobReport(msgspec.Struct, frozen=True):
     """What there is to say about one job."""
 
     id: int
-    job: RunDetail
-    attempts: list[AttemptLine]
-    worker: WorkerLine | None
-    takers: int
-    whole: FlowDetail | None
+    job: RunDetailRow
+    attempts: list[AttemptRow]
+    worker: WorkerRow | None
+    eligible_workers: int
+    flow_run: FlowDetailRow | None
     """The run it is a part of."""
-    awaited: list[JobLine]
+    awaited_jobs: list[JobRow]
     """What it waits for."""
-    called: list[CalledLine]
-    durable: Durable
+    children: list[ChildRunRow]
+    steps_report: StepsReport
     """What its own code has come to."""
     now: datetime
 
     def print_json(self) -> None:
         document = paint.fields(self.job, stored=("args", "options", "result", "error"))
         attempts = [paint.fields(each, stored=("error",)) for each in self.attempts]
-        called = called_documents(self.called)
-        more = {"is_flow": False, "attempts": attempts, "called": called}
-        paint.say_json({"job": self.id, **document, **more, **self.durable.documents()})
+        children = child_run_documents(self.children)
+        extra = {"is_flow": False, "attempts": attempts, "children": children}
+        paint.print_json({"job": self.id, **document, **extra, **self.steps_report.documents()})
 
     def print(self) -> None:
         _print(self)
 
 
-async def report(database: Database, id: int, *, every: bool, whole: bool) -> Report | None:
+async def load_report(
+    database: Database, id: int, *, all_steps: bool, with_values: bool
+) -> JobReport | None:
     """`every` step of it, not only the last ones; `whole`: with everything they came to."""
     from rota.store import views
 
-    job = await database.one(views.run(id))
+    job = await database.fetch_one(views.run(id))
     if job is None:
         return None
-    worker: WorkerLine | None = None
+    worker: WorkerRow | None = None
     if job.worker is not None:
-        worker = await database.one(views.worker(job.worker))
-    [takers] = await database.run(views.takers(job.queue, job.task))
-    flow: FlowDetail | None = None
+        worker = await database.fetch_one(views.worker(job.worker))
+    [eligible_workers] = await database.run(views.count_eligible_workers(job.queue, job.task))
+    flow_run: FlowDetailRow | None = None
     if job.run != id:
-        flow = await database.one(views.flow(job.run))
-    members = await database.run(views.jobs(job.run)) if job.state == "waiting" else []
-    awaited = [each for each in members if id in each.children and each.finished is None]
+        flow_run = await database.fetch_one(views.flow(job.run))
+    run_jobs = await database.run(views.jobs(job.run)) if job.state == "waiting" else []
+    awaited_jobs = [each for each in run_jobs if id in each.successors and each.finished is None]
     attempts = await database.run(views.attempts(id))
-    called = await database.run(views.called(id))
-    own = await durable(database, id, job.run, every=every, whole=whole)
-    [now] = await database.run(views.clock())
-    return Report(id, job, attempts, worker, takers, flow, awaited, called, own, now)
+    children = await database.run(views.child_runs(id))
+    steps_report = await load_steps_report(
+        database, id, job.run, all_steps=all_steps, with_values=with_values
+    )
+    [now] = await database.run(views.database_time())
+    return JobReport(
+        id,
+        job,
+        attempts,
+        worker,
+        eligible_workers,
+        flow_run,
+        awaited_jobs,
+        children,
+        steps_report,
+        now,
+    )
 
 
-def _print(report: Report) -> None:
+def _print(report: JobReport) -> None:
     job, console = report.job, paint.console()
-    what = f"run {report.id}" if report.whole is None else f"job {report.id}"
-    console.print(paint.text(what, "bold"), paint.state(job.state), end="\n\n")
+    title = f"run {report.id}" if report.flow_run is None else f"job {report.id}"
+    console.print(paint.cell(title, "bold"), paint.state_cell(job.state), end="\n\n")
 
-    paint.show(paint.facts(_facts(report)))
+    paint.print_renderable(paint.property_table(_properties(report)))
 
-    paint.block("arguments", paint.pretty(job.args))
+    paint.print_block("arguments", paint.format_json(job.args))
     if job.result is not None:
-        paint.block("result", paint.pretty(job.result))
+        paint.print_block("result", paint.format_json(job.result))
     if job.error is not None and job.state not in ("skipped", "quarantined"):
-        paint.block("error", paint.traceback(job.error), "red")
-    print_steps(report.durable, report.now, is_over=job.finished is not None)
-    print_signals(report.durable.signals, report.now)
+        paint.print_block("error", paint.format_traceback(job.error), "red")
+    print_steps(report.steps_report, report.now, is_finished=job.finished is not None)
+    print_signals(report.steps_report.signals, report.now)
     _print_attempts(report)
-    print_called(report.called)
-    print_logs(report.durable.logs, report.now)
+    print_child_runs(report.children)
+    print_logs(report.steps_report.logs, report.now)
 
 
-def _print_attempts(report: Report) -> None:
-    attempts = _attempts(report)
+def _print_attempts(report: JobReport) -> None:
+    attempts = _all_attempts(report)
     if len(attempts) <= 1 and not report.attempts:
         return
     paint.console().print()
-    table = paint.table(
+    grid = paint.new_table(
         "attempt",
         "outcome",
         "worker",
         "ended",
-        "took",
+        "duration",
         "error",
-        right=("attempt", "worker", "took"),
+        right=("attempt", "worker", "duration"),
         free=("error",),
     )
     for each in attempts:
-        table.add_row(
-            paint.text(each.attempt),
-            paint.text("lost", "magenta") if paint.is_loss(each.error) else paint.state(each.state),
-            paint.text(each.worker),
-            paint.text(paint.clock(each.at)),
-            paint.text(paint.span(each.took)),
-            paint.text(_error(each, report.worker)),
+        grid.add_row(
+            paint.cell(each.attempt),
+            paint.cell("lost", "magenta")
+            if paint.is_worker_lost(each.error)
+            else paint.state_cell(each.state),
+            paint.cell(each.worker),
+            paint.cell(paint.format_time(each.at)),
+            paint.cell(paint.format_duration(each.seconds)),
+            paint.cell(_error(each, report.worker)),
         )
-    paint.show(table)
+    paint.print_renderable(grid)
 
 
-def _error(attempt: AttemptLine, worker: WorkerLine | None) -> str:
-    if paint.is_loss(attempt.error) and worker is not None and worker.worker == attempt.worker:
+def _error(attempt: AttemptRow, worker: WorkerRow | None) -> str:
+    if (
+        paint.is_worker_lost(attempt.error)
+        and worker is not None
+        and worker.worker == attempt.worker
+    ):
         return f"lost with worker {worker.worker} ({worker.host})"
-    return paint.summary(attempt.error)
+    return paint.error_summary(attempt.error)
 
 
-def _facts(report: Report) -> list[tuple[str, str]]:
+def _properties(report: JobReport) -> list[tuple[str, str]]:
     job, now = report.job, report.now
-    facts = [("task", job.task), ("queue", job.queue)]
-    if report.whole is not None:
-        of = f"of flow {report.whole.flow}" if report.whole.flow else "calls of a job"
-        facts.append(("part of", f"run {job.run}, {of}; see `rota show {job.run}`"))
+    properties = [("task", job.task), ("queue", job.queue)]
+    if report.flow_run is not None:
+        source = (
+            f"of flow {report.flow_run.flow}" if report.flow_run.flow else "child runs of a job"
+        )
+        properties.append(("part of", f"run {job.run}, {source}; see `rota show {job.run}`"))
     if job.origin is not None:
-        facts.append(("forked from", f"run {job.origin}"))
+        properties.append(("forked from", f"run {job.origin}"))
     if job.priority:
-        facts.append(("priority", str(job.priority)))
+        properties.append(("priority", str(job.priority)))
     if job.key is not None:
-        facts.append(("key", job.key))
+        properties.append(("key", job.key))
     if job.options is not None:
-        facts.append(("options", job.options.decode()))
-    facts.append(("started", f"{paint.clock(job.created)}, {paint.age(job.created, now)} ago"))
+        properties.append(("options", job.options.decode()))
+    properties.append(
+        ("started", f"{paint.format_time(job.created)}, {paint.format_age(job.created, now)} ago")
+    )
     if job.expires is not None and job.finished is None:
-        facts.append(("expires", paint.clock(job.expires)))
+        properties.append(("expires", paint.format_time(job.expires)))
     if job.finished is not None:
-        facts.append(
+        properties.append(
             (
                 "ended",
-                f"{paint.clock(job.finished)}, {paint.age(job.finished, now)} ago{_took(report)}",
+                f"{paint.format_time(job.finished)}, {paint.format_age(job.finished, now)} "
+                f"ago{_format_took(report)}",
             )
         )
-    facts.append(("attempt", str(job.attempt)))
+    properties.append(("attempt", str(job.attempt)))
     if job.worker is not None:
-        facts.append(("worker", _worker(report)))
-    if report.durable.progress is not None and job.state != "succeeded":
-        facts.append(("progress", bar(report.durable.progress, now)))
-    if why := _why(report):
-        facts.append(("why", why))
+        properties.append(("worker", _describe_worker(report)))
+    if report.steps_report.progress is not None and job.state != "succeeded":
+        properties.append(("progress", progress_bar(report.steps_report.progress, now)))
+    if reason := _reason(report):
+        properties.append(("reason", reason))
     if job.state == "quarantined":
-        facts.append(("next", _next(report)))
-    return facts
+        properties.append(("next steps", _next_steps(report)))
+    return properties
 
 
-def _took(report: Report) -> str:
+def _format_took(report: JobReport) -> str:
     job = report.job
-    if job.finished is not None and any(each.until for each in report.durable.steps):
+    if job.finished is not None and any(each.until for each in report.steps_report.steps):
         # It has slept: what it took after that is the least of it.
-        whole = (job.finished - job.created).total_seconds()
-        return f", {paint.span(whole)} after its start"
-    return "" if job.took is None else f", took {paint.span(job.took)}"
+        seconds = (job.finished - job.created).total_seconds()
+        return f", {paint.format_duration(seconds)} after its start"
+    return "" if job.seconds is None else f", after {paint.format_duration(job.seconds)}"
 
 
-def _next(report: Report) -> str:
+def _next_steps(report: JobReport) -> str:
     id = report.id
-    tries, ends = f"`rota release {id}` tries it again", f"`rota cancel {id}` ends it"
-    found = mismatch_of(report.job.error)
+    release_hint, cancel_hint = f"`rota release {id}` tries it again", f"`rota cancel {id}` ends it"
+    found = parse_replay_difference(report.job.error)
     if found is None:
-        return f"{tries}, {ends}"
-    steps = f"deploy code that comes to {found.kept} there (ctx.version(…) tells old runs from new ones)"
-    fork = (
-        "" if report.whole else f", `rota fork {id} --from-step NAME` begins anew at a step before"
+        return f"{release_hint}, {cancel_hint}"
+    steps = f"deploy code that comes to {found.stored} there (ctx.version(…) tells old runs from new ones)"
+    fork_hint = (
+        ""
+        if report.flow_run
+        else f", `rota fork {id} --from-step NAME` begins anew at a step before"
     )
-    return f"{steps}; then {tries}. Or {ends}{fork}"
+    return f"{steps}; then {release_hint}. Or {cancel_hint}{fork_hint}"
 
 
-def _worker(report: Report) -> str:
+def _describe_worker(report: JobReport) -> str:
     worker = report.worker
     if worker is None:
         return f"{report.job.worker}, which has left"
-    news = ""
+    status = ""
     if worker.state == "stopped":
-        news = ", which has left"
+        status = ", which has left"
     elif worker.state == "dead":
-        news = ", which is dead"
-    elif worker.silent >= 10:
-        news = f", not heard of for {paint.span(worker.silent)}"
-    return f"{worker.worker} on {worker.host}, process {worker.pid}{news}"
+        status = ", which is dead"
+    elif worker.silent_seconds >= 10:
+        status = f", not heard of for {paint.format_duration(worker.silent_seconds)}"
+    return f"{worker.worker} on {worker.host}, process {worker.pid}{status}"
 
 
-def _why(report: Report) -> str | None:
+def _reason(report: JobReport) -> str | None:
     """Why it does not run now, or did not, if it could."""
     match report.job.state:
         case "asleep":
-            return _asleep(report)
+            return _sleeping_reason(report)
         case "ready":
-            return _ready(report)
+            return _queued_reason(report)
         case "waiting":
-            return _waiting(report)
+            return _waiting_reason(report)
         case "quarantined":
-            return _quarantined(report)
+            return _quarantine_reason(report)
         case "skipped" if report.job.error is not None:
-            return msgspec.json.decode(report.job.error, type=Reason).message
+            return msgspec.json.decode(report.job.error, type=WaitReason).message
         case "skipped":
             return "it was not needed, or its skip_if said so"
     return None
 
 
-class Reason(msgspec.Struct, frozen=True):
+class WaitReason(msgspec.Struct, frozen=True):
     message: str
 
 
-def _asleep(report: Report) -> str | None:
+def _sleeping_reason(report: JobReport) -> str | None:
     job, now = report.job, report.now
-    waits = report.durable.waits
+    waits = report.steps_report.waits
     if job.awaits or any(each.until == job.wakes for each in waits):
-        return reasons(waits, now)
+        return describe_waits(waits, now)
     if job.wakes is None:
         return None
     if job.wakes > now:
-        wait = paint.span((job.wakes - now).total_seconds())
-        until = f"until {paint.clock(job.wakes)}, in {wait}"
+        wait = paint.format_duration((job.wakes - now).total_seconds())
+        until = f"until {paint.format_time(job.wakes)}, in {wait}"
     else:
         until = "its time has come, a worker will wake it"
     if job.attempt > 1:
@@ -239,11 +273,13 @@ def _asleep(report: Report) -> str | None:
     return f"it was started with a delay: {until}"
 
 
-def _ready(report: Report) -> str:
+def _queued_reason(report: JobReport) -> str:
     job = report.job
-    if report.takers:
-        workers = "a worker" if report.takers == 1 else f"{report.takers} workers"
-        if job.suspect:
+    if report.eligible_workers:
+        workers = (
+            "a worker" if report.eligible_workers == 1 else f"{report.eligible_workers} workers"
+        )
+        if job.is_suspect:
             return f"it was lost with a worker, so it is taken by itself; {workers} can take it"
         return f"it waits its turn; {workers} can take it"
     return (
@@ -252,35 +288,41 @@ def _ready(report: Report) -> str:
     )
 
 
-def _quarantined(report: Report) -> str:
+def _quarantine_reason(report: JobReport) -> str:
     """Why it is there: its code has changed, or whom it was lost with."""
-    if found := mismatch_of(report.job.error):
+    if found := parse_replay_difference(report.job.error):
         return str(found)
     reason = "too many workers were lost while they ran it"
     if report.job.error is not None:
-        reason = msgspec.json.decode(report.job.error, type=Reason).message
-    lost = [paint.summary(each.error) for each in report.attempts if paint.is_loss(each.error)]
-    named = ", ".join(each.removeprefix("lost with ") for each in lost[-NAMED:])
+        reason = msgspec.json.decode(report.job.error, type=WaitReason).message
+    lost = [
+        paint.error_summary(each.error)
+        for each in report.attempts
+        if paint.is_worker_lost(each.error)
+    ]
+    named = ", ".join(each.removeprefix("lost with ") for each in lost[-MAX_NAMED:])
     return f"{reason}: {named}" if named else reason
 
 
-NAMED = 5
+MAX_NAMED = 5
 """Jobs that are named where a job waits for many, and workers where it was lost with many."""
 
 
-def _waiting(report: Report) -> str:
-    named = [f"{each.task} (job {each.job}, {each.state})" for each in report.awaited[:NAMED]]
-    if len(report.awaited) > NAMED:
-        named.append(f"{paint.number(len(report.awaited) - NAMED)} more")
+def _waiting_reason(report: JobReport) -> str:
+    named = [
+        f"{each.task} (job {each.job}, {each.state})" for each in report.awaited_jobs[:MAX_NAMED]
+    ]
+    if len(report.awaited_jobs) > MAX_NAMED:
+        named.append(f"{paint.format_count(len(report.awaited_jobs) - MAX_NAMED)} more")
     return f"it waits for {', '.join(named) or 'others'}"
 
 
-def _attempts(report: Report) -> list[AttemptLine]:
+def _all_attempts(report: JobReport) -> list[AttemptRow]:
     """Those that failed before, and the last one if it has ended."""
-    from rota.store.views import AttemptLine
+    from rota.store.views import AttemptRow
 
     job = report.job
     if job.finished is None:
         return report.attempts
-    last = AttemptLine(job.attempt, job.state, job.worker, job.finished, job.took, job.error)
+    last = AttemptRow(job.attempt, job.state, job.worker, job.finished, job.seconds, job.error)
     return [*report.attempts, last]

@@ -8,35 +8,35 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from rota.cli import paint
-from rota.cli.waits import moment
+from rota.cli.waits import format_short_time
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from rota.store.database import Database
-    from rota.store.timeline import LogLine, ProgressLine, SignalLine, StepLine, WaitLine
+    from rota.store.timeline import JobProgressRow, LogRow, SignalRow, StepRow, WaitRow
 
-STEPS = 40
+MAX_STEPS = 40
 """Steps that are shown, the last ones; --all shows each."""
-LINES = 20
+MAX_LOG_LINES = 20
 """Lines of the log."""
 
 
-class Durable(msgspec.Struct, frozen=True):
+class StepsReport(msgspec.Struct, frozen=True):
     """What there is to say about one job's own code."""
 
-    steps: list[StepLine]
-    waits: list[WaitLine]
-    signals: list[SignalLine]
-    progress: ProgressLine | None
-    logs: list[LogLine]
+    steps: list[StepRow]
+    waits: list[WaitRow]
+    signals: list[SignalRow]
+    progress: JobProgressRow | None
+    logs: list[LogRow]
 
     def documents(self) -> dict[str, Any]:
         steps = [paint.fields(each, stored=("result", "error")) for each in self.steps]
         logs = [paint.fields(each) for each in self.logs]
         for each in (*steps, *logs):
-            each.pop("brief", None)
-            each.pop("of")
+            each.pop("result_preview", None)
+            each.pop("total")
         return {
             "steps": steps,
             "signals": signal_documents(self.signals),
@@ -45,141 +45,145 @@ class Durable(msgspec.Struct, frozen=True):
         }
 
 
-def signal_documents(signals: list[SignalLine]) -> list[dict[str, Any]]:
+def signal_documents(signals: list[SignalRow]) -> list[dict[str, Any]]:
     found = [paint.fields(each, stored=("payload",)) for each in signals]
     for each in found:
-        del each["brief"]
+        del each["payload_preview"]
     return found
 
 
-async def durable(
-    database: Database, job: int, run: int, *, every: bool, whole: bool = False
-) -> Durable:
+async def load_steps_report(
+    database: Database, job: int, run: int, *, all_steps: bool, with_values: bool = False
+) -> StepsReport:
     """`every` step and line, not only the last ones; `whole`: with all that they returned."""
     from rota.store import timeline
 
-    limits = (timeline.ALL, timeline.ALL) if every else (STEPS, LINES)
-    steps = await database.run(timeline.steps(job, limits[0], whole=whole))
+    limits = (timeline.NO_LIMIT, timeline.NO_LIMIT) if all_steps else (MAX_STEPS, MAX_LOG_LINES)
+    steps = await database.run(timeline.steps(job, limits[0], with_values=with_values))
     logs = await database.run(timeline.logs(job, limits[1]))
-    waits = await database.run(timeline.waits(job))
-    signals = await database.run(timeline.signals(run, whole=whole))
+    waits = await database.run(timeline.open_waits(job))
+    signals = await database.run(timeline.signals(run, with_values=with_values))
     if job != run:
-        signals = [each for each in signals if job in each.jobs]
-    progress = await database.one(timeline.progress(job))
-    return Durable(steps[::-1], waits, signals, progress, logs[::-1])
+        signals = [each for each in signals if job in each.waiting_jobs]
+    progress = await database.fetch_one(timeline.progress(job))
+    return StepsReport(steps[::-1], waits, signals, progress, logs[::-1])
 
 
-def print_steps(durable: Durable, now: datetime, *, is_over: bool) -> None:
-    steps = durable.steps
+def print_steps(steps_report: StepsReport, now: datetime, *, is_finished: bool) -> None:
+    steps = steps_report.steps
     if not steps:
         return
-    tried = any(each.tries > 1 for each in steps)
-    sent = {each.name for each in durable.signals if each.at is not None}
-    table = paint.table(
+    has_retries = any(each.tries > 1 for each in steps)
+    sent = {each.name for each in steps_report.signals if each.at is not None}
+    grid = paint.new_table(
         "kind",
         "name",
         "at",
-        "took",
-        *(["tries"] if tried else []),
-        "came to",
-        right=("took", "tries"),
-        free=("name", "came to"),
+        "duration",
+        *(["tries"] if has_retries else []),
+        "result",
+        right=("duration", "tries"),
+        free=("name", "result"),
     )
     for each in steps:
-        table.add_row(
-            paint.text(each.kind, "dim"),
-            paint.text(_name(each), "dim" if each.kind in ("value", "version") else ""),
-            paint.text(moment(each.at, now)),
-            paint.text(paint.span(each.took) if each.kind == "step" else ""),
-            *([paint.text(each.tries, "" if each.tries > 1 else "dim")] if tried else []),
-            _came_to(each, now, is_over=is_over, is_sent=each.name in sent),
+        grid.add_row(
+            paint.cell(each.kind, "dim"),
+            paint.cell(_name(each), "dim" if each.kind in ("value", "version") else ""),
+            paint.cell(format_short_time(each.at, now)),
+            paint.cell(paint.format_duration(each.seconds) if each.kind == "step" else ""),
+            *([paint.cell(each.tries, "" if each.tries > 1 else "dim")] if has_retries else []),
+            _result_cell(each, now, is_finished=is_finished, is_sent=each.name in sent),
         )
     paint.console().print()
-    paint.show(table)
-    _tell_of_more(len(steps), steps[0].of, "step")
+    paint.print_renderable(grid)
+    _print_more_hint(len(steps), steps[0].total, "step")
 
 
-def _name(step: StepLine) -> str:
+def _name(step: StepRow) -> str:
     """Sleeps have none."""
-    name = "" if step.kind == "sleep" else paint.line(step.name)
+    name = "" if step.kind == "sleep" else paint.single_line(step.name)
     return name if step.number == 1 else f"{name} no. {step.number}".lstrip()
 
 
-def _came_to(step: StepLine, now: datetime, *, is_over: bool, is_sent: bool) -> Text:
+def _result_cell(step: StepRow, now: datetime, *, is_finished: bool, is_sent: bool) -> Text:
     if step.kind == "sleep" and step.until is not None:
-        awake = is_over or step.until <= now
-        return paint.text(f"until {moment(step.until, now)}", "dim" if awake else "blue")
+        has_woken = is_finished or step.until <= now
+        return paint.cell(
+            f"until {format_short_time(step.until, now)}", "dim" if has_woken else "blue"
+        )
     if step.open:
-        return _came_to_nothing(step, now, is_over=is_over, is_sent=is_sent)
+        return _open_entry_cell(step, now, is_finished=is_finished, is_sent=is_sent)
     if step.kind == "wait" and step.error is not None:
-        return _unsent()
+        return _timed_out_cell()
     if step.error is not None:
-        return paint.text(f"failed: {paint.summary(step.error)}", "red")
-    return paint.text(_short(step.brief), "dim" if step.kind in ("value", "version") else "")
+        return paint.cell(f"failed: {paint.error_summary(step.error)}", "red")
+    return paint.cell(
+        _brief_text(step.result_preview), "dim" if step.kind in ("value", "version") else ""
+    )
 
 
-def _came_to_nothing(step: StepLine, now: datetime, *, is_over: bool, is_sent: bool) -> Text:
-    until = "" if step.until is None else moment(step.until, now)
+def _open_entry_cell(step: StepRow, now: datetime, *, is_finished: bool, is_sent: bool) -> Text:
+    until = "" if step.until is None else format_short_time(step.until, now)
     if step.kind != "wait":
-        error = paint.summary(step.error)
-        coming = step.until is not None and step.until > now and not is_over
-        return paint.text(
-            f"next try {until}, after {error}" if coming else f"failed: {error}", "red"
+        error = paint.error_summary(step.error)
+        is_pending = step.until is not None and step.until > now and not is_finished
+        return paint.cell(
+            f"next try {until}, after {error}" if is_pending else f"failed: {error}", "red"
         )
     if is_sent:
-        return paint.text("sent, and not heard yet", "blue")
+        return paint.cell("sent, and not heard yet", "blue")
     if step.until is not None and step.until <= now:
-        return _unsent()
-    if is_over:
-        return paint.text("nobody waits for it any more", "dim")
-    return paint.text(f"waits until {until}" if until else "waits", "blue")
+        return _timed_out_cell()
+    if is_finished:
+        return paint.cell("nobody waits for it any more", "dim")
+    return paint.cell(f"waits until {until}" if until else "waits", "blue")
 
 
-def _unsent() -> Text:
-    return paint.text("nobody sent it in time", "yellow")
+def _timed_out_cell() -> Text:
+    return paint.cell("nobody sent it in time", "yellow")
 
 
-def _short(brief: str | None) -> str:
-    return "" if brief is None else paint.line(brief)
+def _brief_text(brief: str | None) -> str:
+    return "" if brief is None else paint.single_line(brief)
 
 
-def print_signals(signals: list[SignalLine], now: datetime) -> None:
+def print_signals(signals: list[SignalRow], now: datetime) -> None:
     """What was said; what is waited for stands among the steps."""
-    said = [each for each in signals if each.at is not None]
-    if not said:
+    sent = [each for each in signals if each.at is not None]
+    if not sent:
         return
-    table = paint.table("signal", "sent", "says", free=("signal", "says"))
-    for each in said:
+    grid = paint.new_table("signal", "sent", "payload", free=("signal", "payload"))
+    for each in sent:
         if each.at is not None:
-            table.add_row(
-                paint.text(paint.line(each.name)),
-                paint.text(moment(each.at, now)),
-                paint.text(_short(each.brief)),
+            grid.add_row(
+                paint.cell(paint.single_line(each.name)),
+                paint.cell(format_short_time(each.at, now)),
+                paint.cell(_brief_text(each.payload_preview)),
             )
     paint.console().print()
-    paint.show(table)
+    paint.print_renderable(grid)
 
 
-def print_logs(logs: list[LogLine], now: datetime) -> None:
-    from rota.store.timeline import COUNTED
+def print_logs(logs: list[LogRow], now: datetime) -> None:
+    from rota.store.timeline import MAX_COUNTED_LINES
 
     if not logs:
         return
-    tried = any(each.attempt != logs[0].attempt for each in logs)
+    several_attempts = any(each.attempt != logs[0].attempt for each in logs)
     lines: list[str] = []
     for each in logs:
-        head = moment(each.at, now)
-        if tried:
+        head = format_short_time(each.at, now)
+        if several_attempts:
             head += f"  attempt {each.attempt}"
-        first, *rest = each.message.splitlines() or [""]
-        lines += [f"{head}  {first}", *(f"{' ' * len(head)}  {more}" for more in rest)]
-    paint.block("log", "\n".join(lines))
-    _tell_of_more(len(logs), logs[0].of, "line", at_least=logs[0].of >= COUNTED)
+        first, *more_lines = each.message.splitlines() or [""]
+        lines += [f"{head}  {first}", *(f"{' ' * len(head)}  {more}" for more in more_lines)]
+    paint.print_block("log", "\n".join(lines))
+    _print_more_hint(len(logs), logs[0].total, "line", at_least=logs[0].total >= MAX_COUNTED_LINES)
 
 
-def _tell_of_more(shown: int, there: int, what: str, *, at_least: bool = False) -> None:
-    more = there - shown
+def _print_more_hint(shown: int, total: int, noun: str, *, at_least: bool = False) -> None:
+    more = total - shown
     if more > 0:
-        many = f"1 {what}" if more == 1 else f"{paint.number(more)} {what}s"
-        many = f"at least {many}" if at_least else many
-        paint.say(f"and {many} before; --all shows them", "dim")
+        count = f"1 {noun}" if more == 1 else f"{paint.format_count(more)} {noun}s"
+        count = f"at least {count}" if at_least else count
+        paint.print_text(f"and {count} before; --all shows them", "dim")

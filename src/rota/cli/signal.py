@@ -8,10 +8,10 @@ import rich_click as click
 
 from rota.cli import whom
 from rota.cli.documents import read_json
-from rota.cli.endings import NOT_THERE, Told, note
-from rota.cli.runs import RUN
+from rota.cli.endings import NOT_FOUND, CommandError, print_note
+from rota.cli.runs import RUN_ID
 from rota.cli.target import Target, with_target
-from rota.cli.waits import signals
+from rota.cli.waits import format_signals
 from rota.errors import RunNotFound
 
 if TYPE_CHECKING:
@@ -21,68 +21,72 @@ if TYPE_CHECKING:
 
 @click.command()
 @with_target
-@click.argument("run", type=RUN)
+@click.argument("run", type=RUN_ID)
 @click.argument("name")
 @click.argument("payload", metavar="[JSON]", default="null")
 def signal(target: Target, run: int, name: str, payload: str) -> None:
-    """Tell RUN something: what ctx.wait(NAME) in its code is given, now or when it comes there.
+    """Tell RUN something: what ctx.wait_signal(NAME) in its code is given, now or when it comes there.
 
     JSON is what is said: `true`, `'"yes"'`, `'{"by": "Ada"}'`; null unless given, and - is stdin. The first
     signal of a NAME stands, for good.
     """
     document = read_json(payload, f"{payload!r:.60}", "; text goes into quotes: '\"yes\"'")
 
-    async def sending(app: Rota) -> None:
-        from rota.engine.deeds import act
+    async def send_signal(app: Rota) -> None:
+        from rota.engine.deeds import run_audited_query
         from rota.model import codec
-        from rota.model.durably import check_label
-        from rota.store.audit import Deed
+        from rota.model.durably import check_entry_name
+        from rota.store.audit import AuditEntry
         from rota.store.signals import send
 
-        check_label("signal", name)
+        check_entry_name("signal", name)
         # As a program's would be: what JSON or PostgreSQL cannot hold, and what is too large, is refused.
         text = codec.encode(document, f"the payload of signal {name!r}", app.settings.payload_limit)
         database = (await app.open()).database
-        answer = await act(
+        answer = await run_audited_query(
             database,
             send(run, name, text),
-            Deed(whom.operator(), "signal run", str(run), {"signal": name}),
-            did=lambda answer: answer == "sent",
-            repeats=True,
+            AuditEntry(whom.current_operator(), "signal run", str(run), {"signal": name}),
+            was_done=lambda answer: answer == "sent",
+            is_idempotent=True,
         )
-        whole = await _run_of(database, run)
+        run_id = await _run_of(database, run)
         match answer:
             case "sent":
-                click.echo(f"signal {name!r} was sent to run {whole}")
-                await _tell_of_nobody(database, whole, name)
+                click.echo(f"signal {name!r} was sent to run {run_id}")
+                await _warn_if_not_awaited(database, run_id, name)
             case "known":
-                raise Told(
-                    f"run {whole} was sent signal {name!r} before, and the first one stands; `rota show "
-                    f"{whole}` says what that was",
-                    NOT_THERE,
+                raise CommandError(
+                    f"run {run_id} was sent signal {name!r} before, and the first one stands; `rota show "
+                    f"{run_id}` says what that was",
+                    NOT_FOUND,
                 )
             case "ended":
-                raise Told(f"run {whole} has ended already, so nobody hears it", NOT_THERE)
+                raise CommandError(f"run {run_id} has ended already, so nobody hears it", NOT_FOUND)
             case _:
                 raise RunNotFound(f"there is no run {run}; `rota runs` lists those there are")
 
-    target.ask(sending)
+    target.run(send_signal)
 
 
 async def _run_of(database: Database, id: int) -> int:
     """The run, also of a job of one."""
     from rota.store import views
 
-    found = await database.one(views.run(id))
+    found = await database.fetch_one(views.run(id))
     return id if found is None else found.run
 
 
-async def _tell_of_nobody(database: Database, run: int, name: str) -> None:
+async def _warn_if_not_awaited(database: Database, run: int, name: str) -> None:
     """A misspelt name is kept as well as another: better say so where nobody waits for it."""
     from rota.store import timeline
 
-    waited = {each.name for each in await database.run(timeline.waits(run)) if each.kind == "wait"}
+    awaited = {
+        each.name for each in await database.run(timeline.open_waits(run)) if each.kind == "wait"
+    }
     # Who waited may have heard it by now, and gone on.
-    heard = {each.name for each in await database.run(timeline.signals(run)) if each.jobs}
-    if name not in waited | heard and waited:
-        note(f"nothing waits for it yet; the run waits for {signals(sorted(waited))}")
+    received = {
+        each.name for each in await database.run(timeline.signals(run)) if each.waiting_jobs
+    }
+    if name not in awaited | received and awaited:
+        print_note(f"nothing waits for it yet; the run waits for {format_signals(sorted(awaited))}")

@@ -18,33 +18,43 @@ import msgspec
 import rich_click as click
 
 from rota.cli import paint
-from rota.cli.endings import FAILED, MISTAKE, Told, leave, note
+from rota.cli.endings import FAILED, USAGE_ERROR, CommandError, exit_with, print_note
 from rota.cli.show_flow import results_by_name
 from rota.cli.target import Target, with_target
 
 if TYPE_CHECKING:
     from rota import Rota, Run
     from rota.store.database import Database
-    from rota.store.runs import Ending
+    from rota.store.runs import RunOutcome
 
 
-class Span(click.ParamType[timedelta]):
+class DurationParameter(click.ParamType[timedelta]):
     """Seconds, or a number with a unit: 90, 1.5s, 250ms, 10m, 2h30m, 7d."""
 
     name = "duration"
-    _unit: ClassVar = {"ms": 0.001, "": 1, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
-    _part = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|min|s|m|h|d|)\s*")
+    _unit_seconds: ClassVar = {
+        "ms": 0.001,
+        "": 1,
+        "s": 1,
+        "m": 60,
+        "min": 60,
+        "h": 3600,
+        "d": 86400,
+    }
+    _part_pattern = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|min|s|m|h|d|)\s*")
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> timedelta:
         if isinstance(value, timedelta):
             return value
-        if not re.fullmatch(f"(?:{self._part.pattern})+", value):
+        if not re.fullmatch(f"(?:{self._part_pattern.pattern})+", value):
             self.fail(f"{value!r} is not a duration; write 90, 1.5s, 10m, 2h30m or 7d", param, ctx)
-        parts = self._part.findall(value)
+        parts = self._part_pattern.findall(value)
         try:
-            return timedelta(seconds=sum(float(size) * self._unit[unit] for size, unit in parts))
+            return timedelta(
+                seconds=sum(float(size) * self._unit_seconds[unit] for size, unit in parts)
+            )
         except OverflowError:
             self.fail(f"{value!r} is longer than anybody can wait", param, ctx)
 
@@ -57,11 +67,11 @@ class Span(click.ParamType[timedelta]):
     "--args", "document", metavar="JSON", help="Arguments as one JSON object; - is stdin."
 )
 @click.option("--key", metavar="TEXT", help="The same key gives the same run.")
-@click.option("--delay", type=Span(), help="Not before so long: 90, 10m, 2h.")
+@click.option("--delay", type=DurationParameter(), help="Not before so long: 90, 10m, 2h.")
 @click.option("--priority", type=click.IntRange(0, 9), metavar="N", help="0 to 9, larger sooner.")
 @click.option("--queue", metavar="NAME", help="Instead of the task's own.")
 @click.option("--wait", is_flag=True, help="Wait for the run to end, and print its result.")
-@click.option("--timeout", type=Span(), help="With --wait: at most so long.")
+@click.option("--timeout", type=DurationParameter(), help="With --wait: at most so long.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document, for programs.")
 def start(
     target: Target,
@@ -86,107 +96,110 @@ def start(
     """
     if timeout is not None and not wait:
         raise click.UsageError("--timeout limits --wait; say both")
-    given = read_arguments(document, arguments)
-    how = {"key": key, "delay": delay, "priority": priority, "queue": queue}
+    parsed = read_arguments(document, arguments)
+    options = {"key": key, "delay": delay, "priority": priority, "queue": queue}
 
-    async def starting(app: Rota) -> tuple[Run[Any], Ending | None]:
+    async def start_run(app: Rota) -> tuple[Run[Any], RunOutcome | None]:
         if target.app is None:
-            run = await _start_unchecked(app, name, given, how)
-            note(
+            run = await _start_unchecked(app, name, parsed, options)
+            print_note(
                 f"unchecked: without -a MODULE:APP nobody looked whether {name!r} exists "
                 "and takes these arguments (a flow cannot be started so)"
             )
         else:
-            run = await _start(app, target.app, name, given, how)
+            run = await _start(app, target.app, name, parsed, options)
         if not run.created:
-            note(f"key {key!r} was taken: this is the run that has it")
+            print_note(f"key {key!r} was taken: this is the run that has it")
         if not as_json:
             click.echo(run.id)
-        return run, await _ending(app, run, timeout) if wait else None
+        return run, await _wait_for_outcome(app, run, timeout) if wait else None
 
-    run, ending = target.ask(starting)
+    run, outcome = target.run(start_run)
     if as_json:
-        paint.say_json({"run": run.id, "created": run.created, **_as_document(ending)})
-    elif ending is not None and ending.state == "succeeded":
-        click.echo(paint.pretty(ending.result or b"null"))
-    if ending is not None and ending.state != "succeeded":
+        paint.print_json({"run": run.id, "created": run.created, **_as_document(outcome)})
+    elif outcome is not None and outcome.state == "succeeded":
+        click.echo(paint.format_json(outcome.result or b"null"))
+    if outcome is not None and outcome.state != "succeeded":
         if as_json:
-            leave(FAILED)
-        raise Told(f"run {run.id} {_what_happened(ending)}; see `rota show {run.id}`")
+            exit_with(FAILED)
+        raise CommandError(f"run {run.id} {_describe_outcome(outcome)}; see `rota show {run.id}`")
 
 
 def read_arguments(document: str | None, pairs: tuple[str, ...]) -> dict[str, Any]:
     """What was typed, by name. A pair wins over the same name in the document."""
-    named: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     if document is not None:
         text = sys.stdin.read() if document == "-" else document
         try:
-            named = json.loads(text, parse_constant=_refuse)
+            arguments = json.loads(text, parse_constant=_refuse_constant)
         except (ValueError, RecursionError) as error:
-            raise Told(f"--args is not JSON: {error}", MISTAKE) from None
-        if not isinstance(named, dict):
-            raise Told(
+            raise CommandError(f"--args is not JSON: {error}", USAGE_ERROR) from None
+        if not isinstance(arguments, dict):
+            raise CommandError(
                 "--args must be a JSON object, the task's arguments by name, such as "
                 '{"path": "a.png"}',
-                MISTAKE,
+                USAGE_ERROR,
             )
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name:
-            raise Told(f"{pair!r} is not an argument: write NAME=VALUE", MISTAKE)
+            raise CommandError(f"{pair!r} is not an argument: write NAME=VALUE", USAGE_ERROR)
         try:
-            named[name] = json.loads(value, parse_constant=_refuse)
+            arguments[name] = json.loads(value, parse_constant=_refuse_constant)
         except (ValueError, RecursionError):
-            named[name] = value
-    return named
+            arguments[name] = value
+    return arguments
 
 
-def _refuse(word: str) -> Any:
-    raise ValueError(f"{word} is not a number JSON has")
+def _refuse_constant(constant: str) -> Any:
+    raise ValueError(f"{constant} is not a number JSON has")
 
 
 async def _start(
-    app: Rota, of: str, name: str, given: dict[str, Any], how: dict[str, Any]
+    app: Rota, app_name: str, name: str, arguments: dict[str, Any], options: dict[str, Any]
 ) -> Run[Any]:
     from rota import Flow, Task
 
     flow = app.registry.flows.get(name)
     if flow is not None:
-        if how.pop("queue") is not None:
-            raise Told(
+        if options.pop("queue") is not None:
+            raise CommandError(
                 f"{name!r} is a flow, each of its tasks has a queue of its own; leave out --queue",
-                MISTAKE,
+                USAGE_ERROR,
             )
-        return await Flow(app, flow).using(**how).start(**given)
+        return await Flow(app, flow).options(**options).start(**arguments)
     task = app.registry.get(name)
     if task is None:
-        raise Told(f"{of} has no task {name!r}, and no such flow; {_hint(app, name)}", MISTAKE)
-    return await Task[Any, Any](app, task).using(**how).start(**given)
+        raise CommandError(
+            f"{app_name} has no task {name!r}, and no such flow; {_name_hint(app, name)}",
+            USAGE_ERROR,
+        )
+    return await Task[Any, Any](app, task).options(**options).start(**arguments)
 
 
-def _hint(app: Rota, name: str) -> str:
+def _name_hint(app: Rota, name: str) -> str:
     flows = app.registry.flows.values()
-    parts = {node.task.name for flow in flows for node in flow.nodes.values()}
-    names = sorted({*app.registry.tasks, *app.registry.flows} - parts)
+    flow_tasks = {node.task.name for flow in flows for node in flow.nodes.values()}
+    names = sorted({*app.registry.tasks, *app.registry.flows} - flow_tasks)
     near = difflib.get_close_matches(name, names, n=1)
     return f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(names) or 'none'}"
 
 
 async def _start_unchecked(
-    app: Rota, task: str, given: dict[str, Any], how: dict[str, Any]
+    app: Rota, task: str, arguments: dict[str, Any], options: dict[str, Any]
 ) -> Run[Any]:
     from rota import Run
     from rota.model import codec
     from rota.model.task import check_name
-    from rota.store.jobs import Start
+    from rota.store.jobs import StartJob
 
-    job = Start(
+    job = StartJob(
         task=check_name("task", task),
-        args=codec.encode(given, f"the arguments of task {task!r}", app.settings.payload_limit),
-        queue=check_name("queue", how["queue"] or "default"),
-        priority=how["priority"] or 0,
-        key=how["key"],
-        delay=how["delay"],
+        args=codec.encode(arguments, f"the arguments of task {task!r}", app.settings.payload_limit),
+        queue=check_name("queue", options["queue"] or "default"),
+        priority=options["priority"] or 0,
+        key=options["key"],
+        delay=options["delay"],
     )
     client = await app.open()
     await _refuse_flow(client.database, job.task, job.queue)
@@ -197,76 +210,78 @@ async def _start_unchecked(
 async def _refuse_flow(database: Database, name: str, queue: str) -> None:
     """As far as the database knows: where no worker knows such a task, and the last of the name was a
     flow's run."""
-    from rota.app.listing import find
-    from rota.cli.matching import asker
+    from rota.app.listing import find_runs
+    from rota.cli.matching import pipeline_fetch
     from rota.store import views
-    from rota.store.listing import Matching
+    from rota.store.listing import RunFilter
 
-    [takers] = await database.run(views.takers(queue, name))
-    if takers:
+    [eligible_workers] = await database.run(views.count_eligible_workers(queue, name))
+    if eligible_workers:
         return
-    last = await find(asker(database), Matching(name=name), 1)
-    if last.spots and last.spots[0].is_flow:
-        raise Told(
+    last = await find_runs(pipeline_fetch(database), RunFilter(name=name), 1)
+    if last.positions and last.positions[0].is_flow:
+        raise CommandError(
             f"{name!r} is a flow, and which jobs it consists of is in its code; say which app has it: "
             "-a MODULE:APP",
-            MISTAKE,
+            USAGE_ERROR,
         )
 
 
-async def _ending(app: Rota, run: Run[Any], timeout: timedelta | None) -> Ending:
+async def _wait_for_outcome(app: Rota, run: Run[Any], timeout: timedelta | None) -> RunOutcome:
     """The outcome, as it was stored: what a type would make of it is not asked here. A flow's is what its
     last tasks returned, by name, or the first failure in it."""
     client = await app.open()
     client.listen()
     try:
-        ending = await client.waiting.outcome(
+        outcome = await client.results.outcome(
             run.id, None if timeout is None else timeout.total_seconds()
         )
     except TimeoutError:
         assert timeout is not None
-        raise Told(
-            f"run {run.id} has no outcome after {paint.span(timeout.total_seconds())}, it is "
+        raise CommandError(
+            f"run {run.id} has no outcome after {paint.format_duration(timeout.total_seconds())}, it is "
             f"{await run.status()} and goes on; see `rota show {run.id}`"
         ) from None
-    return await _flow_ending(client.database, ending) if ending.is_flow else ending
+    return await _flow_outcome(client.database, outcome) if outcome.is_flow else outcome
 
 
-async def _flow_ending(database: Database, ending: Ending) -> Ending:
+async def _flow_outcome(database: Database, outcome: RunOutcome) -> RunOutcome:
     from rota.store import runs
 
-    if ending.state == "succeeded":
-        results = results_by_name(ending.name, await database.insist(runs.results(ending.run)))
-        return msgspec.structs.replace(ending, result=msgspec.json.encode(results))
-    failed = await database.insist(runs.failures(ending.run, 1))
-    if ending.state != "failed" or not failed:
-        return ending
+    if outcome.state == "succeeded":
+        results = results_by_name(
+            outcome.name, await database.run_with_retry(runs.results(outcome.run))
+        )
+        return msgspec.structs.replace(outcome, result=msgspec.json.encode(results))
+    failed = await database.run_with_retry(runs.failures(outcome.run, 1))
+    if outcome.state != "failed" or not failed:
+        return outcome
     first = failed[0]
     error = json.loads(first.error or b"{}")
-    whose = {"job": first.job, "task": first.task, "state": first.state}
-    return msgspec.structs.replace(ending, error=msgspec.json.encode({**whose, **error}))
+    failed_job = {"job": first.job, "task": first.task, "state": first.state}
+    return msgspec.structs.replace(outcome, error=msgspec.json.encode({**failed_job, **error}))
 
 
-def _as_document(ending: Ending | None) -> dict[str, Any]:
-    if ending is None:
+def _as_document(outcome: RunOutcome | None) -> dict[str, Any]:
+    if outcome is None:
         return {}
     return {
-        "state": ending.state,
-        "result": None if ending.result is None else msgspec.Raw(ending.result),
-        "error": None if ending.error is None else msgspec.Raw(ending.error),
+        "state": outcome.state,
+        "result": None if outcome.result is None else msgspec.Raw(outcome.result),
+        "error": None if outcome.error is None else msgspec.Raw(outcome.error),
     }
 
 
-def _what_happened(ending: Ending) -> str:
-    match ending.state:
+def _describe_outcome(outcome: RunOutcome) -> str:
+    match outcome.state:
         case "cancelled":
             return "was cancelled"
         case "expired":
             return "expired before a worker took it"
-    error = json.loads(ending.error or b"{}")
-    whose = f"failed: job {error.get('job')} ({error.get('task')}) " if ending.is_flow else ""
+    error = json.loads(outcome.error or b"{}")
+    prefix = f"failed: job {error.get('job')} ({error.get('task')}) " if outcome.is_flow else ""
     if error.get("state") == "expired":
-        return f"{whose}expired before a worker took it"
-    return paint.line(
-        f"{whose}failed at attempt {error.get('attempt')}: {error.get('type')}: {error.get('message')}"
+        return f"{prefix}expired before a worker took it"
+    return paint.single_line(
+        f"{prefix}failed at attempt {error.get('attempt')}: {error.get('type')}: {error.get('message')}"
     )

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import rich_click as click
 
-from rota.cli.endings import MISTAKE, Told, database_errors_told
-from rota.cli.load import load
+from rota.cli.endings import USAGE_ERROR, CommandError, translate_database_errors
+from rota.cli.load import load_app
 
 if TYPE_CHECKING:
     from rota import Rota
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-NOT_SET = (
+DATABASE_NOT_SET = (
     "no database is set: say --dsn postgresql://user:password@host/name (or --dsn local for the "
     "embedded one), set ROTA_DATABASE_URL, or name your app with -a MODULE:APP"
 )
@@ -35,80 +35,84 @@ class Target:
     dsn: str | None = None
     schema: str | None = None
 
-    def over(self, app: str | None, dsn: str | None, schema: str | None) -> Target:
+    def with_overrides(self, app: str | None, dsn: str | None, schema: str | None) -> Target:
         """This, with what was said closer to the command in its place."""
         return Target(app or self.app, dsn or self.dsn, schema or self.schema)
 
-    def rota(self) -> Rota:
+    def resolve_app(self) -> Rota:
         """The app: the one named, or one that knows no task."""
         from rota import Rota
 
         if self.app is None:
-            return Rota(self.dsn or _from_environment(), schema=self.schema)
-        app = load(self.app)
+            return Rota(self.dsn or _environment_dsn(), schema=self.schema)
+        app = load_app(self.app)
         if self.dsn is not None:
-            app.move_to(self.dsn)
+            app.switch_database(self.dsn)
         if self.schema is not None:
             from rota.store.query import check_schema
 
             app.settings = replace(app.settings, schema=check_schema(self.schema))
         return app
 
-    def ask(self, question: Callable[[Rota], Awaitable[T]]) -> T:
+    def run(self, action: Callable[[Rota], Awaitable[T]]) -> T:
         """Put a question to an app whose database is there and has the schema this Rota knows."""
 
-        async def asking(app: Rota) -> T:
+        async def main(app: Rota) -> T:
             from rota.store.migrate import check
 
             await check((await app.open()).database)
-            return await question(app)
+            return await action(app)
 
-        return self.ask_unchecked(asking)
+        return self.run_unchecked(main)
 
-    def ask_unchecked(self, question: Callable[[Rota], Awaitable[T]]) -> T:
-        app = self.rota()  # outside the loop: a module may not expect one while it is imported
+    def run_unchecked(self, action: Callable[[Rota], Awaitable[T]]) -> T:
+        app = (
+            self.resolve_app()
+        )  # outside the loop: a module may not expect one while it is imported
 
-        async def asking() -> T:
+        async def main() -> T:
             async with app:
-                return await question(app)
+                return await action(app)
 
-        with database_errors_told():
-            return asyncio.run(asking())
+        with translate_database_errors():
+            return asyncio.run(main())
 
 
-def _from_environment() -> str:
+def _environment_dsn() -> str:
     from rota.errors import SettingsError
-    from rota.model.settings import NO_DATABASE, database_url
+    from rota.model.settings import NO_DATABASE_MESSAGE, database_url
 
     try:
         return database_url()
     except SettingsError as error:
         # On the command line there are more ways to say it.
-        raise Told(NOT_SET if str(error) == NO_DATABASE else str(error), MISTAKE) from None
+        raise CommandError(
+            DATABASE_NOT_SET if str(error) == NO_DATABASE_MESSAGE else str(error), USAGE_ERROR
+        ) from None
 
 
 def app_option(
-    *, above: bool, panel: str = "Database", what: str = "The app whose database it is."
+    *, is_global: bool, panel: str = "Database", help_text: str = "The app whose database it is."
 ) -> Callable[[Command], Command]:
     return click.option(
         "-a",
         "--app",
         metavar="MODULE:APP",
-        envvar="ROTA_APP" if above else None,
-        show_envvar=above,
+        envvar="ROTA_APP" if is_global else None,
+        show_envvar=is_global,
         panel=panel,
-        help=what,
+        help=help_text,
     )
 
 
-def database_options(*, above: bool) -> Callable[[Command], Command]:
+def database_options(*, is_global: bool) -> Callable[[Command], Command]:
     # No envvar: the environment is asked last, for it must not overrule what an app says of itself.
-    asked = " [env: ROTA_DATABASE_URL=]" if above else ""
+    env_hint = " [env: ROTA_DATABASE_URL=]" if is_global else ""
     dsn = click.option(
         "--dsn",
         metavar="URL",
         panel="Database",
-        help=f"Where it is; local means the embedded one.{asked}",
+        help=f"Where it is; local means the embedded one.{env_hint}",
     )
     schema = click.option("--schema", metavar="NAME", panel="Database", help="The schema in it.")
     panel = click.option_panel("Database")
@@ -126,20 +130,20 @@ def with_database(command: Callable[..., T]) -> Callable[..., T]:
         dsn: str | None,
         schema: str | None,
         app: str | None = None,
-        **rest: Any,
+        **arguments: Any,
     ) -> T:
-        above = context.find_object(Target) or Target()
-        return command(above.over(app, dsn, schema), **rest)
+        parent = context.find_object(Target) or Target()
+        return command(parent.with_overrides(app, dsn, schema), **arguments)
 
-    return click.option_panel("Options")(database_options(above=False)(wrapped))
+    return click.option_panel("Options")(database_options(is_global=False)(wrapped))
 
 
 def with_target(command: Callable[..., T]) -> Callable[..., T]:
     """The same, and the one that says which app."""
-    return app_option(above=False)(with_database(command))
+    return app_option(is_global=False)(with_database(command))
 
 
-def goes_on(target: Target) -> bool:
+def subcommand_follows(target: Target) -> bool:
     """Whether a command of this group comes next; what was said before it is its target, too."""
     context = click.get_current_context()
     assert context is not None
@@ -152,11 +156,11 @@ def with_app(command: Callable[..., T]) -> Callable[..., T]:
 
     @wraps(command)
     @click.pass_context
-    def wrapped(context: click.Context, /, app: str | None, **rest: Any) -> T:
+    def wrapped(context: click.Context, /, app: str | None, **arguments: Any) -> T:
         name = app or (context.find_object(Target) or Target()).app
         if name is None:
             raise click.UsageError("say which app: -a MODULE:APP, or set ROTA_APP")
-        return command(load(name), name, **rest)
+        return command(load_app(name), name, **arguments)
 
-    option = app_option(above=False, panel="Options", what="The app whose flows they are.")
+    option = app_option(is_global=False, panel="Options", help_text="The app whose flows they are.")
     return click.option_panel("Options")(option(wrapped))

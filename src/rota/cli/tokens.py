@@ -8,22 +8,25 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from rota.cli import paint, whom
-from rota.cli.endings import note
-from rota.cli.start import Span
-from rota.cli.target import Target, goes_on, with_target
+from rota.cli.endings import print_note
+from rota.cli.start import DurationParameter
+from rota.cli.target import Target, subcommand_follows, with_target
 
 if TYPE_CHECKING:
     from rota import Rota
-    from rota.store.tokens import TokenLine
+    from rota.model.access import AccessToken
+    from rota.store.tokens import TokenRow
 
 ROLES = ("viewer", "operator", "admin")
 NEVER = "never"
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
-all_option = click.option("--all", "over", is_flag=True, help="Also those that are over.")
+all_option = click.option(
+    "--all", "include_inactive", is_flag=True, help="Also those that are over."
+)
 
 
-class Lifetime(Span):
+class LifetimeParameter(DurationParameter):
     """A duration, or never."""
 
     name = "duration"
@@ -38,23 +41,23 @@ class Lifetime(Span):
 @with_target
 @all_option
 @as_json_option
-def tokens(target: Target, over: bool, as_json: bool) -> None:
+def tokens(target: Target, include_inactive: bool, as_json: bool) -> None:
     """List the tokens that open the HTTP API: whose each is, what it may do, when it was last used.
 
     viewer: look, but see nothing that went in or came out. operator: start, cancel, retry, signal, drain,
     pause. admin: also tokens and the audit log.
     """
-    if not goes_on(target):
-        _list(target, over, as_json)
+    if not subcommand_follows(target):
+        _list(target, include_inactive, as_json)
 
 
 @tokens.command("list")
 @with_target
 @all_option
 @as_json_option
-def list_(target: Target, over: bool, as_json: bool) -> None:
+def list_(target: Target, include_inactive: bool, as_json: bool) -> None:
     """List tokens, the newest first."""
-    _list(target, over, as_json)
+    _list(target, include_inactive, as_json)
 
 
 @tokens.command()
@@ -69,7 +72,7 @@ def list_(target: Target, over: bool, as_json: bool) -> None:
 )
 @click.option(
     "--expires",
-    type=Lifetime(),
+    type=LifetimeParameter(),
     default="90d",
     show_default=True,
     help="For how long it is good: 12h, 30d; or never.",
@@ -77,22 +80,25 @@ def list_(target: Target, over: bool, as_json: bool) -> None:
 @as_json_option
 def create(target: Target, name: str, role: str, expires: timedelta, as_json: bool) -> None:
     """Make a token for NAME: a person, or a program. It is printed this once, and kept nowhere."""
-    from rota.app.access import create_token
-    from rota.model.access import Role, Token
+    from rota.app.access import create_access_token
+    from rota.model.access import Role
 
     lifetime = None if expires == timedelta.max else expires
 
-    async def creating(app: Rota) -> tuple[Token, TokenLine]:
-        return await create_token(app, name, Role.named(role), lifetime, whom.operator())
+    async def action(app: Rota) -> tuple[AccessToken, TokenRow]:
+        return await create_access_token(
+            app, name, Role.parse(role), lifetime, whom.current_operator()
+        )
 
-    token, line = target.ask(creating)
+    token, row = target.run(action)
     if as_json:
-        paint.say_json({**paint.fields(line), "token": token.text})
+        paint.print_json({**paint.fields(row), "token": token.text})
         return
     click.echo(token.text)
-    until = "for good" if line.expires is None else f"until {paint.clock(line.expires)}"
-    note(
-        f"{name} is {_a(role)} with this, {until}. It is not shown again; `rota tokens revoke {line.id}` "
+    until = "for good" if row.expires is None else f"until {paint.format_time(row.expires)}"
+    print_note(
+        f"{name} is {_with_article(role)} with this, {until}. It is not shown again; `rota "
+        f"tokens revoke {row.id}` "
         "takes it back"
     )
 
@@ -103,34 +109,36 @@ def create(target: Target, name: str, role: str, expires: timedelta, as_json: bo
 @as_json_option
 def revoke(target: Target, id: str, as_json: bool) -> None:
     """Have the token ID open nothing from now on."""
-    from rota.app.access import revoke_token
+    from rota.app.access import revoke_access_token
 
-    async def revoking(app: Rota) -> TokenLine:
-        return await revoke_token(app, id, whom.operator())
+    async def action(app: Rota) -> TokenRow:
+        return await revoke_access_token(app, id, whom.current_operator())
 
-    line = target.ask(revoking)
+    row = target.run(action)
     if as_json:
-        paint.say_json(paint.fields(line))
+        paint.print_json(paint.fields(row))
     else:
-        click.echo(f"token {line.id} of {line.name} ({line.role}) opens nothing any more")
+        click.echo(f"token {row.id} of {row.name} ({row.role}) opens nothing any more")
 
 
-def _list(target: Target, over: bool, as_json: bool) -> None:
+def _list(target: Target, include_inactive: bool, as_json: bool) -> None:
     from rota.store import tokens as rows
     from rota.store import views
 
-    async def asking(app: Rota) -> tuple[list[TokenLine], datetime]:
+    async def query(app: Rota) -> tuple[list[TokenRow], datetime]:
         database = (await app.open()).database
-        found = await database.run(rows.listed(over=over, limit=10_000))
-        [now] = await database.run(views.clock())
+        found = await database.run(
+            rows.list_tokens(include_inactive=include_inactive, limit=10_000)
+        )
+        [now] = await database.run(views.database_time())
         return found, now
 
-    found, now = target.ask(asking)
+    found, now = target.run(query)
     if as_json:
-        paint.say_json([paint.fields(each) for each in found])
+        paint.print_json([paint.fields(each) for each in found])
     elif found:
         _print(found, now)
-    elif over:
+    elif include_inactive:
         click.echo("there has never been a token; `rota tokens create NAME` makes one")
     else:
         click.echo(
@@ -138,31 +146,31 @@ def _list(target: Target, over: bool, as_json: bool) -> None:
         )
 
 
-def _print(found: list[TokenLine], now: datetime) -> None:
+def _print(found: list[TokenRow], now: datetime) -> None:
     columns = {
-        "token": [paint.whole(each.id, _style(each)) for each in found],
-        "name": [paint.whole(each.name, _style(each)) for each in found],
-        "role": [paint.text(each.role, _style(each)) for each in found],
-        "expires": [paint.text(_expires(each, now), _style(each)) for each in found],
-        "used": [paint.text(_used(each, now), _style(each)) for each in found],
-        "made by": [paint.whole(each.maker, "dim") for each in found],
+        "token": [paint.wrapped_cell(each.id, _style(each)) for each in found],
+        "name": [paint.wrapped_cell(each.name, _style(each)) for each in found],
+        "role": [paint.cell(each.role, _style(each)) for each in found],
+        "expires": [paint.cell(_expires(each, now), _style(each)) for each in found],
+        "last used": [paint.cell(_used(each, now), _style(each)) for each in found],
+        "created by": [paint.wrapped_cell(each.created_by, "dim") for each in found],
     }
-    whom.show(columns, right=("expires", "used"), free=("name", "made by"))
+    whom.print_table(columns, right=("expires", "last used"), free=("name", "created by"))
 
 
-def _style(token: TokenLine) -> str:
+def _style(token: TokenRow) -> str:
     return "" if token.state == "good" else "dim"
 
 
-def _expires(token: TokenLine, now: datetime) -> str:
+def _expires(token: TokenRow, now: datetime) -> str:
     if token.state != "good":
         return token.state
-    return NEVER if token.expires is None else f"in {paint.age(now, token.expires)}"
+    return NEVER if token.expires is None else f"in {paint.format_age(now, token.expires)}"
 
 
-def _used(token: TokenLine, now: datetime) -> str:
-    return "never" if token.used is None else f"{paint.age(token.used, now)} ago"
+def _used(token: TokenRow, now: datetime) -> str:
+    return "never" if token.last_used is None else f"{paint.format_age(token.last_used, now)} ago"
 
 
-def _a(role: str) -> str:
+def _with_article(role: str) -> str:
     return f"an {role}" if role[0] in "ao" else f"a {role}"

@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rota.cli import paint
-from rota.drawing.fold import KEPT, Folded, fold
-from rota.drawing.label import BLANK, Label
-from rota.drawing.rails import NODE, rails
+from rota.drawing.fold import MAX_SIMILAR, CollapsedGraph, collapse
+from rota.drawing.label import EMPTY_LABEL, NodeLabel
+from rota.drawing.rails import NODE, text_rails
 from rota.model.graph import Graph
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-MARKS = {
+STATE_MARKS = {
     "": NODE,
     "waiting": "○",
     "ready": "◎",
@@ -33,7 +33,7 @@ MARKS = {
     "skipped": "⊖",
     "many": "…",
 }
-PLAIN_MARKS = {
+ASCII_STATE_MARKS = {
     "": "*",
     "waiting": ".",
     "ready": "o",
@@ -47,127 +47,138 @@ PLAIN_MARKS = {
     "skipped": "~",
     "many": ":",
 }
-PLAIN = str.maketrans(
+TO_ASCII = str.maketrans(
     {**dict.fromkeys("├┤┼", "+"), **dict.fromkeys("╰╯┴", "'"), "│": "|", "─": "-"}
     | {"…": "...", "←": "<-"}
 )
 """Where rails meet it is +, where one ends there it is ', and where they only cross it is |."""
 
-WIDEST = 60
+MAX_RAIL_COLUMNS = 60
 """Characters of rails; nobody's eye follows more."""
-NAMED = 4
+MAX_NAMED_PREDECESSORS = 4
 """Parents named in a list."""
 
 
-def trellis(
+def draw_graph(
     graph: Graph,
-    labels: Mapping[str, Label] | None = None,
+    labels: Mapping[str, NodeLabel] | None = None,
     *,
     width: int = 80,
     encoding: str = "utf-8",
-    kept: int | None = KEPT,
+    max_similar: int | None = MAX_SIMILAR,
 ) -> list[Text]:
     """Draw `graph` in lines of at most `width`. `kept`: how many of those alike are shown; None: all."""
-    folded = Folded(graph, labels or {}, (), {}) if kept is None else fold(graph, labels, kept=kept)
-    page = _Page(folded.labels, width, encoding)
-    drawing = rails(folded.graph, min(width // 3, WIDEST)) or rails(
-        folded.graph, min(width // 2, WIDEST), tight=True
+    collapsed = (
+        CollapsedGraph(graph, labels or {}, (), {})
+        if max_similar is None
+        else collapse(graph, labels, max_similar=max_similar)
     )
-    if drawing is None:
-        return page.lines(_listed(folded, width))
+    canvas = _TextCanvas(collapsed.labels, width, encoding)
+    rail_rows = text_rails(collapsed.graph, min(width // 3, MAX_RAIL_COLUMNS)) or text_rails(
+        collapsed.graph, min(width // 2, MAX_RAIL_COLUMNS), compact=True
+    )
+    if rail_rows is None:
+        return canvas.render(_list_rows(collapsed, width))
     rows: list[_Row | None] = []
-    for rung in drawing:
-        if rung.first and rows:
+    for rail_row in rail_rows:
+        if rail_row.is_first and rows:
             rows.append(None)
-        rows.append((rung.name, rung.rails, ""))
-    return page.lines(rows)
+        rows.append((rail_row.name, rail_row.rails, ""))
+    return canvas.render(rows)
 
 
 _Row = tuple[str, str, str]
 """A job, what is drawn before its name, and what is said behind it. None is an empty line."""
 
 
-def _listed(folded: Folded, width: int) -> list[_Row | None]:
-    graph, rows = folded.graph, list[_Row | None]()
+def _list_rows(collapsed: CollapsedGraph, width: int) -> list[_Row | None]:
+    graph, rows = collapsed.graph, list[_Row | None]()
     for name in graph.order:
-        parents = list(dict.fromkeys(graph.parents[name]))
-        named = [_name(parent, folded.labels) for parent in parents[:NAMED]]
-        if len(parents) > NAMED:
-            named.append(f"{len(parents) - NAMED:,} more")
+        predecessors = list(dict.fromkeys(graph.predecessors[name]))
+        named = [
+            _name(predecessor, collapsed.labels)
+            for predecessor in predecessors[:MAX_NAMED_PREDECESSORS]
+        ]
+        if len(predecessors) > MAX_NAMED_PREDECESSORS:
+            named.append(f"{len(predecessors) - MAX_NAMED_PREDECESSORS:,} more")
         indent = " " * min(2 * graph.depth[name], width // 4)
         rows.append((name, indent + NODE, f"← {', '.join(named)}" if named else ""))
     return rows
 
 
-def _name(name: str, labels: Mapping[str, Label]) -> str:
-    return labels.get(name, BLANK).name or name
+def _name(name: str, labels: Mapping[str, NodeLabel]) -> str:
+    return labels.get(name, EMPTY_LABEL).name or name
 
 
-class _Page:
+class _TextCanvas:
     """Lines for one terminal: what it can show, and how much of it."""
 
-    def __init__(self, labels: Mapping[str, Label], width: int, encoding: str) -> None:
+    def __init__(self, labels: Mapping[str, NodeLabel], width: int, encoding: str) -> None:
         self._labels, self._width, self._encoding = labels, width, encoding
-        self._plain = not encoding.lower().startswith("utf")
+        self._is_ascii = not encoding.lower().startswith("utf")
 
-    def lines(self, rows: list[_Row | None]) -> list[Text]:
+    def render(self, rows: list[_Row | None]) -> list[Text]:
         """The states stand under each other, as far right as most names need."""
         from rich.text import Text
 
-        labels = [self._labels.get(row[0], BLANK) if row else BLANK for row in rows]
+        labels = [self._labels.get(row[0], EMPTY_LABEL) if row else EMPTY_LABEL for row in rows]
         leads = [self._lead(row, label) for row, label in zip(rows, labels, strict=True)]
         names = (lead.cell_len for lead, label in zip(leads, labels, strict=True) if label.state)
         column = min(max(names, default=0), self._width * 3 // 5)
-        states = max((len(label.state) for label in labels), default=0)
-        made: list[Text] = []
+        state_width = max((len(label.state) for label in labels), default=0)
+        rendered: list[Text] = []
         for lead, label in zip(leads, labels, strict=True):
             line = Text(no_wrap=True).append_text(lead)
             if label.state:
                 line.append(" " * (column - lead.cell_len + 2 if lead.cell_len < column else 2))
-                line.append(self._said(label.state).ljust(states), _style(label.state))
-            if label.detail and label.many == 1:
-                line.append(f"  {self._said(label.detail)}", "dim")
+                line.append(self._encode_text(label.state).ljust(state_width), _style(label.state))
+            if label.detail and label.job_count == 1:
+                line.append(f"  {self._encode_text(label.detail)}", "dim")
             if label.error:
-                line.append(f"  {self._said(label.error)}", "red")
+                line.append(f"  {self._encode_text(label.error)}", "red")
             line.rstrip()
-            made.append(self._clipped(line))
-        return made
+            rendered.append(self._clip(line))
+        return rendered
 
-    def _lead(self, row: _Row | None, label: Label) -> Text:
+    def _lead(self, row: _Row | None, label: NodeLabel) -> Text:
         from rich.text import Text
 
         if row is None:
             return Text()
-        name, before, behind = row
-        known = label.known
-        left, right = before.split(NODE)
-        mark = (PLAIN_MARKS if self._plain else MARKS)["many" if label.many > 1 else known]
-        lead = Text().append(self._drawn(left), "dim")
-        lead.append(mark, _style(known)).append(self._drawn(right), "dim")
+        name, prefix, suffix = row
+        known = label.known_state
+        left, right = prefix.split(NODE)
+        mark = (ASCII_STATE_MARKS if self._is_ascii else STATE_MARKS)[
+            "many" if label.job_count > 1 else known
+        ]
+        lead = Text().append(self._encode_strokes(left), "dim")
+        lead.append(mark, _style(known)).append(self._encode_strokes(right), "dim")
         words = label.name or name
-        if label.many > 1 and label.detail:
+        if label.job_count > 1 and label.detail:
             words += f": {label.detail}"
-        quiet = known in ("waiting", "skipped") or label.many > 1
-        lead.append(f" {self._said(words)}", "dim" if quiet else "")
-        if behind:
-            lead.append(f"  {self._said(behind)}", "dim")
+        is_dim = known in ("waiting", "skipped") or label.job_count > 1
+        lead.append(f" {self._encode_text(words)}", "dim" if is_dim else "")
+        if suffix:
+            lead.append(f"  {self._encode_text(suffix)}", "dim")
         return lead
 
-    def _drawn(self, strokes: str) -> str:
-        return strokes.translate(PLAIN) if self._plain else strokes
+    def _encode_strokes(self, strokes: str) -> str:
+        return strokes.translate(TO_ASCII) if self._is_ascii else strokes
 
-    def _said(self, words: str) -> str:
-        line = paint.line(words)
-        if not self._plain:
+    def _encode_text(self, text: str) -> str:
+        line = paint.single_line(text)
+        if not self._is_ascii:
             return line
         return (
-            line.translate(PLAIN).encode(self._encoding, "backslashreplace").decode(self._encoding)
+            line.translate(TO_ASCII)
+            .encode(self._encoding, "backslashreplace")
+            .decode(self._encoding)
         )
 
-    def _clipped(self, line: Text) -> Text:
+    def _clip(self, line: Text) -> Text:
         if line.cell_len <= self._width:
             return line
-        if not self._plain:
+        if not self._is_ascii:
             line.truncate(self._width, overflow="ellipsis")
             return line
         line.truncate(max(self._width - 3, 0))
@@ -175,4 +186,4 @@ class _Page:
 
 
 def _style(state: str) -> str:
-    return paint.STATES.get(state, "dim" if state else "")
+    return paint.STATE_STYLES.get(state, "dim" if state else "")

@@ -15,59 +15,61 @@ if TYPE_CHECKING:
 
     from rich.text import Text
 
-    from rota.store.standing import LeaderLine, LockLine
+    from rota.store.standing import LeaderRow, LockRow
 
-ROOMY = 100
+WIDE_TERMINAL_COLUMNS = 100
 """Columns of a terminal that has room for everything."""
 
 
 def is_narrow() -> bool:
-    return paint.console().width < ROOMY
+    return paint.console().width < WIDE_TERMINAL_COLUMNS
 
 
-def columns(title: str, lines: Sequence[LockLine | LeaderLine]) -> dict[str, list[Text]]:
+def columns(title: str, rows: Sequence[LockRow | LeaderRow]) -> dict[str, list[Text]]:
     """Of each line who it is and where; in columns of their own, if that says more and there is room."""
-    if is_narrow() or not any(each.label for each in lines if each.instance):
-        return {title: [_short(each) for each in lines]}
+    if is_narrow() or not any(each.label for each in rows if each.instance):
+        return {title: [_compact_cell(each) for each in rows]}
     return {
-        title: [_named(each) for each in lines],
-        "host": [paint.whole(each.host if each.instance else "") for each in lines],
-        "process": [paint.text(each.pid if each.instance else "") for each in lines],
+        title: [_label_cell(each) for each in rows],
+        "host": [paint.wrapped_cell(each.host if each.instance else "") for each in rows],
+        "process": [paint.cell(each.pid if each.instance else "") for each in rows],
     }
 
 
-def _named(line: LockLine | LeaderLine) -> Text:
-    if line.instance is None:
-        return paint.text("nobody", "dim")
-    return paint.whole(line.label or place(line.host, line.pid))
+def _label_cell(row: LockRow | LeaderRow) -> Text:
+    if row.instance is None:
+        return paint.cell("none", "dim")
+    return paint.wrapped_cell(row.label or format_process(row.host, row.pid))
 
 
-def _short(line: LockLine | LeaderLine) -> Text:
-    if line.instance is None:
-        return paint.text("nobody", "dim")
-    label = f"{line.label} " if line.label else ""
-    return paint.whole(f"{label}{place(line.host, line.pid)}")
+def _compact_cell(row: LockRow | LeaderRow) -> Text:
+    if row.instance is None:
+        return paint.cell("none", "dim")
+    label = f"{row.label} " if row.label else ""
+    return paint.wrapped_cell(f"{label}{format_process(row.host, row.pid)}")
 
 
-def show(columns: dict[str, list[Text]], *, right: Sequence[str], free: Sequence[str]) -> None:
+def print_table(
+    columns: dict[str, list[Text]], *, right: Sequence[str], free: Sequence[str]
+) -> None:
     """As a table, without the columns that would say nothing of anybody."""
-    told = {name: cells for name, cells in columns.items() if any(cell.plain for cell in cells)}
-    table = paint.table(*told, right=right, free=free)
-    for cells in zip(*told.values(), strict=True):
-        table.add_row(*cells)
-    paint.show(table)
+    shown = {name: cells for name, cells in columns.items() if any(cell.plain for cell in cells)}
+    grid = paint.new_table(*shown, right=right, free=free)
+    for cells in zip(*shown.values(), strict=True):
+        grid.add_row(*cells)
+    paint.print_renderable(grid)
 
 
-def place(host: str | None, pid: int | None) -> str:
+def format_process(host: str | None, pid: int | None) -> str:
     return f"{host}:{pid}"
 
 
-def told(host: str | None, pid: int | None, label: str | None) -> str:
+def describe(host: str | None, pid: int | None, label: str | None) -> str:
     """In a sentence: `nightly (web-1, process 4242)`."""
     return f"{label} ({host}, process {pid})" if label else f"{host}, process {pid}"
 
 
-def operator() -> str:
+def current_operator() -> str:
     """Who is at it, by the account and not by what the environment says."""
     name = getpass.getuser()
     with suppress(ImportError, KeyError):

@@ -11,7 +11,7 @@ import rich_click as click
 
 from rota import logs
 from rota.cli.edge import auth_option
-from rota.cli.endings import database_errors_told, leave
+from rota.cli.endings import exit_with, translate_database_errors
 from rota.cli.health_port import HealthPort
 from rota.cli.lines import log_options
 from rota.cli.start import read_arguments
@@ -20,12 +20,12 @@ from rota.logs import Format
 
 if TYPE_CHECKING:
     from rota import Rota
-    from rota.cli.lifeline import Lifeline
+    from rota.cli.lifeline import ParentPipe
     from rota.web.site import Auth
 
 log = logging.getLogger("rota")
 
-AFTER_DRAINING = 15.0
+ORPHAN_EXIT_SECONDS = 15.0
 """Seconds a worker without a parent gets on top of its drain."""
 
 
@@ -56,10 +56,10 @@ AFTER_DRAINING = 15.0
     help="Worker processes.",
 )
 @click.option(
-    "--grace",
+    "--drain-timeout",
     type=click.FloatRange(0),
     metavar="SECONDS",
-    help="How long it may take over leaving; 30 unless ROTA_DRAIN_FOR says otherwise.",
+    help="How long it may take over leaving; 30 unless ROTA_DRAIN_TIMEOUT says otherwise.",
 )
 @click.option(
     "--meta",
@@ -84,14 +84,14 @@ AFTER_DRAINING = 15.0
 )
 @auth_option
 @log_options
-@click.option("--lifeline", type=int, hidden=True)
+@click.option("--parent-pipe", type=int, hidden=True)
 def worker(
     target: Target,
     name: str | None,
     queues: tuple[str, ...],
     concurrency: int | None,
     processes: int,
-    grace: float | None,
+    drain_timeout: float | None,
     metadata: tuple[str, ...],
     no_services: bool,
     health_port: int | None,
@@ -99,7 +99,7 @@ def worker(
     auth: Auth,
     log_level: str,
     log_format: Format,
-    lifeline: int | None,
+    parent_pipe: int | None,
 ) -> None:
     """Run the jobs and services of MODULE:APP until SIGTERM or Ctrl-C, or until it is drained.
 
@@ -107,33 +107,42 @@ def worker(
     signal hurries. What did not end goes back to its queue, the attempt uncounted. ROTA_VERSION says which
     code it runs.
     """
-    target = target.over(name, None, None)
+    target = target.with_overrides(name, None, None)
     if target.app is None:
         raise click.UsageError("say which app: rota worker MODULE:APP, or set ROTA_APP")
-    described = _read_metadata(metadata)
+    parsed_metadata = _read_metadata(metadata)
     logs.to_stderr(log_level, log_format)
     if processes == 1:
-        with database_errors_told():
-            port = None if health_port is None else HealthPort(health_host, health_port, auth)
-            _work(target, queues, concurrency, grace, described, not no_services, lifeline, port)
+        with translate_database_errors():
+            health = None if health_port is None else HealthPort(health_host, health_port, auth)
+            _run_worker(
+                target,
+                queues,
+                concurrency,
+                drain_timeout,
+                parsed_metadata,
+                not no_services,
+                parent_pipe,
+                health,
+            )
     elif health_port is not None:
         raise click.UsageError(
             "--health-port is one process's: with --processes, start that many `rota worker` instead, "
             "each with a port of its own"
         )
     else:
-        words = ["--log-level", log_level, "--log-format", log_format]
+        arguments = ["--log-level", log_level, "--log-format", log_format]
         for pair in metadata:
-            words += ["--meta", pair]
-        if grace is not None:
-            words += ["--grace", str(grace)]
+            arguments += ["--meta", pair]
+        if drain_timeout is not None:
+            arguments += ["--drain-timeout", str(drain_timeout)]
         for queue in queues:
-            words += ["--queue", queue]
+            arguments += ["--queue", queue]
         if no_services:
-            words.append("--no-services")
+            arguments.append("--no-services")
         if concurrency is not None:
-            words += ["--concurrency", str(concurrency)]
-        _supervise(target, words, processes)
+            arguments += ["--concurrency", str(concurrency)]
+        _supervise(target, arguments, processes)
 
 
 def _read_metadata(pairs: tuple[str, ...]) -> dict[str, Any]:
@@ -143,67 +152,69 @@ def _read_metadata(pairs: tuple[str, ...]) -> dict[str, Any]:
     return read_arguments(None, pairs)
 
 
-def _work(
+def _run_worker(
     target: Target,
     queues: tuple[str, ...],
     concurrency: int | None,
-    grace: float | None,
+    drain_timeout: float | None,
     metadata: dict[str, Any],
     services: bool,
     descriptor: int | None,
-    port: HealthPort | None,
+    health: HealthPort | None,
 ) -> None:
     from rota.cli import loops
-    from rota.cli.health_port import serving
-    from rota.cli.lifeline import Lifeline
+    from rota.cli.health_port import serve_health
+    from rota.cli.lifeline import ParentPipe
 
     # Before the app is imported: that may take long, and the parent may die meanwhile.
-    line = None if descriptor is None else Lifeline(descriptor)
-    app = target.rota()
-    if grace is not None:
-        app.settings = replace(app.settings, drain_for=grace)
-    if line is not None:
-        line.patience = app.settings.drain_for + AFTER_DRAINING
-        _say_when_up(app, line)
+    pipe = None if descriptor is None else ParentPipe(descriptor)
+    app = target.resolve_app()
+    if drain_timeout is not None:
+        app.settings = replace(app.settings, drain_timeout=drain_timeout)
+    if pipe is not None:
+        pipe.kill_after_seconds = app.settings.drain_timeout + ORPHAN_EXIT_SECONDS
+        _report_when_up(app, pipe)
     if log.isEnabledFor(logging.DEBUG):
         # Each job twice: much to read, and a good part of what a short job costs.
         app.subscribe(lambda event: log.debug("%s", event))
 
-    async def working() -> None:
-        app.readiness.begin()
-        async with app, serving(app, port):
+    async def main() -> None:
+        app.readiness.mark_starting()
+        async with app, serve_health(app, health):
             drained = await app.work(
                 queues=queues or None,
                 concurrency=concurrency,
                 metadata=metadata,
                 services=services,
             )
-        if drained and line is not None:
-            line.say_drained()
+        if drained and pipe is not None:
+            pipe.report_drained()
 
-    loops.run(working())
+    loops.run(main())
 
 
-def _say_when_up(app: Rota, line: Lifeline) -> None:
+def _report_when_up(app: Rota, pipe: ParentPipe) -> None:
     from rota.model.events import Event, ServicesStarted, WorkerStarted
 
-    def hear(event: Event) -> None:
+    def on_event(event: Event) -> None:
         if isinstance(event, WorkerStarted | ServicesStarted):
-            forget()  # nobody listening costs nothing
-            line.say_up()
+            unsubscribe()  # nobody listening costs nothing
+            pipe.report_up()
 
-    forget = app.subscribe(hear)
+    unsubscribe = app.subscribe(on_event)
 
 
-def _supervise(target: Target, words: list[str], processes: int) -> None:
+def _supervise(target: Target, arguments: list[str], processes: int) -> None:
     from rota.cli import crew
 
     assert target.app is not None
     for option, value in (("--dsn", target.dsn), ("--schema", target.schema)):
         if value is not None:
-            words = [*words, option, value]
+            arguments = [*arguments, option, value]
 
-    async def supervising() -> int:
-        return await crew.Crew(crew.command(["worker", target.app or "", *words]), processes).run()
+    async def supervise() -> int:
+        return await crew.Supervisor(
+            crew.rota_command(["worker", target.app or "", *arguments]), processes
+        ).run()
 
-    leave(asyncio.run(supervising()))
+    exit_with(asyncio.run(supervise()))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from rota.cli import paint, whom
-from rota.cli.endings import FAILED, OK, code_of, leave, note, tell
+from rota.cli.endings import FAILED, OK, exit_code_of, exit_with, print_error, print_note
 from rota.cli.target import Target, with_target
 from rota.errors import WorkerNotFound
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from rota import Rota
     from rota.store.database import Database
-    from rota.store.views import WorkerDetail, WorkerLine
+    from rota.store.views import WorkerDetailRow, WorkerRow
 
-STATES = {
+STATE_STYLES = {
     "active": "green",
     "draining": "cyan",
     "silent": "yellow",
@@ -30,127 +30,145 @@ STATES = {
     "dead": "red",
 }
 
-NOTABLE = 0.1
+MIN_SHOWN_LAG_SECONDS = 0.1
 """Seconds an event loop is late that are worth a column."""
 
-ROOMY = 100
+WIDE_TERMINAL_COLUMNS = 100
 """Columns of a terminal that has room for everything."""
 
-LOOK_EVERY = 0.2
+POLL_SECONDS = 0.2
 
 
-class WorkerId(click.IntRange):
+class WorkerIdParameter(click.IntRange):
     name = "worker's number"
 
 
-WORKER = WorkerId(1, 2**63 - 1)
+WORKER_ID = WorkerIdParameter(1, 2**63 - 1)
 
 
 @click.command()
 @with_target
-@click.option("--all", "gone", is_flag=True, help="Also those that left or died within a day.")
+@click.option(
+    "--all", "include_ended", is_flag=True, help="Also those that left or died within a day."
+)
 @click.option("--json", "as_json", is_flag=True, help="A JSON list, for programs.")
-def workers(target: Target, gone: bool, as_json: bool) -> None:
+def workers(target: Target, include_ended: bool, as_json: bool) -> None:
     """List the workers: what each serves, how busy it is, when it was last heard of.
 
     A silent one is late with its beat. If it stays so, another worker takes it for dead and its jobs back.
     """
     from rota.store import views
 
-    async def asking(app: Rota) -> tuple[list[WorkerDetail], int, datetime, float]:
+    async def query(app: Rota) -> tuple[list[WorkerDetailRow], int, datetime, float]:
         database = (await app.open()).database
-        found = await database.run(views.workers(gone=gone))
-        others = 0 if found or gone else len(await database.run(views.workers(gone=True)))
-        [now] = await database.run(views.clock())
-        return found, others, now, app.settings.dead_after
+        found = await database.run(views.workers(include_ended=include_ended))
+        ended_count = (
+            0
+            if found or include_ended
+            else len(await database.run(views.workers(include_ended=True)))
+        )
+        [now] = await database.run(views.database_time())
+        return found, ended_count, now, app.settings.dead_after
 
-    found, others, now, patience = target.ask(asking)
-    silent = {each.worker for each in found if _is_silent(each, now, patience)}
+    found, ended_count, now, dead_after = target.run(query)
+    silent = {each.worker for each in found if _is_silent(each, now, dead_after)}
     if as_json:
         documents = [paint.fields(each, stored=("metadata",)) for each in found]
-        paint.say_json([{**each, "silent": each["worker"] in silent} for each in documents])
+        paint.print_json([{**each, "silent": each["worker"] in silent} for each in documents])
     elif found:
         _print_workers(found, silent, now)
         _print_silent(found, silent, now)
     else:
-        known = f" ({others} left or died within a day: --all lists them)" if others else ""
-        click.echo(f"no worker is there{known}; start one with `rota worker MODULE:APP`")
+        hint = (
+            f" ({ended_count} left or died within a day: --all lists them)" if ended_count else ""
+        )
+        click.echo(f"no worker is there{hint}; start one with `rota worker MODULE:APP`")
 
 
-def _is_silent(worker: WorkerDetail, now: datetime, patience: float) -> bool:
-    return worker.ended is None and (now - worker.beat).total_seconds() > patience
+def _is_silent(worker: WorkerDetailRow, now: datetime, dead_after: float) -> bool:
+    return worker.ended is None and (now - worker.last_beat).total_seconds() > dead_after
 
 
-def _print_workers(found: list[WorkerDetail], silent: set[int], now: datetime) -> None:
+def _print_workers(found: list[WorkerDetailRow], silent: set[int], now: datetime) -> None:
     """Columns that would say nothing of any worker are left out, and some more where room is short."""
-    gone = any(each.ended for each in found)
+    any_ended = any(each.ended for each in found)
     columns = {
-        "worker": [paint.text(each.worker, _quiet(each)) for each in found],
+        "worker": [paint.cell(each.worker, _ended_style(each)) for each in found],
         "state": [_state(each, silent, now) for each in found],
-        "host": [paint.text(each.host, _quiet(each)) for each in found],
-        "process": [paint.text(each.pid, _quiet(each)) for each in found],
-        "version": [paint.text(each.version, _quiet(each)) for each in found],
-        "queues": [paint.text(", ".join(each.queues), _quiet(each)) for each in found],
+        "host": [paint.cell(each.host, _ended_style(each)) for each in found],
+        "process": [paint.cell(each.pid, _ended_style(each)) for each in found],
+        "version": [paint.cell(each.version, _ended_style(each)) for each in found],
+        "queues": [paint.cell(", ".join(each.queues), _ended_style(each)) for each in found],
         "running": [_running(each) for each in found],
-        "beat": [_beat(each, silent, now) for each in found],
+        "heartbeat": [_heartbeat_cell(each, silent, now) for each in found],
         "lag": [_lag(each) for each in found],
         "up": [
-            paint.text(paint.age(each.started, each.ended or now), _quiet(each)) for each in found
+            paint.cell(paint.format_age(each.started, each.ended or now), _ended_style(each))
+            for each in found
         ],
-        "blamed": [_blamed(each) for each in found],
-        "metadata": [paint.text(_metadata(each.metadata), _quiet(each)) for each in found],
+        "charged": [_charged_jobs(each) for each in found],
+        "metadata": [paint.cell(_metadata(each.metadata), _ended_style(each)) for each in found],
     }
-    told = {name: cells for name, cells in columns.items() if any(cell.plain for cell in cells)}
-    missing = []
-    if paint.console().width < ROOMY:
-        missing = [
-            name for name in (("process", "metadata") if gone else ("metadata",)) if name in told
+    shown = {name: cells for name, cells in columns.items() if any(cell.plain for cell in cells)}
+    hidden = []
+    is_narrow = paint.console().width < WIDE_TERMINAL_COLUMNS
+    if is_narrow:
+        hidden = [
+            name
+            for name in (("process", "metadata") if any_ended else ("metadata",))
+            if name in shown
         ]
-        told = {name: cells for name, cells in told.items() if name not in missing}
-    table = paint.table(
-        *told,
-        right=("worker", "process", "running", "beat", "lag", "up", "blamed"),
+        shown = {name: cells for name, cells in shown.items() if name not in hidden}
+    grid = paint.new_table(
+        *shown,
+        right=("worker", "process", "running", "heartbeat", "lag", "up", "charged"),
         free=("host", "version", "queues", "metadata"),
     )
-    for cells in zip(*told.values(), strict=True):
-        table.add_row(*cells)
-    paint.show(table)
-    if missing:
-        paint.hint(f"{' and '.join(missing)}: in a wider terminal, or with --json")
+    if is_narrow:
+        grid.padding = (0, 1, 0, 0)
+    for cells in zip(*shown.values(), strict=True):
+        grid.add_row(*cells)
+    paint.print_renderable(grid)
+    if hidden:
+        paint.hint(f"{' and '.join(hidden)}: in a wider terminal, or with --json")
 
 
-def _quiet(worker: WorkerDetail) -> str:
+def _ended_style(worker: WorkerDetailRow) -> str:
     return "dim" if worker.ended else ""
 
 
-def _state(worker: WorkerDetail, silent: set[int], now: datetime) -> Text:
+def _state(worker: WorkerDetailRow, silent: set[int], now: datetime) -> Text:
     state = worker.state
     if worker.worker in silent:
         state = "silent"
-    elif state == "active" and worker.asked is not None:
+    elif state == "active" and worker.drain_requested is not None:
         state = "draining"  # it hears of it with its next beat
-    ago = "" if worker.ended is None else f" {paint.age(worker.ended, now)} ago"
-    return paint.text(f"{state}{ago}", STATES.get(state, ""))
+    ago = "" if worker.ended is None else f" {paint.format_age(worker.ended, now)} ago"
+    return paint.cell(f"{state}{ago}", STATE_STYLES.get(state, ""))
 
 
-def _running(worker: WorkerDetail) -> Text:
-    return paint.text("" if worker.ended else f"{worker.running}/{worker.capacity}")
+def _running(worker: WorkerDetailRow) -> Text:
+    return paint.cell("" if worker.ended else f"{worker.running}/{worker.capacity}")
 
 
-def _beat(worker: WorkerDetail, silent: set[int], now: datetime) -> Text:
+def _heartbeat_cell(worker: WorkerDetailRow, silent: set[int], now: datetime) -> Text:
     if worker.ended is not None:
-        return paint.text("")
-    return paint.text(paint.age(worker.beat, now), "yellow" if worker.worker in silent else "")
+        return paint.cell("")
+    return paint.cell(
+        paint.format_age(worker.last_beat, now), "yellow" if worker.worker in silent else ""
+    )
 
 
-def _lag(worker: WorkerDetail) -> Text:
-    is_late = worker.lag >= NOTABLE and worker.ended is None
-    return paint.text(paint.span(worker.lag) if is_late else "", "yellow")
+def _lag(worker: WorkerDetailRow) -> Text:
+    is_late = worker.lag >= MIN_SHOWN_LAG_SECONDS and worker.ended is None
+    return paint.cell(paint.format_duration(worker.lag) if is_late else "", "yellow")
 
 
-def _blamed(worker: WorkerDetail) -> Text:
+def _charged_jobs(worker: WorkerDetailRow) -> Text:
     """For how many of its jobs, which may have killed it."""
-    return paint.text(_jobs(len(worker.blamed)) if worker.blamed else "", "magenta")
+    return paint.cell(
+        _format_jobs(len(worker.charged_jobs)) if worker.charged_jobs else "", "magenta"
+    )
 
 
 def _metadata(document: bytes) -> str:
@@ -160,101 +178,113 @@ def _metadata(document: bytes) -> str:
     )
 
 
-def _print_silent(found: list[WorkerDetail], silent: set[int], now: datetime) -> None:
-    heard = any(each.ended is None and each.worker not in silent for each in found)
-    if heard:
-        then = "if it stays so, another takes it for dead and its jobs back"
+def _print_silent(found: list[WorkerDetailRow], silent: set[int], now: datetime) -> None:
+    any_alive = any(each.ended is None and each.worker not in silent for each in found)
+    if any_alive:
+        consequence = "if it stays so, another takes it for dead and its jobs back"
     else:
-        then = "no other is there to take its jobs back; start one with `rota worker MODULE:APP`"
+        consequence = (
+            "no other is there to take its jobs back; start one with `rota worker MODULE:APP`"
+        )
     for number, each in enumerate(each for each in found if each.worker in silent):
         if not number:
             click.echo()
-        paint.say(
-            f"worker {each.worker} has not been heard of for {paint.age(each.beat, now)}: {then}",
+        paint.print_text(
+            f"worker {each.worker} has not been heard of for "
+            f"{paint.format_age(each.last_beat, now)}: {consequence}",
             "yellow",
         )
 
 
 @click.command()
 @with_target
-@click.argument("workers", metavar="WORKER...", type=WORKER, nargs=-1, required=True)
+@click.argument("workers", metavar="WORKER...", type=WORKER_ID, nargs=-1, required=True)
 @click.option(
     "--wait",
-    "patience",
+    "timeout",
     type=click.FloatRange(0),
     metavar="SECONDS",
     help="Wait until they have left, so long at most; else exit code 1.",
 )
-def drain(target: Target, workers: tuple[int, ...], patience: float | None) -> None:
+def drain(target: Target, workers: tuple[int, ...], timeout: float | None) -> None:
     """Ask WORKER to take nothing more, finish what it runs, and leave.
 
     What it cannot finish within its grace goes back to its queue, the attempt uncounted. `rota workers` has
     the numbers.
     """
 
-    async def draining(app: Rota) -> int:
+    async def request_drain(app: Rota) -> int:
         database = (await app.open()).database
-        code, asked = OK, list[int]()
+        code, requested = OK, list[int]()
         for worker in dict.fromkeys(workers):
             try:
-                await app.drain(worker, by=whom.operator())
+                await app.drain(worker, by=whom.current_operator())
             except WorkerNotFound as error:
-                tell(str(error))
-                code = code_of(error)
+                print_error(str(error))
+                code = exit_code_of(error)
             else:
-                await _say_asked(database, worker, app.settings.dead_after)
-                asked.append(worker)
-        if patience is None:
+                await _print_requested(database, worker, app.settings.dead_after)
+                requested.append(worker)
+        if timeout is None:
             return code
-        left = await asyncio.gather(*(_left(database, each, patience) for each in asked))
-        return code if all(left) else FAILED
+        results = await asyncio.gather(
+            *(_wait_stopped(database, each, timeout) for each in requested)
+        )
+        return code if all(results) else FAILED
 
-    leave(target.ask(draining))
+    exit_with(target.run(request_drain))
 
 
-async def _say_asked(database: Database, worker: int, patience: float) -> None:
-    found = await _look(database, worker)
+async def _print_requested(database: Database, worker: int, dead_after: float) -> None:
+    found = await _read_worker(database, worker)
     if found is None or found.has_ended:
         click.echo(f"worker {worker} has been asked to leave")
         return
-    holds = f"finish {_jobs(found.held)} and leave" if found.held else "leave; it holds no job"
-    click.echo(f"worker {worker} ({found.host}, process {found.pid}) has been asked to {holds}")
-    if found.silent > patience:
-        silence = paint.span(found.silent)
-        note(
+    request = (
+        f"finish {_format_jobs(found.held_jobs)} and leave"
+        if found.held_jobs
+        else "leave; it holds no job"
+    )
+    click.echo(f"worker {worker} ({found.host}, process {found.pid}) has been asked to {request}")
+    if found.silent_seconds > dead_after:
+        silence = paint.format_duration(found.silent_seconds)
+        print_note(
             f"worker {worker} has not been heard of for {silence}: perhaps it hears nothing either"
         )
 
 
-async def _left(database: Database, worker: int, patience: float) -> bool:
+async def _wait_stopped(database: Database, worker: int, timeout: float) -> bool:
     """Wait until it has left, and say how it goes. Has it, in order?"""
-    began, said = time.monotonic(), -1
+    began, last_held = time.monotonic(), -1
     while True:
-        found = await _look(database, worker)
+        found = await _read_worker(database, worker)
         if found is None or found.state == "stopped":
             click.echo(f"worker {worker} has left")
             return True
         if found.state == "dead":
-            tell(f"worker {worker} died before it could leave: what it held goes to others")
+            print_error(f"worker {worker} died before it could leave: what it held goes to others")
             return False
         waited = time.monotonic() - began
-        if waited >= patience:
-            tell(
-                f"worker {worker} is still there after {patience:g} s with {_jobs(found.held)}; it "
+        if waited >= timeout:
+            print_error(
+                f"worker {worker} is still there after {timeout:g} s with "
+                f"{_format_jobs(found.held_jobs)}; it "
                 "leaves by itself when they have ended or its grace is over"
             )
             return False
-        if found.state == "draining" and found.held != said:
-            said = found.held
-            note(f"worker {worker} is draining: {_jobs(said)} left after {waited:.1f} s")
-        await asyncio.sleep(min(LOOK_EVERY, patience - waited))
+        if found.state == "draining" and found.held_jobs != last_held:
+            last_held = found.held_jobs
+            print_note(
+                f"worker {worker} is draining: {_format_jobs(last_held)} left after {waited:.1f} s"
+            )
+        await asyncio.sleep(min(POLL_SECONDS, timeout - waited))
 
 
-async def _look(database: Database, worker: int) -> WorkerLine | None:
+async def _read_worker(database: Database, worker: int) -> WorkerRow | None:
     from rota.store import views
 
-    return await database.one(views.worker(worker))
+    return await database.fetch_one(views.worker(worker))
 
 
-def _jobs(count: int) -> str:
-    return "1 job" if count == 1 else f"{paint.number(count)} jobs"
+def _format_jobs(count: int) -> str:
+    return "1 job" if count == 1 else f"{paint.format_count(count)} jobs"

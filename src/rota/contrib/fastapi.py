@@ -30,11 +30,11 @@ except ModuleNotFoundError as error:
     ) from None
 
 if TYPE_CHECKING:
-    from rota.app.blocking import BlockingRun
+    from rota.app.blocking import SyncRun
     from rota.app.flow import FlowRun
     from rota.app.run import Run
 
-__all__ = ["BlockingRuns", "Runs", "runs_in"]
+__all__ = ["Runs", "SyncRuns", "runs_in"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -47,33 +47,33 @@ class Runs:
         self.session = session
 
     @overload
-    async def start(self, what: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> Run[R]: ...
+    async def start(self, target: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> Run[R]: ...
     @overload
-    async def start(self, what: Flow, **input: Any) -> FlowRun: ...
-    async def start(self, what: Any, *args: Any, **kwargs: Any) -> Any:
-        """Start a task or a flow, also one with `using(…)`: `await runs.start(task.using(delay=60), 42)`.
-        It begins when the session commits."""
-        return await what.using(on=self.session).start(*args, **kwargs)
+    async def start(self, target: Flow, **input: Any) -> FlowRun: ...
+    async def start(self, target: Any, *args: Any, **kwargs: Any) -> Any:
+        """Start a task or a flow, also one with `options(…)`:
+        `await runs.start(task.options(delay=60), 42)`. It begins when the session commits."""
+        return await target.options(on=self.session).start(*args, **kwargs)
 
     @property
-    def blocking(self) -> BlockingRuns:
-        """For endpoints that do not await: `runs.blocking.start(task, 42)`."""
-        return BlockingRuns(self.session)
+    def sync(self) -> SyncRuns:
+        """For endpoints that do not await: `runs.sync.start(task, 42)`."""
+        return SyncRuns(self.session)
 
 
-class BlockingRuns:
-    """`runs.blocking`, for endpoints that do not await, with a session that is not awaited."""
+class SyncRuns:
+    """`runs.sync`, for endpoints that do not await, with a session that is not awaited."""
 
     def __init__(self, session: Any) -> None:
         self.session = session
 
     @overload
-    def start(self, what: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> BlockingRun[R]: ...
+    def start(self, target: Task[P, R], *args: P.args, **kwargs: P.kwargs) -> SyncRun[R]: ...
     @overload
-    def start(self, what: Flow, **input: Any) -> BlockingRun[dict[str, Any]]: ...
-    def start(self, what: Any, *args: Any, **kwargs: Any) -> Any:
+    def start(self, target: Flow, **input: Any) -> SyncRun[dict[str, Any]]: ...
+    def start(self, target: Any, *args: Any, **kwargs: Any) -> Any:
         """Start a task or a flow by the commit of the session."""
-        return what.using(on=self.session).blocking.start(*args, **kwargs)
+        return target.options(on=self.session).sync.start(*args, **kwargs)
 
 
 def runs_in(session: Any) -> Callable[..., Awaitable[Runs]]:
@@ -81,9 +81,9 @@ def runs_in(session: Any) -> Callable[..., Awaitable[Runs]]:
     `Annotated[AsyncSession, Depends(get_session)]`, or by its function, if they say `Depends(get_session)`
     and nothing else."""
     if get_origin(session) is Annotated:
-        wanted = session
+        dependency = session
     elif callable(session) and not isinstance(session, type):
-        wanted = Annotated[Any, Depends(session)]
+        dependency = Annotated[Any, Depends(session)]
     else:
         raise DefinitionError(
             "runs_in takes what your endpoints take for the session: "
@@ -94,5 +94,5 @@ def runs_in(session: Any) -> Callable[..., Awaitable[Runs]]:
     async def runs(session: Any) -> Runs:
         return Runs(session)
 
-    runs.__annotations__ = {"session": wanted, "return": Runs}
+    runs.__annotations__ = {"session": dependency, "return": Runs}
     return runs

@@ -6,12 +6,12 @@ import asyncio
 from typing import Any
 
 
-class Body:
+class CancelScope:
     """Made when the block is entered, in the task that runs it."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[Any] | None = asyncio.current_task()
-        self._before = self._task.cancelling() if self._task is not None else 0
+        self._cancels_before = self._task.cancelling() if self._task is not None else 0
         self._cancelled = False
 
     def cancel(self) -> None:
@@ -20,10 +20,10 @@ class Body:
             self._cancelled = True
             self._task.cancel()
 
-    def ended(self, error: BaseException | None) -> bool:
+    def finish(self, error: BaseException | None) -> bool:
         """Whether the block ended because we cancelled it, and for no other reason."""
         task, self._task = self._task, None
         if task is None or not self._cancelled:
             return False
-        others = task.uncancel() > self._before
-        return isinstance(error, asyncio.CancelledError) and not others
+        has_other_cancels = task.uncancel() > self._cancels_before
+        return isinstance(error, asyncio.CancelledError) and not has_other_cancels

@@ -31,362 +31,398 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rota.coord import trust
-from rota.coord.alarms import Alarms
-from rota.coord.candidate import PROBE, TRUST, Candidate
-from rota.coord.identity import Identity
-from rota.coord.keeper import soonest
+from rota.coord.alarms import CoordinationAlerts
+from rota.coord.candidate import PROBE_SHARE, TRUSTED_SHARE, Candidate
+from rota.coord.identity import InstanceIdentity
+from rota.coord.keeper import earliest
 from rota.store import leaders, waiters
-from rota.store.database import exchange
+from rota.store.database import pipeline
 from rota.store.query import Query, in_schema
 
 if TYPE_CHECKING:
-    from rota.store.session import Session
+    from rota.store.session import PgConnection
 
 log = logging.getLogger("rota")
 
 T = TypeVar("T")
 
-CAMPAIGN = 1.0
+ELECTION_POLL_SECONDS = 1.0
 """Seconds between attempts to be elected, more or less."""
 
-EARLY = 0.6
+ELECTION_BATCH_SECONDS = 0.6
 """Seconds: those who would stand so soon stand along with one whose turn it is."""
 
-ABSTAIN = 3.0
+ABSTAIN_SECONDS = 3.0
 """Seconds for which who has resigned leaves it to the others."""
 
-LONGEST_TURN = 5.0
-LEAST_PATIENCE = 1.0
-AGAIN = 0.2
+MAX_RENEW_SECONDS = 5.0
+MIN_RENEW_SECONDS = 1.0
+RESIGN_RETRY_SECONDS = 0.2
 """Seconds: what a turn may take; what it may take at least, where nothing is at stake; between attempts to
 say that one has left."""
 
-STEADY = 60.0
+STABLE_TERM_SECONDS = 60.0
 """Seconds after which a term is said to last."""
 
-RAN_OUT = "it could not be confirmed in time"
-NOT_OURS = "the database says that it is over"
-CUT = "the connection that held it was lost"
+NOT_CONFIRMED = "it could not be confirmed in time"
+TERM_ENDED = "the database says that it is over"
+CONNECTION_LOST = "the connection that held it was lost"
 
 
 @dataclass(slots=True, eq=False)
-class Departure:
+class PendingResignation:
     """A term that is over here, and the others do not know it yet."""
 
     name: str
     term: int
-    seated: bool
-    until: float
+    has_session_lock: bool
+    expires_at: float
     """By then they will have found out."""
-    said: Callable[[], None]
-    due: float = 0.0
+    on_resigned: Callable[[], None]
+    due_at: float = 0.0
 
 
-class Campaigns:
-    def __init__(self, identity: Identity, schema: str, alarms: Alarms, *, notify: bool) -> None:
+class Elector:
+    def __init__(
+        self, identity: InstanceIdentity, schema: str, alerts: CoordinationAlerts, *, notify: bool
+    ) -> None:
         self._identity = identity
         self._schema = schema
-        self._alarms = alarms
+        self._alerts = alerts
         self._notify = notify
         # Put in place as a whole, for it is read in one thread and changed in another.
         self._candidates: tuple[Candidate, ...] = ()
-        self._leaving: list[Departure] = []
-        self._seats: set[int] = set()
+        self._resignations: list[PendingResignation] = []
+        self._session_locks: set[int] = set()
         """What the session has, or may have."""
-        self._limit: float | None = None
+        self._idle_timeout: float | None = None
         """Seconds of silence after which the server ends the session."""
-        self._told_of_a_pooler = False
+        self._pooler_logged = False
 
     # In the loop of whoever wants to lead
 
-    def stand(self, candidate: Candidate) -> None:
+    def add_candidate(self, candidate: Candidate) -> None:
         self._candidates = (*self._candidates, candidate)
 
     def resign(
         self,
         candidate: Candidate,
-        said: Callable[[], None],
+        on_resigned: Callable[[], None],
         *,
         term: int | None = None,
-        why: str = "",
+        reason: str = "",
     ) -> bool:
         """Lead no more from this moment; `said` is called when the others know, in any thread. False: it
         did not lead, or not in this term."""
-        held = candidate.term
-        if held is None or term not in (None, held):
+        current_term = candidate.term
+        if current_term is None or term not in (None, current_term):
             return False
-        return self._leave(candidate, held, why, ABSTAIN * random.uniform(0.7, 1.3), said)
+        return self._end_term(
+            candidate, current_term, reason, ABSTAIN_SECONDS * random.uniform(0.7, 1.3), on_resigned
+        )
 
-    def withdraw(self, candidate: Candidate, said: Callable[[], None], why: str = "") -> bool:
+    def remove_candidate(
+        self, candidate: Candidate, on_resigned: Callable[[], None], reason: str = ""
+    ) -> bool:
         """The same for good: it does not stand any more."""
         candidate.withdraw()
         # It is there until it leads no more: the seat of one that is not there is given up.
-        left = self.resign(candidate, said, why=why)
+        has_resigned = self.resign(candidate, on_resigned, reason=reason)
         self._candidates = tuple(each for each in self._candidates if each is not candidate)
-        return left
+        return has_resigned
 
-    def close(self, why: str, said: Callable[[], None], *, but_services: bool = False) -> bool:
+    def close(
+        self, reason: str, on_resigned: Callable[[], None], *, except_services: bool = False
+    ) -> bool:
         """Nobody stands any more; with `but_services`, nobody but those who run services, which pass on
         what they do when it is done. False: nobody led, so there is nothing to be said."""
-        stay = [each for each in self._candidates if but_services and each.reluctance is not None]
-        leave = [each for each in self._candidates if each not in stay]
-        for each in leave:
+        staying = [
+            each for each in self._candidates if except_services and each.yield_delay is not None
+        ]
+        leaving = [each for each in self._candidates if each not in staying]
+        for each in leaving:
             each.withdraw()
-        led = [each for each in leave if each.term is not None]
-        for each in led[:-1]:
-            self.resign(each, lambda: None, why=why)
+        leading = [each for each in leaving if each.term is not None]
+        for each in leading[:-1]:
+            self.resign(each, lambda: None, reason=reason)
         # Who left last is heard last.
-        left = bool(led) and self.resign(led[-1], said, why=why)
-        self._candidates = tuple(stay)
-        return left
+        has_resigned = bool(leading) and self.resign(leading[-1], on_resigned, reason=reason)
+        self._candidates = tuple(staying)
+        return has_resigned
 
-    def _leave(
+    def _end_term(
         self,
         candidate: Candidate,
         term: int,
-        why: str,
-        abstain: float = 0.0,
-        said: Callable[[], None] = lambda: None,
+        reason: str,
+        abstain_seconds: float = 0.0,
+        on_resigned: Callable[[], None] = lambda: None,
     ) -> bool:
-        seated = candidate.seated
-        if not candidate.lose(term, why, abstain):
+        has_session_lock = candidate.has_session_lock
+        if not candidate.end_term(term, reason, abstain_seconds):
             return False
-        until = trust.now() + candidate.lease
-        self._leaving.append(Departure(candidate.name, term, seated, until, said))
+        expires_at = trust.now() + candidate.lease
+        self._resignations.append(
+            PendingResignation(candidate.name, term, has_session_lock, expires_at, on_resigned)
+        )
         return True
 
     # As a part of the keeper
 
     @property
-    def patience(self) -> float:
+    def timeout(self) -> float:
         leases = [each.lease for each in self._candidates]
         leading = self._leading()
-        if any(each.seated for each in leading):
+        if any(each.has_session_lock for each in leading):
             # Hanging up is losing: there is no sooner reason for it than that it is lost.
-            share = soonest(leases) * (TRUST - PROBE)
+            seconds = earliest(leases) * (TRUSTED_SHARE - PROBE_SHARE)
         elif leading:
-            share = soonest(leases) / 4
+            seconds = earliest(leases) / 4
         else:
-            share = max(soonest(leases) / 4, LEAST_PATIENCE)
-        return min(LONGEST_TURN, share)
+            seconds = max(earliest(leases) / 4, MIN_RENEW_SECONDS)
+        return min(MAX_RENEW_SECONDS, seconds)
 
-    def due(self) -> float:
-        leaving = soonest(each.due for each in list(self._leaving))
-        return min(leaving, soonest(each.due for each in self._candidates))
+    def due_at(self) -> float:
+        resign_at = earliest(each.due_at for each in list(self._resignations))
+        return min(resign_at, earliest(each.due_at for each in self._candidates))
 
-    def ends(self) -> float:
-        return soonest(each.until for each in self._leading())
+    def next_expiry(self) -> float:
+        return earliest(each.trusted_until for each in self._leading())
 
     def expire(self) -> None:
         now = trust.now()
         for each in self._leading():
-            if each.until <= now:
-                self._give_up(each, each.term, RAN_OUT)
+            if each.trusted_until <= now:
+                self._lose_term(each, each.term, NOT_CONFIRMED)
 
-    def cut(self) -> None:
+    def connection_lost(self) -> None:
         for each in self._leading():
-            if each.seated and each.term is not None and each.lose(each.term, CUT):
-                log.warning("no longer leads %r: %s", each.name, CUT)
-        self._limit = None
-        self._seats.clear()
-        for departure in list(self._leaving):
-            if departure.seated:
-                self._settle(departure)  # the seat is free without a word
+            if (
+                each.has_session_lock
+                and each.term is not None
+                and each.end_term(each.term, CONNECTION_LOST)
+            ):
+                log.warning("no longer leads %r: %s", each.name, CONNECTION_LOST)
+        self._idle_timeout = None
+        self._session_locks.clear()
+        for resignation in list(self._resignations):
+            if resignation.has_session_lock:
+                self._finish_resignation(resignation)  # the seat is free without a word
 
-    async def turn(self, connection: Session) -> None:
+    async def renew(self, connection: PgConnection) -> None:
         if connection.pooled:
-            self._say_that_there_is_a_pooler()
+            self._log_pooler_once()
         else:
-            await self._have_it_limited(connection)
-        await self._confirm(connection)
-        await self._say_who_leaves(connection)
-        await self._campaign(connection)
-        await self._say_who_leaves(connection)
+            await self._set_idle_timeout(connection)
+        await self._confirm_terms(connection)
+        await self._send_resignations(connection)
+        await self._seek_election(connection)
+        await self._send_resignations(connection)
 
-    async def _have_it_limited(self, connection: Session) -> None:
-        limit = soonest(each.lease for each in self._candidates)
-        if math.isinf(limit) or limit == self._limit:
+    async def _set_idle_timeout(self, connection: PgConnection) -> None:
+        idle_timeout = earliest(each.lease for each in self._candidates)
+        if math.isinf(idle_timeout) or idle_timeout == self._idle_timeout:
             return
         for each in self._leading():
-            if each.seated:
-                each.shorten(limit)
-        await self._ask(connection, leaders.limit(limit))
-        self._limit = limit
+            if each.has_session_lock:
+                each.shorten_trust(idle_timeout)
+        await self._fetch(connection, leaders.set_idle_timeout(idle_timeout))
+        self._idle_timeout = idle_timeout
 
-    async def _confirm(self, connection: Session) -> None:
+    async def _confirm_terms(self, connection: PgConnection) -> None:
         now = trust.now()
-        if not any(each.due <= now for each in self._leading()):
+        if not any(each.due_at <= now for each in self._leading()):
             return
-        for seated in (True, False):
+        for has_session_lock in (True, False):
             held = {
-                each.name: (each, each.term) for each in self._leading() if each.seated is seated
+                each.name: (each, each.term)
+                for each in self._leading()
+                if each.has_session_lock is has_session_lock
             }
             if not held:
                 continue
             for each, _ in held.values():
                 # Asked again soon if this comes to nothing.
-                each.due = now + each.lease * PROBE / 2
-            answers = await self._ask(connection, self._still(list(held.values()), seated=seated))
+                each.due_at = now + each.lease * PROBE_SHARE / 2
+            answers = await self._fetch(
+                connection,
+                self._confirm_query(list(held.values()), has_session_lock=has_session_lock),
+            )
             for answer in answers:
                 each, term = held[answer.name]
-                if answer.stands:
-                    self._stands(each, term, now)
-                elif answer.stands is None:
+                if answer.is_current:
+                    self._on_confirmed(each, term, now)
+                elif answer.is_current is None:
                     log.debug("the row of leader %r is locked by somebody", each.name)
                 else:
-                    self._give_up(each, term, NOT_OURS)
+                    self._lose_term(each, term, TERM_ENDED)
 
-    def _still(
-        self, held: list[tuple[Candidate, int | None]], *, seated: bool
-    ) -> Query[leaders.Standing]:
+    def _confirm_query(
+        self, held: list[tuple[Candidate, int | None]], *, has_session_lock: bool
+    ) -> Query[leaders.LeadershipProbe]:
         instance = self._identity.instance
         names = [each.name for each, _ in held]
         terms = [term or 0 for _, term in held]
-        if seated:
-            return leaders.probe(instance, names, [each.seat for each, _ in held], terms)
+        if has_session_lock:
+            return leaders.probe(instance, names, [each.session_lock for each, _ in held], terms)
         return leaders.renew(instance, names, terms, [each.lease for each, _ in held])
 
-    def _stands(self, candidate: Candidate, term: int | None, sent: float) -> None:
-        lease = self._lease_of(candidate, seated=candidate.seated)
-        if term is not None and candidate.confirmed(term, sent, lease):
-            if sent - candidate.since > STEADY:
-                self._alarms.flapping(candidate.name, 0)
+    def _on_confirmed(self, candidate: Candidate, term: int | None, sent_at: float) -> None:
+        lease = self._lease_seconds(candidate, has_session_lock=candidate.has_session_lock)
+        if term is not None and candidate.confirm_term(term, sent_at, lease):
+            if sent_at - candidate.elected_at > STABLE_TERM_SECONDS:
+                self._alerts.on_elections(candidate.name, 0)
         else:
-            self._give_up(candidate, term, RAN_OUT)
+            self._lose_term(candidate, term, NOT_CONFIRMED)
 
-    def _lease_of(self, candidate: Candidate, *, seated: bool) -> float:
+    def _lease_seconds(self, candidate: Candidate, *, has_session_lock: bool) -> float:
         """Seconds for which the server gives the name to nobody else."""
-        if seated and self._limit is not None:
-            return min(candidate.lease, self._limit)
+        if has_session_lock and self._idle_timeout is not None:
+            return min(candidate.lease, self._idle_timeout)
         return candidate.lease
 
-    async def _say_who_leaves(self, connection: Session) -> None:
+    async def _send_resignations(self, connection: PgConnection) -> None:
         """Give up what is not led under, first in the table, then in the session, then aloud."""
         now = trust.now()
-        for each in list(self._leaving):
-            if each.until <= now:
-                self._settle(each)
-        leaving = [each for each in list(self._leaving) if each.due <= now]
-        empty = self._seats - {each.seat for each in self._leading() if each.seated}
-        if not leaving and not empty:
+        for each in list(self._resignations):
+            if each.expires_at <= now:
+                self._finish_resignation(each)
+        resignations = [each for each in list(self._resignations) if each.due_at <= now]
+        unused_locks = self._session_locks - {
+            each.session_lock for each in self._leading() if each.has_session_lock
+        }
+        if not resignations and not unused_locks:
             return
-        for each in leaving:
-            each.due = now + AGAIN
+        for each in resignations:
+            each.due_at = now + RESIGN_RETRY_SECONDS
         instance = self._identity.instance
         segments: list[list[Query[Any]]] = [
-            [leaders.resign(instance, each.name, each.term)] for each in leaving
+            [leaders.resign(instance, each.name, each.term)] for each in resignations
         ]
-        if empty:
-            segments.append([leaders.rise(sorted(empty))])
-        if leaving and self._notify:
-            channel = in_schema(leaders.RESIGNED, self._schema)
-            segments.append([waiters.notify(channel, [each.name for each in leaving])])
-        await exchange(connection, segments, self._schema)
-        self._seats -= empty
-        for each in leaving:
-            self._settle(each)
+        if unused_locks:
+            segments.append([leaders.unlock_session(sorted(unused_locks))])
+        if resignations and self._notify:
+            channel = in_schema(leaders.RESIGNED_CHANNEL, self._schema)
+            segments.append([waiters.notify(channel, [each.name for each in resignations])])
+        await pipeline(connection, segments, self._schema)
+        self._session_locks -= unused_locks
+        for each in resignations:
+            self._finish_resignation(each)
 
-    def _settle(self, departure: Departure) -> None:
-        self._leaving.remove(departure)
-        departure.said()
+    def _finish_resignation(self, resignation: PendingResignation) -> None:
+        self._resignations.remove(resignation)
+        resignation.on_resigned()
 
-    async def _campaign(self, connection: Session) -> None:
+    async def _seek_election(self, connection: PgConnection) -> None:
         now = trust.now()
-        taken = {each.name for each in self._leading()}
+        led_names = {each.name for each in self._leading()}
         due: dict[str, Candidate] = {}
-        standing = [each for each in self._candidates if each.term is None and not each.abstains()]
-        if any(each.due <= now for each in standing):
+        candidates = [
+            each for each in self._candidates if each.term is None and not each.is_abstaining()
+        ]
+        if any(each.due_at <= now for each in candidates):
             # One for all: the soonest of many would always be the same.
-            rest = CAMPAIGN * random.uniform(0.7, 1.3)
-            for each in standing:
-                if each.due <= now + EARLY:
-                    each.due = now + rest
-                    if each.name not in taken:  # of several here, one at a time
+            pause = ELECTION_POLL_SECONDS * random.uniform(0.7, 1.3)
+            for each in candidates:
+                if each.due_at <= now + ELECTION_BATCH_SECONDS:
+                    each.due_at = now + pause
+                    if each.name not in led_names:  # of several here, one at a time
                         due.setdefault(each.name, each)
         if due:
-            due = await self._without_the_reluctant(connection, due)
+            due = await self._without_yielding(connection, due)
         if due:
-            seated = not connection.pooled
-            able = self._sit if seated else self._see_who_may
-            await self._elect(connection, await able(connection, list(due.values())), seated=seated)
+            has_session_lock = not connection.pooled
+            find_eligible = self._take_session_locks if has_session_lock else self._find_vacant
+            await self._elect(
+                connection,
+                await find_eligible(connection, list(due.values())),
+                has_session_lock=has_session_lock,
+            )
 
-    async def _sit(self, connection: Session, candidates: list[Candidate]) -> list[Candidate]:
-        """Take the seats that are free. A session that has one would get it again, and have it twice."""
-        wanted = {each.seat for each in candidates} - self._seats
-        self._seats |= wanted
-        if wanted:
-            got = await self._ask(connection, leaders.sit(sorted(wanted)))
-            self._seats -= wanted - set(got)
-        return [each for each in candidates if each.seat in self._seats]
-
-    async def _see_who_may(
-        self, connection: Session, candidates: list[Candidate]
+    async def _take_session_locks(
+        self, connection: PgConnection, candidates: list[Candidate]
     ) -> list[Candidate]:
-        names, seats = [each.name for each in candidates], [each.seat for each in candidates]
-        vacant = set(await self._ask(connection, leaders.vacant(names, seats)))
+        """Take the seats that are free. A session that has one would get it again, and have it twice."""
+        missing = {each.session_lock for each in candidates} - self._session_locks
+        self._session_locks |= missing
+        if missing:
+            taken = await self._fetch(connection, leaders.lock_session(sorted(missing)))
+            self._session_locks -= missing - set(taken)
+        return [each for each in candidates if each.session_lock in self._session_locks]
+
+    async def _find_vacant(
+        self, connection: PgConnection, candidates: list[Candidate]
+    ) -> list[Candidate]:
+        names, session_locks = (
+            [each.name for each in candidates],
+            [each.session_lock for each in candidates],
+        )
+        vacant = set(await self._fetch(connection, leaders.vacant_names(names, session_locks)))
         return [each for each in candidates if each.name in vacant]
 
-    async def _without_the_reluctant(
-        self, connection: Session, due: dict[str, Candidate]
+    async def _without_yielding(
+        self, connection: PgConnection, due: dict[str, Candidate]
     ) -> dict[str, Candidate]:
         """Those who stand now. Who would rather not waits until it has seen for itself that nobody else
         does."""
-        asked = [each for each in due.values() if each.reluctance is not None]
-        if not asked:
+        may_yield = [each for each in due.values() if each.yield_delay is not None]
+        if not may_yield:
             return due
         now = trust.now()
-        vacant = [each.name for each in await self._see_who_may(connection, asked)]
-        for each in asked:
+        vacant = [each.name for each in await self._find_vacant(connection, may_yield)]
+        for each in may_yield:
             if each.name not in vacant:
                 each.vacant_since = None
                 del due[each.name]
                 continue
             if each.vacant_since is None:
                 each.vacant_since = now
-            rest = 0.0 if each.reluctance is None else each.reluctance(vacant)
-            if now < each.vacant_since + rest:
-                each.due = min(each.due, each.vacant_since + rest)
+            delay = 0.0 if each.yield_delay is None else each.yield_delay(vacant)
+            if now < each.vacant_since + delay:
+                each.due_at = min(each.due_at, each.vacant_since + delay)
                 del due[each.name]
         return due
 
     async def _elect(
-        self, connection: Session, candidates: list[Candidate], *, seated: bool
+        self, connection: PgConnection, candidates: list[Candidate], *, has_session_lock: bool
     ) -> None:
         if not candidates:
             return
         segments = []
         for each in candidates:
-            who = self._identity.under(each.label)
-            lease = None if seated else each.lease
-            segments.append([leaders.elect(each.name, each.seat, who, lease)])
-        sent = trust.now()
-        answers = await exchange(connection, segments, self._schema)
+            owner = self._identity.as_params(each.label)
+            lease = None if has_session_lock else each.lease
+            segments.append([leaders.elect(each.name, each.session_lock, owner, lease)])
+        sent_at = trust.now()
+        answers = await pipeline(connection, segments, self._schema)
         for each, [rows] in zip(candidates, answers, strict=True):
-            for won in rows:
-                lease = self._lease_of(each, seated=seated)
-                if each.won(won.term, sent, lease, seated=seated):
-                    log.info("leads %r in term %s", each.name, won.term)
-                    self._alarms.flapping(each.name, won.elections)
+            for result in rows:
+                lease = self._lease_seconds(each, has_session_lock=has_session_lock)
+                if each.begin_term(result.term, sent_at, lease, has_session_lock=has_session_lock):
+                    log.info("leads %r in term %s", each.name, result.term)
+                    self._alerts.on_elections(each.name, result.elections_last_minute)
                 else:
-                    until = sent + each.lease
-                    self._leaving.append(
-                        Departure(each.name, won.term, seated, until, lambda: None)
+                    expires_at = sent_at + each.lease
+                    self._resignations.append(
+                        PendingResignation(
+                            each.name, result.term, has_session_lock, expires_at, lambda: None
+                        )
                     )
 
-    async def _ask(self, connection: Session, query: Query[T]) -> list[T]:
-        [[rows]] = await exchange(connection, [[query]], self._schema)
+    async def _fetch(self, connection: PgConnection, query: Query[T]) -> list[T]:
+        [[rows]] = await pipeline(connection, [[query]], self._schema)
         return rows
 
-    def _give_up(self, candidate: Candidate, term: int | None, why: str) -> None:
-        if term is not None and self._leave(candidate, term, why):
-            log.warning("no longer leads %r (term %s): %s", candidate.name, term, why)
+    def _lose_term(self, candidate: Candidate, term: int | None, reason: str) -> None:
+        if term is not None and self._end_term(candidate, term, reason):
+            log.warning("no longer leads %r (term %s): %s", candidate.name, term, reason)
 
     def _leading(self) -> list[Candidate]:
         return [each for each in self._candidates if each.term is not None]
 
-    def _say_that_there_is_a_pooler(self) -> None:
-        if not self._told_of_a_pooler:
-            self._told_of_a_pooler = True
+    def _log_pooler_once(self) -> None:
+        if not self._pooler_logged:
+            self._pooler_logged = True
             log.info(
                 "a pooler is in between, so who leads holds a lease, and one that dies is missed when "
                 "it has run out; set ROTA_DIRECT_URL to a way past the pooler to have it missed at once"

@@ -10,141 +10,150 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar
 
-from rota.coord.alarms import Alarms
-from rota.coord.calls import Calls
-from rota.coord.campaigns import Campaigns
-from rota.coord.counts import Counts
-from rota.coord.identity import fresh
-from rota.coord.keeper import Keeper
-from rota.coord.lease import CLOSED, Lease
-from rota.coord.renewals import Renewals
+from rota.coord.alarms import CoordinationAlerts
+from rota.coord.calls import OnceRenewals
+from rota.coord.campaigns import Elector
+from rota.coord.counts import CoordinationCounters
+from rota.coord.identity import new_identity
+from rota.coord.keeper import RenewalThread
+from rota.coord.lease import APP_CLOSED, Lease
+from rota.coord.renewals import LockRenewals
 from rota.model.events import Event
-from rota.model.rules import Rules
+from rota.model.rules import AlertRules
 from rota.store import locks, waiters
 from rota.store.database import Database
-from rota.store.locks import Released
+from rota.store.locks import ReleasedLockRow
 from rota.store.query import in_schema
 
 log = logging.getLogger("rota")
 
 T = TypeVar("T")
 
-CLOSE_WITHIN = 2.0
+CLOSE_TIMEOUT_SECONDS = 2.0
 """Seconds in which what is still held may be given back."""
 
-SEEN_THROUGH_WITHIN = 1.0
+CANCELLED_WAIT_SECONDS = 1.0
 """Seconds that who is cancelled waits for what he has begun; then it goes on by itself."""
 
 
-class Ears(Protocol):
+class ListenerProtocol(Protocol):
     """Who hears what is said on a channel."""
 
-    def subscribe(self, channel: str, hear: Callable[[str], None], /) -> Callable[[], None]: ...
+    def subscribe(
+        self, channel: str, on_notify: Callable[[str], None], /
+    ) -> Callable[[], None]: ...
 
-    def hears(self, channel: str, /) -> bool: ...
+    def is_listening(self, channel: str, /) -> bool: ...
 
 
-class Company:
+class Coordinator:
     def __init__(
         self,
         database: Database,
-        listen: Callable[[], Ears],
-        announce: Callable[[Event], None],
+        get_listener: Callable[[], ListenerProtocol],
+        publish: Callable[[Event], None],
     ) -> None:
         self.database = database
-        self.listen = listen
-        self.identity = fresh()
-        self.counts = Counts()
+        self.get_listener = get_listener
+        self.identity = new_identity()
+        self.counters = CoordinationCounters()
         self._loop = asyncio.get_running_loop()
-        self._announce = announce
-        self._begun: set[asyncio.Task[Any]] = set()
+        self._publish = publish
+        self._unfinished: set[asyncio.Task[Any]] = set()
         self._closed = False
-        self.keeper = Keeper(database, "keeper")
-        self.alarms = Alarms(
-            *(self.identity, database.schema, self.announce, self.keeper.nudge),
-            Rules.parse(database.settings.alerts),
+        self.renewal_thread = RenewalThread(database, "keeper")
+        self.alerts = CoordinationAlerts(
+            *(self.identity, database.schema, self.publish, self.renewal_thread.wake_threadsafe),
+            AlertRules.parse(database.settings.alerts),
         )
-        self.renewals = Renewals(self.identity.instance, database.schema, self.alarms)
-        self.calls = Calls(database.schema)
-        self.keeper.add(self.renewals)
-        self.keeper.add(self.calls)
-        self.keeper.add(self.alarms)
+        self.lock_renewals = LockRenewals(self.identity.instance, database.schema, self.alerts)
+        self.once_renewals = OnceRenewals(database.schema)
+        self.renewal_thread.add(self.lock_renewals)
+        self.renewal_thread.add(self.once_renewals)
+        self.renewal_thread.add(self.alerts)
         # Those who lead have a connection that no lock can cost them.
-        self.throne = Keeper(database, "throne")
-        self.campaigns = Campaigns(
-            self.identity, database.schema, self.alarms, notify=database.settings.notify
+        self.election_thread = RenewalThread(database, "throne")
+        self.elector = Elector(
+            self.identity, database.schema, self.alerts, notify=database.settings.notify
         )
-        self.throne.add(self.campaigns)
+        self.election_thread.add(self.elector)
 
     @property
-    def ended(self) -> bool:
+    def is_closed(self) -> bool:
         """Whether nothing can be done here any more."""
         return self._closed or self._loop.is_closed()
 
-    def announce(self, event: Event) -> None:
+    def publish(self, event: Event) -> None:
         """From any thread."""
-        self.counts.hear(event)
-        self.tell(lambda: self._announce(event))
+        self.counters.count(event)
+        self.call_in_loop(lambda: self._publish(event))
 
-    def tell(self, what: Callable[[], None]) -> None:
+    def call_in_loop(self, callback: Callable[[], None]) -> None:
         """Have something done in this loop, from any thread."""
         try:
-            self._loop.call_soon_threadsafe(what)
+            self._loop.call_soon_threadsafe(callback)
         except RuntimeError:
             return  # the loop is gone, and so is whom it would concern
 
-    async def see_through(self, doing: Coroutine[Any, Any, T]) -> T:
+    async def finish_even_if_cancelled(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Await something that is done to its end, also if whoever awaits it is cancelled."""
-        task = asyncio.create_task(doing)
-        self._begun.add(task)
-        task.add_done_callback(self._begun.discard)
+        task = asyncio.create_task(coroutine)
+        self._unfinished.add(task)
+        task.add_done_callback(self._unfinished.discard)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            await asyncio.wait([task], timeout=SEEN_THROUGH_WITHIN)
+            await asyncio.wait([task], timeout=CANCELLED_WAIT_SECONDS)
             raise
 
-    async def give_back(self, leases: Sequence[Lease], patience: float) -> list[Released | None]:
+    async def release(
+        self, leases: Sequence[Lease], timeout: float
+    ) -> list[ReleasedLockRow | None]:
         """Let go of what is held, and wake whoever waits for it. None: it has passed to somebody else."""
-        queries = [locks.release(each.name, each.slot, each.token) for each in leases]
-        answers = await self.database.insist_on(queries, patience)
+        queries = [locks.release(each.name, each.permit, each.token) for each in leases]
+        answers = await self.database.transact_with_retry(queries, timeout)
         released = [rows[0] if rows else None for rows in answers]
-        wanted = [
+        awaited = [
             lease.name
             for lease, each in zip(leases, released, strict=True)
-            if each is not None and each.wanted
+            if each is not None and each.awaited
         ]
-        if wanted and self.database.settings.notify:
-            channel = in_schema(locks.FREED, self.database.schema)
+        if awaited and self.database.settings.notify:
+            channel = in_schema(locks.RELEASED_CHANNEL, self.database.schema)
             try:
-                await self.database.run(waiters.notify(channel, wanted))
+                await self.database.run(waiters.notify(channel, awaited))
             except Exception as error:
-                log.debug("nobody was told that %s is free; they will look: %s", wanted, error)
+                log.debug("nobody was told that %s is free; they will look: %s", awaited, error)
         return released
 
     async def close(self) -> None:
         """What is still held is lost, and given back: who waits for it need not wait until it runs out."""
         self._closed = True
-        await self.resign(CLOSED)
-        await self.throne.close()
-        held = sorted(self.renewals.lose_all(CLOSED), key=lambda lease: (lease.name, lease.slot))
-        if self._begun:
-            await asyncio.wait(self._begun, timeout=CLOSE_WITHIN)
+        await self.resign(APP_CLOSED)
+        await self.election_thread.close()
+        held = sorted(
+            self.lock_renewals.mark_all_lost(APP_CLOSED),
+            key=lambda lease: (lease.name, lease.permit),
+        )
+        if self._unfinished:
+            await asyncio.wait(self._unfinished, timeout=CLOSE_TIMEOUT_SECONDS)
         if held:
             try:
-                async with asyncio.timeout(CLOSE_WITHIN):
-                    await self.give_back(held, CLOSE_WITHIN)
+                async with asyncio.timeout(CLOSE_TIMEOUT_SECONDS):
+                    await self.release(held, CLOSE_TIMEOUT_SECONDS)
             except Exception as error:
                 log.warning("%s locks were not given back: %s", len(held), error)
-        await self.keeper.close()
+        await self.renewal_thread.close()
 
-    async def resign(self, why: str, *, but_services: bool = False) -> None:
+    async def resign(self, reason: str, *, except_services: bool = False) -> None:
         """Lead nothing any more, and stand for nothing. `but_services`: they leave in their own time."""
-        said = asyncio.Event()
-        if self.campaigns.close(why, lambda: self.tell(said.set), but_services=but_services):
-            self.throne.nudge()
+        resigned = asyncio.Event()
+        if self.elector.close(
+            reason, lambda: self.call_in_loop(resigned.set), except_services=except_services
+        ):
+            self.election_thread.wake_threadsafe()
             try:
-                async with asyncio.timeout(CLOSE_WITHIN):
-                    await said.wait()
+                async with asyncio.timeout(CLOSE_TIMEOUT_SECONDS):
+                    await resigned.wait()
             except TimeoutError:
                 log.warning("who led has resigned, but could not say so")

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from rota.model.events import (
     Event,
-    LeaderDeposed,
     LeaderElected,
+    LeadershipEnded,
     LockAcquired,
     LockForfeited,
 )
 from rota.model.histogram import Histogram
 
 
-class Counts:
+class CoordinationCounters:
     """Told from any thread; that a count is off by one for a moment hurts nobody."""
 
     def __init__(self) -> None:
-        self.acquired = self.lost = 0
-        self.elected = self.deposed = 0
-        self.waits = Histogram()
+        self.locks_acquired = self.locks_lost = 0
+        self.elections_won = self.terms_lost = 0
+        self.wait_seconds = Histogram()
         """How long was waited for what was not free at once."""
 
-    def hear(self, event: Event) -> None:
+    def count(self, event: Event) -> None:
         match event:
             case LockAcquired():
-                self.acquired += 1
+                self.locks_acquired += 1
             case LockForfeited():
-                self.lost += 1
+                self.locks_lost += 1
             case LeaderElected():
-                self.elected += 1
-            case LeaderDeposed(why=why) if why:
-                self.deposed += 1
+                self.elections_won += 1
+            case LeadershipEnded(reason=reason) if reason:
+                self.terms_lost += 1

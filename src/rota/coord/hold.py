@@ -18,79 +18,79 @@ from typing import Any, Literal, TypeVar
 from uuid import UUID
 
 from rota.coord import trust
-from rota.coord.body import Body
-from rota.coord.company import Company
-from rota.coord.lease import CLOSED, TAKEN, Lease
-from rota.coord.looking import Asking, Look
+from rota.coord.body import CancelScope
+from rota.coord.company import Coordinator
+from rota.coord.lease import APP_CLOSED, TAKEN_BY_OTHER, Lease
+from rota.coord.looking import AcquireLoop, QueryFactory
 from rota.errors import Busy, LockLost
 from rota.model import events
 from rota.store import failures, locks
-from rota.store.locks import Answer
+from rota.store.locks import LockAnswer
 from rota.store.on import run_on
 
 log = logging.getLogger("rota")
 
-OnLost = Literal["tell", "cancel"]
-H = TypeVar("H", bound="Hold")
+OnLost = Literal["raise", "cancel"]
+H = TypeVar("H", bound="LockHandle")
 
-ANSWER_WITHIN, SHORTEST_ANSWER = 5.0, 1.0
-ABANDON_WITHIN = 2.0
+MAX_RELEASE_SECONDS, MIN_RELEASE_SECONDS = 5.0, 1.0
+ABANDON_TIMEOUT_SECONDS = 2.0
 """Seconds that the database has to answer."""
 
-ONE_EACH = "who may take it beside others has an object of his own, from app.lock(…)"
+SEPARATE_HANDLE_HINT = "who may take it beside others has an object of his own, from app.lock(…)"
 
 
-class Hold:
+class LockHandle:
     """One of `permits`, or with 0 of them a lock."""
 
     def __init__(
         self,
-        company: Callable[[], Awaitable[Company]],
+        open_coordinator: Callable[[], Awaitable[Coordinator]],
         name: str,
         permits: int,
         *,
         ttl: float,
         wait: float | None,
-        longest: float | None,
+        max_held: float | None,
         label: str,
         on_lost: OnLost,
     ) -> None:
         self.name = name
         self.permits = permits
-        self._open = company
+        self._open_coordinator = open_coordinator
         self._ttl = ttl
         self._wait = wait
-        self._longest = longest
+        self._max_held = max_held
         self._label = label
         self._on_lost = on_lost
         self._lease: Lease | None = None
-        self._company: Company | None = None
-        self._body: Body | None = None
-        self._taking = False
+        self._coordinator: Coordinator | None = None
+        self._cancel_scope: CancelScope | None = None
+        self._is_acquiring = False
         self.lost = asyncio.Event()
         """Set when it is lost."""
 
     @property
-    def what(self) -> str:
+    def kind(self) -> str:
         return "permit of" if self.permits else "lock"
 
     @property
-    def _itself(self) -> str:
-        return f"{self.what} {self.name!r}"
+    def _title(self) -> str:
+        return f"{self.kind} {self.name!r}"
 
     @property
     def token(self) -> int:
         """The fencing token: larger than every one before it."""
-        return self._known().token
+        return self._require_lease().token
 
     @property
-    def slot(self) -> int:
-        return self._known().slot
+    def permit(self) -> int:
+        return self._require_lease().permit
 
     @property
     def held(self) -> bool:
         """Whether it can be relied on at this moment; true from any thread, and after any pause."""
-        return self._lease is not None and self._lease.held()
+        return self._lease is not None and self._lease.is_held()
 
     # Taking
 
@@ -108,159 +108,180 @@ class Hold:
         return True
 
     async def _acquire(self, wait: float | None) -> None:
-        if self._taking:
-            raise RuntimeError(f"somebody takes {self._itself} already: {ONE_EACH}")
-        if self._lease is not None and not self._is_over(self._lease):
-            raise RuntimeError(f"{self._itself} is held already: release it first, or {ONE_EACH}")
-        self._taking = True
+        if self._is_acquiring:
+            raise RuntimeError(f"somebody takes {self._title} already: {SEPARATE_HANDLE_HINT}")
+        if self._lease is not None and not self._has_ended(self._lease):
+            raise RuntimeError(
+                f"{self._title} is held already: release it first, or {SEPARATE_HANDLE_HINT}"
+            )
+        self._is_acquiring = True
         try:
-            self._company = company = await self._open()
-            sent, answer = await self._take(company, wait)
+            self._coordinator = coordinator = await self._open_coordinator()
+            sent_at, answer = await self._run_acquire_loop(coordinator, wait)
         finally:
-            self._taking = False
-        assert answer.slot is not None
+            self._is_acquiring = False
+        assert answer.permit is not None
         assert answer.token is not None
         self.lost.clear()
         lease = Lease(
-            *(self.name, answer.slot, answer.token, self._ttl, sent),
-            lambda why: self._lose(company, lease, why),
+            *(self.name, answer.permit, answer.token, self._ttl, sent_at),
+            lambda why: self._report_lost(coordinator, lease, why),
         )
-        lease.longest = self._longest
+        lease.max_held = self._max_held
         self._lease = lease
-        company.renewals.keep(lease)
-        company.keeper.nudge()
-        company.announce(events.LockAcquired(self.name, lease.token))
+        coordinator.lock_renewals.add(lease)
+        coordinator.renewal_thread.wake_threadsafe()
+        coordinator.publish(events.LockAcquired(self.name, lease.token))
 
-    async def _take(self, company: Company, wait: float | None) -> tuple[float, Answer]:
-        look = Look(company, locks.FREED, self.name, self._ttl, self._asking(company))
+    async def _run_acquire_loop(
+        self, coordinator: Coordinator, wait: float | None
+    ) -> tuple[float, LockAnswer]:
+        acquire_loop = AcquireLoop(
+            coordinator,
+            locks.RELEASED_CHANNEL,
+            self.name,
+            self._ttl,
+            self._query_factory(coordinator),
+        )
         began = trust.now()
         try:
-            sent, answer = await look.until(wait)
-            if not answer.got:
-                raise Busy(self._busy(company, answer))
+            sent_at, answer = await acquire_loop.acquire(wait)
+            if not answer.is_done:
+                raise Busy(self._busy_message(coordinator, answer))
         except BaseException:
-            if look.unsure:
-                await company.see_through(self._abandon(company, look.unsure))
+            if acquire_loop.unconfirmed:
+                await coordinator.finish_even_if_cancelled(
+                    self._abandon(coordinator, acquire_loop.unconfirmed)
+                )
             raise
         finally:
-            if look.waited and wait != 0:
-                company.counts.waits.add(trust.now() - began)
-        return sent, answer
+            if acquire_loop.has_waited and wait != 0:
+                coordinator.counters.wait_seconds.add(trust.now() - began)
+        return sent_at, answer
 
-    def _asking(self, company: Company) -> Asking[Answer]:
-        who = company.identity.under(self._label)
+    def _query_factory(self, coordinator: Coordinator) -> QueryFactory[LockAnswer]:
+        owner = coordinator.identity.as_params(self._label)
         return lambda nonce, earlier, wait: locks.acquire(
-            *(self.name, self.permits, nonce, who, self._ttl, self._longest),
+            *(self.name, self.permits, nonce, owner, self._ttl, self._max_held),
             wait=wait,
-            earlier=earlier,
+            earlier_nonces=earlier,
         )
 
-    async def _abandon(self, company: Company, nonces: list[UUID]) -> None:
+    async def _abandon(self, coordinator: Coordinator, nonces: list[UUID]) -> None:
         """Whoever has stopped to wait must not have it: nobody would give it back."""
-        query = locks.abandon(self.name, nonces, company.identity.instance)
+        query = locks.abandon(self.name, nonces, coordinator.identity.instance)
         try:
-            async with asyncio.timeout(ABANDON_WITHIN):
-                await company.database.insist(query, patience=ABANDON_WITHIN)
+            async with asyncio.timeout(ABANDON_TIMEOUT_SECONDS):
+                await coordinator.database.run_with_retry(
+                    query, outage_timeout=ABANDON_TIMEOUT_SECONDS
+                )
         except Exception as error:
-            log.debug("%s may be held until it runs out: %s", self._itself, error)
+            log.debug("%s may be held until it runs out: %s", self._title, error)
 
-    def _busy(self, company: Company, answer: Answer) -> str:
-        if answer.host is None or (answer.left is not None and answer.left <= 0):
+    def _busy_message(self, coordinator: Coordinator, answer: LockAnswer) -> str:
+        if answer.host is None or (answer.expires_in is not None and answer.expires_in <= 0):
             return (
-                f"{self._itself} is relied on by a transaction that is still open; "
+                f"{self._title} is relied on by a transaction that is still open; "
                 "`rota locks release` says whose"
             )
-        me = company.identity
-        here = (answer.host, answer.pid) == (me.host, me.pid)
-        who = "this very process" if here else f"{answer.host}, process {answer.pid}"
+        identity = coordinator.identity
+        is_this_process = (answer.host, answer.pid) == (identity.host, identity.pid)
+        holder = "this very process" if is_this_process else f"{answer.host}, process {answer.pid}"
         label = f" ({answer.label})" if answer.label else ""
-        many = (
+        subject = (
             f"all {self.permits} permits of {self.name!r} are held; one"
             if self.permits
             else (f"lock {self.name!r} is")
         )
         return (
-            f"{many} held by {who}{label} under token {answer.other} for {answer.since or 0:.1f} s; "
+            f"{subject} held by {holder}{label} under token {answer.holder_token} for "
+            f"{answer.held_seconds or 0:.1f} s; "
             "wait longer with wait=…, or see `rota locks`"
         )
 
     # Losing
 
-    def _lose(self, company: Company, lease: Lease, why: str) -> None:
+    def _report_lost(self, coordinator: Coordinator, lease: Lease, reason: str) -> None:
         """Called by the keeper, or by whoever asked first."""
-        company.announce(events.LockForfeited(self.name, lease.token, why))
-        company.tell(lambda: self._told(lease))
+        coordinator.publish(events.LockForfeited(self.name, lease.token, reason))
+        coordinator.call_in_loop(lambda: self._signal_lost(lease))
 
-    def _told(self, lease: Lease) -> None:
+    def _signal_lost(self, lease: Lease) -> None:
         if lease is not self._lease:
             return  # it has been taken anew since
         self.lost.set()
-        if self._body is not None and self._on_lost == "cancel":
-            self._body.cancel()
+        if self._cancel_scope is not None and self._on_lost == "cancel":
+            self._cancel_scope.cancel()
 
-    def _is_over(self, lease: Lease) -> bool:
-        return lease.ended or lease.why is not None
+    def _has_ended(self, lease: Lease) -> bool:
+        return lease.is_ended or lease.lost_reason is not None
 
-    def _known(self) -> Lease:
+    def _require_lease(self) -> Lease:
         if self._lease is None:
-            raise RuntimeError(f"{self._itself} has not been acquired")
+            raise RuntimeError(f"{self._title} has not been acquired")
         return self._lease
 
     async def assert_held(self, connection: Any) -> None:
         """Refuse the rest of the transaction on this connection of yours, with LockLost, if it is no longer
         held; else nobody else gets it until the transaction ends."""
-        answer = self.assertion(connection)
+        answer = self.run_assertion(connection)
         if isinstance(answer, Awaitable):
             await answer
 
-    def assertion(self, connection: Any) -> Any:
+    def run_assertion(self, connection: Any) -> Any:
         """The same for a connection of any kind; answers what is to be awaited, if anything is."""
-        lease, company = self._known(), self._company
-        assert company is not None
-        return run_on(connection, locks.assertion(lease.name, lease.token), company.database.schema)
+        lease, coordinator = self._require_lease(), self._coordinator
+        assert coordinator is not None
+        return run_on(
+            connection, locks.assert_lock(lease.name, lease.token), coordinator.database.schema
+        )
 
     # Giving back
 
     async def release(self) -> None:
         """Give it back. Raises LockLost if it was lost before."""
-        lease, company = self._known(), self._company
-        assert company is not None
-        if lease.ended:
+        lease, coordinator = self._require_lease(), self._coordinator
+        assert coordinator is not None
+        if lease.is_ended:
             return
-        why = lease.why
-        if not lease.inherited:
+        reason = lease.lost_reason
+        if not lease.is_inherited:
             # First, so that a renewal under way is not refused, and told, for what we do ourselves.
             lease.end()
-            company.renewals.drop(lease)
-            passed = why != CLOSED and await company.see_through(self._give_back(company, lease))
-            if why is None and passed:
-                why = TAKEN
-        if why is not None:
-            raise LockLost(f"{self._itself} (token {lease.token}) was lost: {why}")
-        company.alarms.released(lease)
-        company.announce(events.LockReleased(self.name, lease.token))
+            coordinator.lock_renewals.remove(lease)
+            is_taken_by_other = reason != APP_CLOSED and await coordinator.finish_even_if_cancelled(
+                self._release_lease(coordinator, lease)
+            )
+            if reason is None and is_taken_by_other:
+                reason = TAKEN_BY_OTHER
+        if reason is not None:
+            raise LockLost(f"{self._title} (token {lease.token}) was lost: {reason}")
+        coordinator.alerts.on_released(lease)
+        coordinator.publish(events.LockReleased(self.name, lease.token))
 
-    async def _give_back(self, company: Company, lease: Lease) -> bool:
+    async def _release_lease(self, coordinator: Coordinator, lease: Lease) -> bool:
         """Whether somebody else has had it. While the database is away that is not known, and it runs out
         by itself."""
-        patience = min(max(lease.until - trust.now(), SHORTEST_ANSWER), ANSWER_WITHIN)
+        timeout = min(
+            max(lease.trusted_until - trust.now(), MIN_RELEASE_SECONDS), MAX_RELEASE_SECONDS
+        )
         try:
-            async with asyncio.timeout(patience):
-                return await company.give_back([lease], patience) == [None]
+            async with asyncio.timeout(timeout):
+                return await coordinator.release([lease], timeout) == [None]
         except TimeoutError:
-            log.warning("%s could not be given back in %.1f s", self._itself, patience)
+            log.warning("%s could not be given back in %.1f s", self._title, timeout)
         except Exception as error:
-            if not failures.is_passing(error):
+            if not failures.is_transient(error):
                 raise
-            log.warning("%s could not be given back: %s", self._itself, error)
+            log.warning("%s could not be given back: %s", self._title, error)
         return False
 
     async def __aenter__(self: H) -> H:
-        if self._body is not None:
-            raise RuntimeError(f"{self._itself} has been entered already: {ONE_EACH}")
-        if self._lease is None or self._is_over(self._lease):
+        if self._cancel_scope is not None:
+            raise RuntimeError(f"{self._title} has been entered already: {SEPARATE_HANDLE_HINT}")
+        if self._lease is None or self._has_ended(self._lease):
             await self.acquire()
-        self._body = Body()
+        self._cancel_scope = CancelScope()
         return self
 
     async def __aexit__(
@@ -269,14 +290,14 @@ class Hold:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
-        body, self._body = self._body, None
-        ours = body is not None and body.ended(error)
+        scope, self._cancel_scope = self._cancel_scope, None
+        cancelled_by_scope = scope is not None and scope.finish(error)
         try:
             await self.release()
         except Exception as failure:
             if error is None:
                 raise
-            if ours and isinstance(failure, LockLost):
+            if cancelled_by_scope and isinstance(failure, LockLost):
                 raise failure from None
             error.add_note(str(failure))
         return False

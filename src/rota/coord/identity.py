@@ -10,17 +10,17 @@ from uuid import UUID, uuid4
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class InstanceIdentity:
     instance: UUID
     """Fresh with every start: a host's name and a pid come again."""
     host: str
     pid: int
 
-    def under(self, label: str) -> dict[str, Any]:
+    def as_params(self, label: str) -> dict[str, Any]:
         """As parameters of a statement."""
         return {"instance": self.instance, "host": self.host, "pid": self.pid, "label": label}
 
 
-def fresh() -> Identity:
+def new_identity() -> InstanceIdentity:
     """For one app in one event loop of this process."""
-    return Identity(uuid4(), socket.gethostname(), os.getpid())
+    return InstanceIdentity(uuid4(), socket.gethostname(), os.getpid())

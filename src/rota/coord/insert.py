@@ -15,15 +15,15 @@ import msgspec
 
 from rota.errors import ArgumentError
 from rota.store import failures
-from rota.store.inserts import Insertion, quoted
-from rota.store.on import Rows, is_async, say_on
+from rota.store.inserts import InsertStatement, quoted
+from rota.store.on import Rows, execute_on, is_async
 
-Given = Iterable[Mapping[str, Any]]
+InputRows = Iterable[Mapping[str, Any]]
 
-WHAT = "insert_once"
+API_NAME = "insert_once"
 
-MOST_ROWS = 1000
-MOST_VALUES = 20_000
+MAX_ROWS = 1000
+MAX_VALUES = 20_000
 """In one statement. PostgreSQL takes 65,535 parameters."""
 
 
@@ -38,81 +38,81 @@ class Inserted(msgspec.Struct, frozen=True):
 
 
 async def insert_once(
-    connection: Any, table: str | Sequence[str], rows: Given, conflict: Sequence[str]
+    connection: Any, table: str | Sequence[str], rows: InputRows, conflict: Sequence[str]
 ) -> Inserted:
-    statements = _inserting(table, rows, conflict)
+    statements = _statements(table, rows, conflict)
     try:
         statement = next(statements)
         while True:
-            with _in_our_words(statement):
-                answer = say_on(connection, statement, WHAT)
-                written = await answer if isinstance(answer, Awaitable) else answer
-            statement = statements.send(written)
+            with _translated_errors(statement):
+                answer = execute_on(connection, statement, API_NAME)
+                returned = await answer if isinstance(answer, Awaitable) else answer
+            statement = statements.send(returned)
     except StopIteration as end:
-        done: Inserted = end.value
-        return done
+        result: Inserted = end.value
+        return result
 
 
-def insert_once_blocking(
-    connection: Any, table: str | Sequence[str], rows: Given, conflict: Sequence[str]
+def insert_once_sync(
+    connection: Any, table: str | Sequence[str], rows: InputRows, conflict: Sequence[str]
 ) -> Inserted:
-    if is_async(connection, WHAT):
+    if is_async(connection, API_NAME):
         raise ArgumentError(
             "a blocking insert_once cannot use an async connection: await app.insert_once(…)"
         )
-    statements = _inserting(table, rows, conflict)
+    statements = _statements(table, rows, conflict)
     try:
         statement = next(statements)
         while True:
-            with _in_our_words(statement):
-                answer = say_on(connection, statement, WHAT)
+            with _translated_errors(statement):
+                answer = execute_on(connection, statement, API_NAME)
                 assert not isinstance(answer, Awaitable)
             statement = statements.send(answer)
     except StopIteration as end:
-        done: Inserted = end.value
-        return done
+        result: Inserted = end.value
+        return result
 
 
-def _inserting(
-    table: str | Sequence[str], given: Given, conflict: Sequence[str]
-) -> Generator[Insertion, Rows, Inserted]:
+def _statements(
+    table: str | Sequence[str], input_rows: InputRows, conflict: Sequence[str]
+) -> Generator[InsertStatement, Rows, Inserted]:
     """The statements, one after another; each is sent what it answered."""
-    where = _table(table)
+    table_parts = _parse_table(table)
     if isinstance(conflict, str) or not conflict:
         raise ArgumentError(
             f"conflict is a list of the columns that tell rows apart, not {conflict!r}"
         )
-    target = tuple(_name(name, "a column") for name in conflict)
-    rows = list(given)
-    columns = _columns(rows)
-    known = [name for name in target if name in columns]
+    target = tuple(_validate_name(name, "a column") for name in conflict)
+    rows = list(input_rows)
+    columns = _read_columns(rows)
+    sort_columns = [name for name in target if name in columns]
     # By what tells them apart, and the same way everywhere.
-    ordered = sorted(rows, key=lambda row: [repr(row[name]) for name in known])
-    many = max(min(MOST_ROWS, MOST_VALUES // max(len(columns), 1)), 1)
+    ordered = sorted(rows, key=lambda row: [repr(row[name]) for name in sort_columns])
+    batch_size = max(min(MAX_ROWS, MAX_VALUES // max(len(columns), 1)), 1)
     new: list[tuple[Any, ...]] = []
-    for at in range(0, len(ordered), many):
-        values = [[row[name] for name in columns] for row in ordered[at : at + many]]
-        written = yield Insertion(where, columns, target, values)
-        new += [tuple(row) for row in written]
-    if len(known) == len(target):
-        _as_given(new, [tuple(row[name] for name in target) for row in rows])
+    for start in range(0, len(ordered), batch_size):
+        values = [[row[name] for name in columns] for row in ordered[start : start + batch_size]]
+        returned = yield InsertStatement(table_parts, columns, target, values)
+        new += [tuple(row) for row in returned]
+    if len(sort_columns) == len(target):
+        _restore_order(new, [tuple(row[name] for name in target) for row in rows])
     return Inserted(len(new), len(rows) - len(new), new)
 
 
-def _table(table: str | Sequence[str]) -> tuple[str, ...]:
+def _parse_table(table: str | Sequence[str]) -> tuple[str, ...]:
     parts = table.split(".") if isinstance(table, str) else list(table)
     if len(parts) > 2:
         raise ArgumentError(
             f'table is "table" or "schema.table", not {table!r}; a name with a dot in it is given as '
             '("schema", "table")'
         )
-    return tuple(_name(part, "a table") for part in parts)
+    return tuple(_validate_name(part, "a table") for part in parts)
 
 
-def _columns(rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+def _read_columns(rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     if not rows:
         return ()
-    columns = tuple(_name(name, "a column") for name in rows[0])
+    columns = tuple(_validate_name(name, "a column") for name in rows[0])
     if not columns:
         raise ArgumentError("the rows have no columns")
     for number, row in enumerate(rows):
@@ -124,23 +124,23 @@ def _columns(rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     return columns
 
 
-def _name(name: Any, what: str) -> str:
+def _validate_name(name: Any, kind: str) -> str:
     if not isinstance(name, str) or not name or "\0" in name:
-        raise ArgumentError(f"{name!r:.60} is not the name of {what}")
+        raise ArgumentError(f"{name!r:.60} is not the name of {kind}")
     return name
 
 
-def _as_given(new: list[tuple[Any, ...]], given: Sequence[tuple[Any, ...]]) -> None:
+def _restore_order(new: list[tuple[Any, ...]], input_keys: Sequence[tuple[Any, ...]]) -> None:
     """Put them in the order in which they were given, if the database gives values back as they came."""
     try:
-        place = {key: at for at, key in reversed(list(enumerate(given)))}
-        new.sort(key=place.__getitem__)
+        position = {key: index for index, key in reversed(list(enumerate(input_keys)))}
+        new.sort(key=position.__getitem__)
     except (KeyError, TypeError):
         return
 
 
 @contextmanager
-def _in_our_words(statement: Insertion) -> Iterator[None]:
+def _translated_errors(statement: InsertStatement) -> Iterator[None]:
     try:
         yield
     except Exception as error:
@@ -148,5 +148,5 @@ def _in_our_words(statement: Insertion) -> Iterator[None]:
             raise
         raise ArgumentError(
             f"nothing says what a duplicate is in {quoted(*statement.table)}, for want of a unique index "
-            f"on just these columns; {statement.index()}"
+            f"on just these columns; {statement.unique_index()}"
         ) from error

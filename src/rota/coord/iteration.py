@@ -16,44 +16,44 @@ from typing import Any
 from rota.model.service import ServiceContext, ServiceDefinition
 
 
-class Iteration:
+class ServiceIteration:
     """Begins at once. `task` answers what it failed with, and does not fail."""
 
     def __init__(self, definition: ServiceDefinition, context: ServiceContext) -> None:
         self.context = context
-        self.was_cut = False
-        self._in_thread = False
+        self.was_cancelled = False
+        self._runs_in_thread = False
         self._loop = asyncio.get_running_loop()
         self._began = self._loop.time()
         self.task = asyncio.create_task(
-            self._call(definition), name=f"rota service {definition.name} {context.iteration}"
+            self._run(definition), name=f"rota service {definition.name} {context.iteration}"
         )
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         return self.task.done()
 
     @property
-    def lasted(self) -> float:
+    def duration(self) -> float:
         return self._loop.time() - self._began
 
-    def tell(self) -> None:
+    def request_stop(self) -> None:
         self.context.stop()
 
-    def cut(self) -> None:
+    def cancel(self) -> None:
         """Tell it, and stop it if that is possible."""
-        self.tell()
-        if not self.ended and not self._in_thread:
-            self.was_cut = True
+        self.request_stop()
+        if not self.has_ended and not self._runs_in_thread:
+            self.was_cancelled = True
             self.task.cancel()
 
-    async def _call(self, definition: ServiceDefinition) -> BaseException | None:
+    async def _run(self, definition: ServiceDefinition) -> BaseException | None:
         args = (self.context,) if definition.takes_context else ()
         try:
             if definition.is_async:
                 await definition.fn(*args)
             else:
-                answer = await self._threaded(definition.fn, *args)
+                answer = await self._call_in_thread(definition.fn, *args)
                 if inspect.isawaitable(answer):  # of a function that is async and does not look it
                     await answer
         # A thread may end with anything; what comes of a coroutine and ends programs is to end this one.
@@ -61,12 +61,12 @@ class Iteration:
             return error
         return None
 
-    async def _threaded(self, fn: Callable[..., Any], *args: Any) -> Any:
-        self._in_thread = True
+    async def _call_in_thread(self, fn: Callable[..., Any], *args: Any) -> Any:
+        self._runs_in_thread = True
         try:
-            answer, error = await in_thread(fn, *args)
+            answer, error = await call_in_thread(fn, *args)
         finally:
-            self._in_thread = False
+            self._runs_in_thread = False
         if isinstance(error, Exception):
             raise error
         if error is not None:
@@ -74,14 +74,14 @@ class Iteration:
         return answer
 
 
-def in_thread(
+def call_in_thread(
     fn: Callable[..., Any], *args: Any
 ) -> asyncio.Future[tuple[Any, BaseException | None]]:
     """Call it in a thread of its own: one that goes on for ever must not take a place in a pool."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
 
-    def settle(answer: Any, error: BaseException | None) -> None:
+    def set_result(answer: Any, error: BaseException | None) -> None:
         if not future.done():
             future.set_result((answer, error))
 
@@ -92,7 +92,7 @@ def in_thread(
         except BaseException as raised:
             error = raised
         try:
-            loop.call_soon_threadsafe(settle, answer, error)
+            loop.call_soon_threadsafe(set_result, answer, error)
         except RuntimeError:
             return  # the loop is gone, and whoever waited with it
 

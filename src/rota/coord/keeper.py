@@ -24,38 +24,38 @@ from rota.store import failures
 from rota.store.database import Database
 
 if TYPE_CHECKING:
-    from rota.store.session import Session
+    from rota.store.session import PgConnection
 
 log = logging.getLogger("rota")
 
 T = TypeVar("T")
 
-LINGER = 20.0
+IDLE_CONNECTION_SECONDS = 20.0
 """Seconds that an unused connection is kept."""
 
-SHARE_OF_ANSWER = 0.9
+ANSWER_TIMEOUT_SHARE = 0.9
 """Of the time that a turn may take, what one answer may."""
 
-LONGEST_REST = 0.5
-SHARE_OF_REST = 0.4
+MAX_ERROR_DELAY_SECONDS = 0.5
+ERROR_DELAY_SHARE = 0.4
 """After a turn that failed: seconds, and of the time that it may have taken."""
 
 
-class Part(Protocol):
+class RenewalTask(Protocol):
     """Times are those of `trust.now()`; `math.inf` is never. All is called in the keeper's thread."""
 
     @property
-    def patience(self) -> float:
+    def timeout(self) -> float:
         """Seconds that one turn may take."""
         ...
 
-    def due(self) -> float:
+    def due_at(self) -> float:
         """When it wants its next turn."""
         ...
 
-    async def turn(self, connection: Session) -> None: ...
+    async def renew(self, connection: PgConnection) -> None: ...
 
-    def ends(self) -> float:
+    def next_expiry(self) -> float:
         """When the first of what it keeps is lost, unless it is renewed before."""
         ...
 
@@ -63,162 +63,165 @@ class Part(Protocol):
         """Let go of what is no longer to be relied on."""
         ...
 
-    def cut(self) -> None:
+    def connection_lost(self) -> None:
         """The connection went, and whatever the server bound to it."""
         ...
 
 
-class Keeper(Loop):
+class RenewalThread(Loop):
     """Belongs to the event loop it is made in, and ends with it: whose loop is gone gives nothing back."""
 
     def __init__(self, database: Database, name: str) -> None:
         super().__init__()
         self._name = name
         self._database = database
-        self._owner = asyncio.get_running_loop()
-        self._parts: list[Part] = []
-        self._connection: Session | None = None
-        self._used = 0.0
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._owner_loop = asyncio.get_running_loop()
+        self._tasks: list[RenewalTask] = []
+        self._connection: PgConnection | None = None
+        self._last_used = 0.0
+        self._thread_loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._starting = threading.Lock()
-        self._alarm: asyncio.TimerHandle | None = None
-        self._leaving: asyncio.Task[None] | None = None
+        self._start_lock = threading.Lock()
+        self._expiry_timer: asyncio.TimerHandle | None = None
+        self._closing: asyncio.Task[None] | None = None
         self._closed = False
 
     # From any thread
 
-    def add(self, part: Part) -> None:
-        self._parts = [*self._parts, part]
+    def add(self, task: RenewalTask) -> None:
+        self._tasks = [*self._tasks, task]
 
-    def remove(self, part: Part) -> None:
+    def remove(self, task: RenewalTask) -> None:
         """What it has kept is its owner's business."""
-        self._parts = [each for each in self._parts if each is not part]
+        self._tasks = [each for each in self._tasks if each is not task]
 
-    def nudge(self) -> None:
+    def wake_threadsafe(self) -> None:
         """Something may be due sooner than it was."""
-        self._call(self._look_again)
+        self._call_in_thread(self._reschedule)
 
-    async def do(self, what: Callable[[], Awaitable[T]]) -> T:
+    async def run_in_thread(self, call: Callable[[], Awaitable[T]]) -> T:
         """Run something in the keeper's thread, from another loop."""
-        loop = self._running()
+        loop = self._ensure_started()
 
-        async def once() -> T:
-            return await what()
+        async def run_once() -> T:
+            return await call()
 
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(once(), loop))
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(run_once(), loop))
 
     async def close(self) -> None:
-        with self._starting:
+        with self._start_lock:
             self._closed = True
             thread = self._thread
         if thread is not None:
-            self._call(self.stop)
+            self._call_in_thread(self.stop)
             await asyncio.to_thread(thread.join, 2.0)
 
-    def _call(self, what: Callable[[], None]) -> None:
+    def _call_in_thread(self, callback: Callable[[], None]) -> None:
         try:
-            self._running().call_soon_threadsafe(what)
+            self._ensure_started().call_soon_threadsafe(callback)
         except RuntimeError:
             return  # it has ended
 
-    def _running(self) -> asyncio.AbstractEventLoop:
-        with self._starting:
-            if self._loop is None:
+    def _ensure_started(self) -> asyncio.AbstractEventLoop:
+        with self._start_lock:
+            if self._thread_loop is None:
                 if self._closed:
                     raise RuntimeError("this app has been closed")
-                self._loop = asyncio.new_event_loop()
+                self._thread_loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(
-                    target=self._live, args=(self._loop,), name=f"rota {self._name}", daemon=True
+                    target=self._thread_main,
+                    args=(self._thread_loop,),
+                    name=f"rota {self._name}",
+                    daemon=True,
                 )
                 self._thread.start()
-            return self._loop
+            return self._thread_loop
 
     # In the thread
 
-    def _live(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _thread_main(self, loop: asyncio.AbstractEventLoop) -> None:
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
-            runner.run(self._keep())
+            runner.run(self._main())
 
-    async def _keep(self) -> None:
+    async def _main(self) -> None:
         try:
             await self.run()
         finally:
             await self._disconnect()
 
     async def tick(self) -> float | None:
-        if self._owner.is_closed():
+        if self._owner_loop.is_closed():
             self.stop()
             return None
         now = trust.now()
-        due = [part for part in self._parts if part.due() <= now]
+        due = [task for task in self._tasks if task.due_at() <= now]
         try:
             if due:
-                await self._turns(due)
+                await self._renew_all(due)
         finally:
             # Also of what was taken in a turn that came to nothing in the end.
-            self._set_alarm()
-        due_at = soonest(part.due() for part in self._parts)
+            self._set_expiry_timer()
+        due_at = earliest(task.due_at() for task in self._tasks)
         if self._connection is not None and math.isinf(due_at):
-            rest = self._used + LINGER - time.monotonic()
-            if rest <= 0:
+            pause = self._last_used + IDLE_CONNECTION_SECONDS - time.monotonic()
+            if pause <= 0:
                 await self._disconnect()
                 return None
-            return rest
+            return pause
         return None if math.isinf(due_at) else max(due_at - trust.now(), 0.001)
 
-    async def _turns(self, parts: list[Part]) -> None:
+    async def _renew_all(self, tasks: list[RenewalTask]) -> None:
         # Also of those whose turn it is not: it may be before this one ends.
-        patience = min(part.patience for part in self._parts)
-        self.longest_rest_after_error = min(LONGEST_REST, patience * SHARE_OF_REST)
+        timeout = min(task.timeout for task in self._tasks)
+        self.max_error_delay_seconds = min(MAX_ERROR_DELAY_SECONDS, timeout * ERROR_DELAY_SHARE)
         try:
-            async with asyncio.timeout(patience):
-                connection = await self._connected()
+            async with asyncio.timeout(timeout):
+                connection = await self._ensure_connected()
             # Hung up on, where an answer is overdue: whoever says politely that he no longer waits, and
             # waits for the answer to that, has lost half a second more.
-            connection.deadline = patience * SHARE_OF_ANSWER
-            for part in parts:
-                async with asyncio.timeout(patience):
-                    await self._turn(part, connection)
-            self._used = time.monotonic()
+            connection.answer_timeout = timeout * ANSWER_TIMEOUT_SHARE
+            for task in tasks:
+                async with asyncio.timeout(timeout):
+                    await self._renew(task, connection)
+            self._last_used = time.monotonic()
         except BaseException:
             await self._disconnect()
             raise
 
-    async def _turn(self, part: Part, connection: Session) -> None:
-        self._stop_watching(connection)
+    async def _renew(self, task: RenewalTask, connection: PgConnection) -> None:
+        self._unwatch_socket(connection)
         try:
-            await part.turn(connection)
+            await task.renew(connection)
         except Exception as error:
             # Somebody is in the way: it comes again, and the connection is as good as before.
             if not failures.is_contended(error):
                 raise
-            log.debug("%s has to wait: %s", type(part).__name__.lower(), error)
-        self._watch(connection)
+            log.debug("%s has to wait: %s", type(task).__name__.lower(), error)
+        self._watch_socket(connection)
 
     # What is lost by the clock
 
-    def _look_again(self) -> None:
-        self._set_alarm()
+    def _reschedule(self) -> None:
+        self._set_expiry_timer()
         self.wake()
 
-    def _set_alarm(self) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
-        ends = soonest(part.ends() for part in self._parts)
-        if not math.isinf(ends):
-            rest = max(ends - trust.now(), 0.0)
-            self._alarm = asyncio.get_running_loop().call_later(rest, self._expire)
+    def _set_expiry_timer(self) -> None:
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
+            self._expiry_timer = None
+        expires_at = earliest(task.next_expiry() for task in self._tasks)
+        if not math.isinf(expires_at):
+            delay = max(expires_at - trust.now(), 0.0)
+            self._expiry_timer = asyncio.get_running_loop().call_later(delay, self._expire)
 
     def _expire(self) -> None:
-        for part in self._parts:
-            part.expire()
-        self._set_alarm()
+        for task in self._tasks:
+            task.expire()
+        self._set_expiry_timer()
 
     # The connection
 
-    async def _connected(self) -> Session:
+    async def _ensure_connected(self) -> PgConnection:
         if self._connection is not None and self._connection.closed:
             await self._disconnect()
         if self._connection is None:
@@ -226,26 +229,26 @@ class Keeper(Loop):
             self._connection = await self._database.connect(engine=True, direct=True)
         return self._connection
 
-    def _watch(self, connection: Session) -> None:
+    def _watch_socket(self, connection: PgConnection) -> None:
         """Something to read while we asked nothing: the server has hung up, most likely, and with it went
         what it held for us. That is known now, not when the next turn is due."""
 
-        def notice() -> None:
+        def on_readable() -> None:
             try:
                 connection.pgconn.consume_input()
                 return  # it only says something: that a setting has changed, or that it is about to hang up
             except Exception as error:
                 log.debug("the server has hung up: %s", error)
-            self._stop_watching(connection)
+            self._unwatch_socket(connection)
             if connection is self._connection:
-                self._let_go()
-                self._leaving = asyncio.create_task(connection.close())
+                self._drop_connection()
+                self._closing = asyncio.create_task(connection.close())
                 self.wake()
 
         if not connection.closed:
-            asyncio.get_running_loop().add_reader(connection.pgconn.socket, notice)
+            asyncio.get_running_loop().add_reader(connection.pgconn.socket, on_readable)
 
-    def _stop_watching(self, connection: Session) -> None:
+    def _unwatch_socket(self, connection: PgConnection) -> None:
         if not connection.closed:
             asyncio.get_running_loop().remove_reader(connection.pgconn.socket)
 
@@ -253,18 +256,18 @@ class Keeper(Loop):
         connection = self._connection
         if connection is None:
             return
-        self._let_go()
+        self._drop_connection()
         if not connection.closed:
-            self._stop_watching(connection)
+            self._unwatch_socket(connection)
             await connection.close()
 
-    def _let_go(self) -> None:
+    def _drop_connection(self) -> None:
         """At once, and before the server hears of it: nobody relies any more on what went with it."""
         self._connection = None
-        for part in self._parts:
-            part.cut()
+        for task in self._tasks:
+            task.connection_lost()
 
 
-def soonest(times: Iterable[float]) -> float:
+def earliest(times: Iterable[float]) -> float:
     """The first of some times; never, if there is none."""
     return min(times, default=math.inf)

@@ -15,11 +15,11 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from rota.coord.body import Body
-from rota.coord.candidacy import Callback, Candidacy, Term
-from rota.coord.candidate import Reluctance
-from rota.coord.company import Company
-from rota.errors import TermLost
+from rota.coord.body import CancelScope
+from rota.coord.candidacy import Callback, CandidateSession, Term
+from rota.coord.candidate import YieldDelay
+from rota.coord.company import Coordinator
+from rota.errors import LeadershipLost
 
 __all__ = ["Callback", "Leader", "Term"]
 
@@ -29,31 +29,31 @@ class Leader:
 
     def __init__(
         self,
-        company: Callable[[], Awaitable[Company]],
+        open_coordinator: Callable[[], Awaitable[Coordinator]],
         name: str,
         *,
         lease: float,
         label: str,
         on_elected: Callback | None = None,
         on_lost: Callback | None = None,
-        reluctance: Reluctance | None = None,
+        yield_delay: YieldDelay | None = None,
     ) -> None:
         self.name = name
-        self._reluctance = reluctance
-        self._open = company
+        self._yield_delay = yield_delay
+        self._open_coordinator = open_coordinator
         self._lease = lease
         self._label = label
         self._callbacks = {True: on_elected, False: on_lost}
-        self._candidacy: Candidacy | None = None
-        self._blocks = 0
+        self._candidacy: CandidateSession | None = None
+        self._open_blocks = 0
         """That stand for election."""
-        self._led: list[Term] = []
+        self._led_terms: list[Term] = []
         """One for each block that leads."""
 
     def is_leader(self) -> bool:
         """Whether this instance leads at this moment; from any thread."""
         candidacy = self._candidacy
-        return candidacy is not None and candidacy.candidate.leads()
+        return candidacy is not None and candidacy.candidate.is_leader()
 
     @property
     def current(self) -> Term | None:
@@ -62,44 +62,44 @@ class Leader:
         term = None if candidacy is None else candidacy.term
         return term if term is not None and term.held else None
 
-    def on_elected(self, call: Callback) -> Callback:
+    def on_elected(self, callback: Callback) -> Callback:
         """`@leader.on_elected`: called with the term when one begins."""
-        self._callbacks[True] = call
-        return call
+        self._callbacks[True] = callback
+        return callback
 
-    def on_lost(self, call: Callback) -> Callback:
+    def on_lost(self, callback: Callback) -> Callback:
         """`@leader.on_lost`: called with the term when it is over, resigned or lost."""
-        self._callbacks[False] = call
-        return call
+        self._callbacks[False] = callback
+        return callback
 
     # Standing
 
     async def __aenter__(self) -> Leader:
-        await self._stand()
+        await self._begin_candidacy()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._step_back()
+        await self._end_candidacy()
 
-    async def _stand(self) -> None:
-        company = await self._open()
-        if self._candidacy is not None and self._candidacy.company is not company:
-            if not self._candidacy.company.ended:
+    async def _begin_candidacy(self) -> None:
+        coordinator = await self._open_coordinator()
+        if self._candidacy is not None and self._candidacy.coordinator is not coordinator:
+            if not self._candidacy.coordinator.is_closed:
                 raise RuntimeError(
                     f"leader {self.name!r} stands in another event loop already: make one for each"
                 )
-            self._candidacy, self._blocks = None, 0  # it went without a word
-        self._blocks += 1
+            self._candidacy, self._open_blocks = None, 0  # it went without a word
+        self._open_blocks += 1
         if self._candidacy is None:
-            self._candidacy = Candidacy(
-                company, self.name, self._lease, self._label, self._callbacks, self._reluctance
+            self._candidacy = CandidateSession(
+                coordinator, self.name, self._lease, self._label, self._callbacks, self._yield_delay
             )
 
-    async def _step_back(self) -> None:
-        self._blocks -= 1
-        if not self._blocks and self._candidacy is not None:
+    async def _end_candidacy(self) -> None:
+        self._open_blocks -= 1
+        if not self._open_blocks and self._candidacy is not None:
             candidacy, self._candidacy = self._candidacy, None
-            await candidacy.end()
+            await candidacy.close()
 
     async def resign(self) -> None:
         """Lead no more, and leave it to the others for a while. Does nothing if this instance does not
@@ -120,37 +120,37 @@ class Leader:
     @asynccontextmanager
     async def term(self) -> AsyncIterator[Term]:
         """Wait to be elected, and lead as long as the block lasts; then resign. If the term is lost the
-        block is cancelled, and TermLost raised."""
-        await self._stand()
+        block is cancelled, and LeadershipLost raised."""
+        await self._begin_candidacy()
         try:
             term = await self.elected()
-            self._led.append(term)
-            body = Body()
-            watch = asyncio.create_task(_cancel_when_lost(term, body))
+            self._led_terms.append(term)
+            scope = CancelScope()
+            watch_task = asyncio.create_task(_cancel_when_lost(term, scope))
             try:
                 yield term
             except BaseException as error:
-                if body.ended(error):
-                    raise _lost(term) from None
+                if scope.finish(error):
+                    raise _lost_error(term) from None
                 raise
             else:
-                body.ended(None)
+                scope.finish(None)
                 if not term.held:
-                    raise _lost(term)
+                    raise _lost_error(term)
             finally:
-                watch.cancel()
-                self._led.remove(term)
-                if term not in self._led and self._candidacy is not None:
+                watch_task.cancel()
+                self._led_terms.remove(term)
+                if term not in self._led_terms and self._candidacy is not None:
                     await self._candidacy.resign(term.number)
         finally:
-            await self._step_back()
+            await self._end_candidacy()
 
 
-async def _cancel_when_lost(term: Term, body: Body) -> None:
+async def _cancel_when_lost(term: Term, scope: CancelScope) -> None:
     await term.lost.wait()
-    body.cancel()
+    scope.cancel()
 
 
-def _lost(term: Term) -> TermLost:
-    why = term.why or "it was resigned, or could not be confirmed in time"
-    return TermLost(f"term {term.number} of leader {term.name!r} was lost: {why}")
+def _lost_error(term: Term) -> LeadershipLost:
+    reason = term.lost_reason or "it was resigned, or could not be confirmed in time"
+    return LeadershipLost(f"term {term.number} of leader {term.name!r} was lost: {reason}")

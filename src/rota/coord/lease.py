@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from rota.coord import trust
 
-RENEWALS = 3
+RENEWALS_PER_TTL = 3
 """A hold is renewed so many times over before it would run out."""
 
 
@@ -17,79 +17,97 @@ class Lease:
     why it was lost."""
 
     def __init__(
-        self, name: str, slot: int, token: int, ttl: float, sent: float, tell: Callable[[str], None]
+        self,
+        name: str,
+        permit: int,
+        token: int,
+        ttl: float,
+        sent_at: float,
+        on_lost: Callable[[str], None],
     ) -> None:
         self.name = name
-        self.slot = slot
+        self.permit = permit
         self.token = token
         self.ttl = ttl
-        self.since = self.sent = sent
-        self.due = sent + ttl / RENEWALS
-        self.longest: float | None = None
-        self._until = sent + trust.relied_on(ttl)
-        self._tell = tell
-        self._why: str | None = None
-        self.ended = False
-        self._process = os.getpid()
+        self.acquired_at = self.sent_at = sent_at
+        self.renew_at = sent_at + ttl / RENEWALS_PER_TTL
+        self.max_held: float | None = None
+        self._trusted_until = sent_at + trust.trusted_seconds(ttl)
+        self._on_lost = on_lost
+        self._lost_reason: str | None = None
+        self.is_ended = False
+        self._pid = os.getpid()
         # Who asks while it is being renewed waits for the answer: what was once called lost is not held
         # again. One thread may ask while it is asking, in a signal's handler.
         self._lock = threading.RLock()
 
     @property
-    def until(self) -> float:
+    def trusted_until(self) -> float:
         """When it is lost, unless it is renewed before."""
-        return self._until
+        return self._trusted_until
 
     @property
-    def doubtful(self) -> float:
+    def overdue_at(self) -> float:
         """When it will have been due for as long as it was not, unless it is renewed before."""
-        return self.sent + 2 * self.ttl / RENEWALS
+        return self.sent_at + 2 * self.ttl / RENEWALS_PER_TTL
 
-    def held(self) -> bool:
+    def is_held(self) -> bool:
         """Asked of the clock, not of anybody's memory: right also in a program that was asleep."""
         with self._lock:
-            good = not self.ended and self._why is None and trust.now() < self._until
-        return good and not self.inherited
+            is_valid = (
+                not self.is_ended
+                and self._lost_reason is None
+                and trust.now() < self._trusted_until
+            )
+        return is_valid and not self.is_inherited
 
     @property
-    def inherited(self) -> bool:
+    def is_inherited(self) -> bool:
         """Whether it is that of the process that this one was forked from."""
-        return os.getpid() != self._process
+        return os.getpid() != self._pid
 
     @property
-    def why(self) -> str | None:
+    def lost_reason(self) -> str | None:
         """Why it was lost; None: it was not."""
-        if self.inherited:
-            return INHERITED
+        if self.is_inherited:
+            return HELD_BY_PARENT
         with self._lock:
-            ran_out = self._why is None and not self.ended and trust.now() >= self._until
-        if ran_out:
-            self.lose(RAN_OUT)
-        return self._why
+            is_expired = (
+                self._lost_reason is None
+                and not self.is_ended
+                and trust.now() >= self._trusted_until
+            )
+        if is_expired:
+            self.mark_lost(EXPIRED)
+        return self._lost_reason
 
-    def renewed(self, sent: float) -> None:
+    def extend(self, sent_at: float) -> None:
         with self._lock:
-            if self._why is None and not self.ended and trust.now() < self._until:
-                self.sent = sent
-                self._until = sent + trust.relied_on(self.ttl)
-                self.due = sent + self.ttl / RENEWALS
+            if (
+                self._lost_reason is None
+                and not self.is_ended
+                and trust.now() < self._trusted_until
+            ):
+                self.sent_at = sent_at
+                self._trusted_until = sent_at + trust.trusted_seconds(self.ttl)
+                self.renew_at = sent_at + self.ttl / RENEWALS_PER_TTL
 
-    def lose(self, why: str) -> bool:
+    def mark_lost(self, reason: str) -> bool:
         """False: it was lost before, or given back."""
         with self._lock:
-            if self.ended or self._why is not None:
+            if self.is_ended or self._lost_reason is not None:
                 return False
-            self._why = why
-        self._tell(why)
+            self._lost_reason = reason
+        self._on_lost(reason)
         return True
 
     def end(self) -> None:
         """It was given back."""
         with self._lock:
-            self.ended = True
+            self.is_ended = True
 
 
-RAN_OUT = "it ran out: it could not be renewed in time"
-TAKEN = "somebody else has it, or has taken it away"
-CLOSED = "the app was closed while it was held"
-INHERITED = "it is held by the process that this one was forked from"
+EXPIRED = "it ran out: it could not be renewed in time"
+TAKEN_BY_OTHER = "somebody else has it, or has taken it away"
+APP_CLOSED = "the app was closed while it was held"
+HELD_BY_PARENT = "it is held by the process that this one was forked from"

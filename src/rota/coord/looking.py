@@ -17,132 +17,141 @@ from typing import Generic, Protocol, TypeVar
 from uuid import UUID, uuid4
 
 from rota.coord import trust
-from rota.coord.company import Company
+from rota.coord.company import Coordinator
 from rota.errors import DatabaseUnavailable
 from rota.store import failures
 from rota.store.database import run
 from rota.store.query import Query, in_schema
 
-FIRST_LOOK = 0.02
-LAST_LOOK = 0.5
-HEARD_LOOK = 1.0
+FIRST_POLL_SECONDS = 0.02
+MAX_POLL_SECONDS = 0.5
+NOTIFIED_POLL_SECONDS = 1.0
 """Seconds between looks: at first, later, and for who will be told."""
 
-SLACK = 0.01
+EXPIRY_SLACK_SECONDS = 0.01
 """Seconds after something ran out at which it is looked for."""
 
-RACES = 100
+MAX_LOST_RACES = 100
 """So many in a row are lost by bad luck. After that somebody is in the way for longer."""
 
-ANSWER_WITHIN = 5.0
+ANSWER_TIMEOUT_SECONDS = 5.0
 """Seconds that the database has to answer."""
 
-LATE = 3
+MAX_LATE_ANSWERS = 3
 """So many answers may come too late to be relied on: whoever was asleep meanwhile asks again."""
 
 
-class TooLate(DatabaseUnavailable):
+class AnswerTooLate(DatabaseUnavailable):
     """It was taken, and may have run out before we knew."""
 
 
-class Answer(Protocol):
+class AcquireAnswer(Protocol):
     @property
     def token(self) -> int | None:
         """It is ours, under this."""
         ...
 
     @property
-    def got(self) -> bool:
+    def is_done(self) -> bool:
         """There is nothing to wait for."""
         ...
 
     @property
-    def raced(self) -> bool:
+    def lost_race(self) -> bool:
         """Somebody else was a moment faster, and it is worth asking again at once."""
         ...
 
     @property
-    def asked(self) -> bool:
+    def wait_flag_set(self) -> bool:
         """Whether all who have it know that somebody waits."""
         ...
 
     @property
-    def left(self) -> float | None:
+    def expires_in(self) -> float | None:
         """Seconds until the first of them runs out."""
         ...
 
 
-A = TypeVar("A", bound=Answer)
+A = TypeVar("A", bound=AcquireAnswer)
 
-Asking = Callable[[UUID, Sequence[UUID], bool], Query[A]]
+QueryFactory = Callable[[UUID, Sequence[UUID], bool], Query[A]]
 """How it is asked for: under a nonce, after earlier ones, and whether to say that somebody waits."""
 
 
-class Look(Generic[A]):
+class AcquireLoop(Generic[A]):
     """Who lets go says `word` on `channel`. What is taken is held for `ttl` seconds."""
 
     def __init__(
-        self, company: Company, channel: str, word: str, ttl: float, asking: Asking[A]
+        self,
+        coordinator: Coordinator,
+        channel: str,
+        payload: str,
+        ttl: float,
+        build_query: QueryFactory[A],
     ) -> None:
-        self._company = company
-        self._channel = in_schema(channel, company.database.schema)
-        self._word = word
+        self._coordinator = coordinator
+        self._channel = in_schema(channel, coordinator.database.schema)
+        self._payload = payload
         self._ttl = ttl
-        self._asking = asking
+        self._build_query = build_query
         self._freed = asyncio.Event()
-        self.unsure: list[UUID] = []
+        self.unconfirmed: list[UUID] = []
         """Under these it may have been taken without our knowing."""
-        self.waited = False
+        self.has_waited = False
         """Whether it was not to be had at once."""
 
-    async def until(self, wait: float | None) -> tuple[float, A]:
+    async def acquire(self, wait: float | None) -> tuple[float, A]:
         """Ask until it is there, or for so many seconds. Answers the last answer, and when that was asked
         for, by `trust.now()`. Unless it has `got` it, time is up."""
         unsubscribe: Callable[[], None] | None = None
-        settings, ears = self._company.database.settings, self._company.listen
+        settings, get_listener = self._coordinator.database.settings, self._coordinator.get_listener
         deadline = None if wait is None else time.monotonic() + wait
-        patience = time.monotonic() + settings.patience
-        pause, races, late = FIRST_LOOK, 0, 0
+        outage_deadline = time.monotonic() + settings.outage_timeout
+        poll_seconds, lost_races, late_answers = FIRST_POLL_SECONDS, 0, 0
         try:
             while True:
                 self._freed.clear()
                 answer, failure = None, None
                 try:
-                    sent, answer = await self._ask(unsubscribe is not None)
-                    patience = time.monotonic() + settings.patience
-                except TooLate:
-                    if (late := late + 1) >= LATE:
+                    sent_at, answer = await self._attempt(unsubscribe is not None)
+                    outage_deadline = time.monotonic() + settings.outage_timeout
+                except AnswerTooLate:
+                    if (late_answers := late_answers + 1) >= MAX_LATE_ANSWERS:
                         raise
                     continue
                 except Exception as error:
-                    if not failures.is_passing(error) or time.monotonic() > patience:
+                    if not failures.is_transient(error) or time.monotonic() > outage_deadline:
                         raise
                     failure = error
-                if answer is not None and answer.got:
-                    return sent, answer
-                races = races + 1 if answer is not None and answer.raced else 0
-                if 0 < races <= RACES:
+                if answer is not None and answer.is_done:
+                    return sent_at, answer
+                lost_races = lost_races + 1 if answer is not None and answer.lost_race else 0
+                if 0 < lost_races <= MAX_LOST_RACES:
                     continue
-                self.waited = True
+                self.has_waited = True
                 now = time.monotonic()
                 if deadline is not None and now >= deadline:
                     if failure is not None:
                         raise failure
                     assert answer is not None
-                    return sent, answer
+                    return sent_at, answer
                 if unsubscribe is None and settings.notify:
-                    unsubscribe = ears().subscribe(self._channel, self._hear)
+                    unsubscribe = get_listener().subscribe(self._channel, self._on_notify)
                     continue
-                heard = unsubscribe is not None and ears().hears(self._channel)
-                pause = min(pause * 2, LAST_LOOK)
-                told = heard and answer is not None and answer.asked
-                rest = (HEARD_LOOK if told else pause) * random.uniform(0.7, 1.0)
-                if answer is not None and answer.left is not None and answer.left > 0:
-                    rest = min(rest, answer.left + SLACK)
+                is_listening = unsubscribe is not None and get_listener().is_listening(
+                    self._channel
+                )
+                poll_seconds = min(poll_seconds * 2, MAX_POLL_SECONDS)
+                will_be_notified = is_listening and answer is not None and answer.wait_flag_set
+                pause_seconds = (
+                    NOTIFIED_POLL_SECONDS if will_be_notified else poll_seconds
+                ) * random.uniform(0.7, 1.0)
+                if answer is not None and answer.expires_in is not None and answer.expires_in > 0:
+                    pause_seconds = min(pause_seconds, answer.expires_in + EXPIRY_SLACK_SECONDS)
                 if deadline is not None:
-                    rest = min(rest, max(deadline - now, 0.0))
+                    pause_seconds = min(pause_seconds, max(deadline - now, 0.0))
                 try:
-                    async with asyncio.timeout(rest):
+                    async with asyncio.timeout(pause_seconds):
                         await self._freed.wait()
                 except TimeoutError:
                     continue
@@ -150,27 +159,27 @@ class Look(Generic[A]):
             if unsubscribe is not None:
                 unsubscribe()
 
-    async def _ask(self, waits: bool) -> tuple[float, A]:
-        database, nonce = self._company.database, uuid4()
-        query = self._asking(nonce, tuple(self.unsure), waits)
+    async def _attempt(self, set_wait_flag: bool) -> tuple[float, A]:
+        database, nonce = self._coordinator.database, uuid4()
+        query = self._build_query(nonce, tuple(self.unconfirmed), set_wait_flag)
         async with database.connection() as connection:
-            self.unsure.append(nonce)
-            sent = trust.now()
+            self.unconfirmed.append(nonce)
+            sent_at = trust.now()
             try:
-                async with asyncio.timeout(ANSWER_WITHIN):
+                async with asyncio.timeout(ANSWER_TIMEOUT_SECONDS):
                     [answer] = await run(connection, query, database.schema)
             except TimeoutError:
                 raise DatabaseUnavailable(
-                    f"the database gave no answer in {ANSWER_WITHIN:g} s"
+                    f"the database gave no answer in {ANSWER_TIMEOUT_SECONDS:g} s"
                 ) from None
         if answer.token is None:
-            self.unsure.remove(nonce)
-        elif trust.now() >= sent + trust.relied_on(self._ttl):
-            raise TooLate(
+            self.unconfirmed.remove(nonce)
+        elif trust.now() >= sent_at + trust.trusted_seconds(self._ttl):
+            raise AnswerTooLate(
                 f"the database takes longer to answer than a ttl of {self._ttl:g} s lasts"
             )
-        return sent, answer
+        return sent_at, answer
 
-    def _hear(self, word: str) -> None:
-        if word == self._word or word.startswith("!"):
+    def _on_notify(self, payload: str) -> None:
+        if payload == self._payload or payload.startswith("!"):
             self._freed.set()

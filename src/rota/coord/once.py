@@ -17,170 +17,184 @@ from inspect import iscoroutinefunction
 from typing import Any
 from uuid import UUID
 
-from rota.coord.company import Company
-from rota.coord.lease import TAKEN, Lease
-from rota.coord.looking import Asking, Look
+from rota.coord.company import Coordinator
+from rota.coord.lease import TAKEN_BY_OTHER, Lease
+from rota.coord.looking import AcquireLoop, QueryFactory
 from rota.errors import Busy, LockLost
 from rota.model import codec
-from rota.model.readers import reader_of
+from rota.model.readers import reader_of_function
 from rota.store import onces, waiters
-from rota.store.onces import Begun
+from rota.store.onces import OnceStart
 from rota.store.query import in_schema
 
 log = logging.getLogger("rota")
 
-FREE_WITHIN = 2.0
+RELEASE_TIMEOUT_SECONDS = 2.0
 """Seconds that the database has to answer."""
 
 
-class Call:
+class OnceCall:
     """One wish for the result. It is begun, and then kept or freed, unless the result was there."""
 
     def __init__(
         self,
-        company: Callable[[], Awaitable[Company]],
+        open_coordinator: Callable[[], Awaitable[Coordinator]],
         key: str,
         fn: Callable[..., Any],
         *,
         ttl: float,
         wait: float | None,
-        keep: float | None,
+        retention: float | None,
     ) -> None:
         self.key = key
-        self._open = company
+        self._open_coordinator = open_coordinator
         self._ttl = ttl
         self._wait = wait
-        self._keep = keep
+        self._retention = retention
         self._label = getattr(fn, "__qualname__", type(fn).__qualname__)
         # Before anything is done: what cannot be kept is better not called.
-        self.read = reader_of(fn)
-        self._company: Company | None = None
+        self.decode_result = reader_of_function(fn)
+        self._coordinator: Coordinator | None = None
         self._nonces: Sequence[UUID] = ()
         self._lease: Lease | None = None
 
     async def begin(self) -> str | None:
         """The result as it is kept; None: it is for us to make the call."""
-        self._company = company = await self._open()
-        look = Look(company, onces.TOLD, self.key, self._ttl, self._asking(company))
+        self._coordinator = coordinator = await self._open_coordinator()
+        acquire_loop = AcquireLoop(
+            coordinator,
+            onces.FINISHED_CHANNEL,
+            self.key,
+            self._ttl,
+            self._query_factory(coordinator),
+        )
         try:
-            sent, answer = await look.until(self._wait)
-            if not answer.got:
-                raise Busy(self._busy(answer))
+            sent_at, answer = await acquire_loop.acquire(self._wait)
+            if not answer.is_done:
+                raise Busy(self._busy_message(answer))
         except BaseException:
-            await company.see_through(self._free(company, look.unsure))
+            await coordinator.finish_even_if_cancelled(
+                self._release_nonces(coordinator, acquire_loop.unconfirmed)
+            )
             raise
         if answer.result is not None:
             return answer.result.decode()
         assert answer.token is not None
-        self._nonces = look.unsure
-        self._lease = Lease(self.key, 0, answer.token, self._ttl, sent, lambda why: None)
-        company.calls.keep(self._lease)
-        company.keeper.nudge()
+        self._nonces = acquire_loop.unconfirmed
+        self._lease = Lease(self.key, 0, answer.token, self._ttl, sent_at, lambda why: None)
+        coordinator.once_renewals.add(self._lease)
+        coordinator.renewal_thread.wake_threadsafe()
         return None
 
-    def _asking(self, company: Company) -> Asking[Begun]:
-        who = company.identity.under(self._label)
+    def _query_factory(self, coordinator: Coordinator) -> QueryFactory[OnceStart]:
+        owner = coordinator.identity.as_params(self._label)
         return lambda nonce, earlier, wait: onces.begin(
-            *(self.key, nonce, earlier, who, self._ttl), wait=wait
+            *(self.key, nonce, earlier, owner, self._ttl), wait=wait
         )
 
-    def _busy(self, answer: Begun) -> str:
+    def _busy_message(self, answer: OnceStart) -> str:
         if answer.host is None:
             return f"once {self.key!r}: somebody begins the call at this moment; wait with wait=…"
         label = f" ({answer.label})" if answer.label else ""
         return (
             f"once {self.key!r}: the call is being made by {answer.host}, process {answer.pid}{label}, for "
-            f"{answer.since or 0:.1f} s; wait longer with wait=…"
+            f"{answer.running_seconds or 0:.1f} s; wait longer with wait=…"
         )
 
-    async def make(self, fn: Callable[[], Any]) -> Any:
+    async def execute(self, fn: Callable[[], Any]) -> Any:
         """Make the call, and keep what it comes to. A plain function is called in a thread."""
         if iscoroutinefunction(fn):
-            return await self._make(fn)
+            return await self._execute(fn)
         # Who no longer waits for a thread does not end it: it goes on, and what it comes to is kept.
-        assert self._company is not None
-        return await self._company.see_through(self._make(lambda: _in_thread(fn)))
+        assert self._coordinator is not None
+        return await self._coordinator.finish_even_if_cancelled(
+            self._execute(lambda: _call_in_thread(fn))
+        )
 
-    async def _make(self, fn: Callable[[], Awaitable[Any]]) -> Any:
-        company = self._company
-        assert company is not None
+    async def _execute(self, fn: Callable[[], Awaitable[Any]]) -> Any:
+        coordinator = self._coordinator
+        assert coordinator is not None
         try:
-            value, text = self.reckon(await fn())
+            value, text = self.encode_result(await fn())
         except BaseException:
-            await company.see_through(self.free())
+            await coordinator.finish_even_if_cancelled(self.release())
             raise
-        await self.keep(text)
+        await self.store_result(text)
         return value
 
-    def reckon(self, value: Any) -> tuple[Any, str]:
+    def encode_result(self, value: Any) -> tuple[Any, str]:
         """What a call has returned, as all will read it, and as it is kept."""
-        assert self._company is not None
-        limit = self._company.database.settings.payload_limit
+        assert self._coordinator is not None
+        limit = self._coordinator.database.settings.payload_limit
         text = codec.encode(value, f"what {self._label} returned", limit)
-        return self.read(text), text
+        return self.decode_result(text), text
 
-    async def keep(self, result: str) -> None:
+    async def store_result(self, result: str) -> None:
         """Keep what it came to, also if who made the call is interrupted now. Raises LockLost if somebody
         else has begun it since."""
-        assert self._company is not None
+        assert self._coordinator is not None
         assert self._lease is not None
         self._nonces = ()
-        await self._company.see_through(self._keep_it(self._company, self._lease, result))
+        await self._coordinator.finish_even_if_cancelled(
+            self._store_result(self._coordinator, self._lease, result)
+        )
 
-    async def _keep_it(self, company: Company, lease: Lease, result: str) -> None:
+    async def _store_result(self, coordinator: Coordinator, lease: Lease, result: str) -> None:
         try:
             # As long as it is not kept, we are at it: the database may be away for a moment.
-            query = onces.finish(self.key, lease.token, result, self._keep)
-            answers = await company.database.insist(query)
+            query = onces.finish(self.key, lease.token, result, self._retention)
+            answers = await coordinator.database.run_with_retry(query)
         finally:
-            why = lease.why
-            self._end(company, lease)
+            reason = lease.lost_reason
+            self._end_lease(coordinator, lease)
         if not answers:
             raise LockLost(
                 f"once {self.key!r}: the call took longer than it was held (token {lease.token}; "
-                f"{why or TAKEN}), and somebody else has begun it; what it returned is not kept"
+                f"{reason or TAKEN_BY_OTHER}), and somebody else has begun it; what it returned is not kept"
             )
-        await self._tell(company, answers)
+        await self._notify_waiters(coordinator, answers)
 
-    async def free(self) -> None:
+    async def release(self) -> None:
         """Let go of it, if it was begun and nothing is kept: the next to come makes the call."""
-        company, lease, nonces = self._company, self._lease, self._nonces
-        if company is not None and lease is not None and nonces:
+        coordinator, lease, nonces = self._coordinator, self._lease, self._nonces
+        if coordinator is not None and lease is not None and nonces:
             self._nonces = ()
-            self._end(company, lease)
-            await self._free(company, nonces)
+            self._end_lease(coordinator, lease)
+            await self._release_nonces(coordinator, nonces)
 
-    async def _free(self, company: Company, nonces: Sequence[UUID]) -> None:
+    async def _release_nonces(self, coordinator: Coordinator, nonces: Sequence[UUID]) -> None:
         if not nonces:
             return
         try:
-            async with asyncio.timeout(FREE_WITHIN):
-                query = onces.free(self.key, nonces)
-                answers = await company.database.insist(query, patience=FREE_WITHIN)
+            async with asyncio.timeout(RELEASE_TIMEOUT_SECONDS):
+                query = onces.release(self.key, nonces)
+                answers = await coordinator.database.run_with_retry(
+                    query, outage_timeout=RELEASE_TIMEOUT_SECONDS
+                )
         except Exception as error:
             log.debug("once %r may be held until its time is up: %s", self.key, error)
         else:
-            await self._tell(company, answers)
+            await self._notify_waiters(coordinator, answers)
 
-    def _end(self, company: Company, lease: Lease) -> None:
-        company.calls.drop(lease)
+    def _end_lease(self, coordinator: Coordinator, lease: Lease) -> None:
+        coordinator.once_renewals.remove(lease)
         lease.end()
 
-    async def _tell(self, company: Company, answers: list[bool]) -> None:
-        if any(answers) and company.database.settings.notify:
-            channel = in_schema(onces.TOLD, company.database.schema)
+    async def _notify_waiters(self, coordinator: Coordinator, answers: list[bool]) -> None:
+        if any(answers) and coordinator.database.settings.notify:
+            channel = in_schema(onces.FINISHED_CHANNEL, coordinator.database.schema)
             try:
-                await company.database.run(waiters.notify(channel, [self.key]))
+                await coordinator.database.run(waiters.notify(channel, [self.key]))
             except Exception as error:
                 log.debug("nobody was told of once %r; they will look: %s", self.key, error)
 
 
-async def _in_thread(fn: Callable[[], Any]) -> Any:
-    value = await asyncio.to_thread(_carried, fn)
+async def _call_in_thread(fn: Callable[[], Any]) -> Any:
+    value = await asyncio.to_thread(_call_guarded, fn)
     return await value if isinstance(value, Awaitable) else value
 
 
-def _carried(fn: Callable[[], Any]) -> Any:
+def _call_guarded(fn: Callable[[], Any]) -> Any:
     """What it returns or raises, but for the one error that nobody who awaits could be told of."""
     try:
         return fn()

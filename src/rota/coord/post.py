@@ -18,81 +18,81 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rota.coord.candidacy import Term
-from rota.coord.company import Company
-from rota.coord.iteration import Iteration
+from rota.coord.company import Coordinator
+from rota.coord.iteration import ServiceIteration
 from rota.coord.leader import Leader
-from rota.coord.serving import Serving
+from rota.coord.serving import ServiceTerm
 from rota.model import codec, events
-from rota.model.service import LONGEST_BACK_OFF, ServiceContext, ServiceDefinition
+from rota.model.service import MAX_BACKOFF_SECONDS, ServiceContext, ServiceDefinition
 from rota.store import failures, services
-from rota.store.plain import Plain
+from rota.store.plain import RawConnections
 from rota.store.query import Query
 
 log = logging.getLogger("rota")
 
-ENOUGH = 3.0
+FOREVER_STOP_SECONDS = 3.0
 """Seconds in which a service that goes on for ever may come to its end by itself."""
 
-UNWIND_WITHIN = 1.0
+UNWIND_SECONDS = 1.0
 """Seconds in which an iteration whose term was lost may end, before the service is left to others."""
 
-FINISH_WITHIN = 2.0
+RECORD_TIMEOUT_SECONDS = 2.0
 """Seconds in which the end of the last iteration may be written down."""
 
-ASK_AGAIN = 0.2
-AFTER_TROUBLE = 3.0
+RETRY_SECONDS = 0.2
+ERROR_DELAY_SECONDS = 3.0
 """Seconds."""
 
 
-class Post:
+class ServiceRunner:
     def __init__(
         self,
-        company: Company,
-        plain: Plain,
+        coordinator: Coordinator,
+        raw_connections: RawConnections,
         definition: ServiceDefinition,
-        reluctance: Callable[[str, Sequence[str]], float],
-        changed: Callable[[], None],
+        yield_delay: Callable[[str, Sequence[str]], float],
+        on_change: Callable[[], None],
     ) -> None:
         self.definition = definition
-        self._company = company
-        self._plain = plain
-        self._changed = changed
+        self._coordinator = coordinator
+        self._raw_connections = raw_connections
+        self._on_change = on_change
         self._leader = Leader(
-            self._get_company,
+            self._get_coordinator,
             services.leader_of(definition.name),
             lease=definition.lease,
             label="",
-            reluctance=lambda vacant: reluctance(definition.name, vacant),
+            yield_delay=lambda vacant: yield_delay(definition.name, vacant),
         )
-        self._iteration: Iteration | None = None
-        self._asking: asyncio.Task[Any] | None = None
-        self._leaving = asyncio.Event()
+        self._iteration: ServiceIteration | None = None
+        self._query_task: asyncio.Task[Any] | None = None
+        self._stopping = asyncio.Event()
         self._hurried = asyncio.Event()
-        self._passing_on = asyncio.Event()
+        self._handing_over = asyncio.Event()
         self._failures = 0
         self._task: asyncio.Task[None] | None = None
 
     @property
-    def runs(self) -> bool:
+    def is_running(self) -> bool:
         """Whether the service runs here; from any thread."""
         return self._leader.is_leader()
 
     @property
-    def stays(self) -> bool:
+    def is_staying(self) -> bool:
         """Whether it runs here, and will; from any thread."""
-        return self.runs and not self._over
+        return self.is_running and not self._is_ending
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run(), name=f"rota service {self.definition.name}")
 
-    def pass_on(self) -> None:
+    def hand_over(self) -> None:
         """Let another instance have it, as soon as the iteration under way has ended."""
-        self._passing_on.set()
-        self._tell()
+        self._handing_over.set()
+        self._signal_stop()
 
-    def begin_to_stop(self) -> None:
-        self._leaving.set()
-        self._tell()
+    def request_stop(self) -> None:
+        self._stopping.set()
+        self._signal_stop()
 
     def hurry(self) -> None:
         """Do not wait for what is under way, now or when it stops."""
@@ -100,65 +100,65 @@ class Post:
 
     async def stop(self, grace: float) -> None:
         """Stop; what is under way has so many seconds to end."""
-        self.begin_to_stop()
+        self.request_stop()
         if self._task is None:
             return
-        margin = min(FINISH_WITHIN, grace / 4)
-        await first(self._task, self._hurried, within=grace - margin)
+        margin = min(RECORD_TIMEOUT_SECONDS, grace / 4)
+        await wait_first(self._task, self._hurried, timeout=grace - margin)
         if not self._task.done():
-            self._cut_short()
+            self._cancel_current()
             await asyncio.wait([self._task], timeout=max(margin, 0.5))
         if not self._task.done():
             log.warning("service %r does not stop; it runs on here", self.definition.name)
 
-    def _tell(self) -> None:
+    def _signal_stop(self) -> None:
         iteration = self._iteration
         if iteration is not None:
-            iteration.tell()
+            iteration.request_stop()
             if self.definition.every is None:
                 # What goes on for ever ends when it is told to, or is ended.
-                asyncio.get_running_loop().call_later(ENOUGH, iteration.cut)
+                asyncio.get_running_loop().call_later(FOREVER_STOP_SECONDS, iteration.cancel)
 
-    def _cut_short(self) -> None:
+    def _cancel_current(self) -> None:
         if self._iteration is not None:
-            self._iteration.cut()
-        if self._asking is not None:
-            self._asking.cancel()
+            self._iteration.cancel()
+        if self._query_task is not None:
+            self._query_task.cancel()
 
-    async def _get_company(self) -> Company:
-        return self._company
+    async def _get_coordinator(self) -> Coordinator:
+        return self._coordinator
 
     # Being the one
 
     async def _run(self) -> None:
-        while not self._leaving.is_set():
+        while not self._stopping.is_set():
             try:
                 async with self._leader:
-                    await self._stand_by()
+                    await self._run_terms()
             except Exception:
-                if self._company.ended:
+                if self._coordinator.is_closed:
                     return  # the app was closed, and nothing can be said any more
                 log.exception("service %r stopped unexpectedly", self.definition.name)
-                await first(None, self._leaving, within=AFTER_TROUBLE)
+                await wait_first(None, self._stopping, timeout=ERROR_DELAY_SECONDS)
             if self._iteration is not None:
-                await self._left_behind(self._iteration)
+                await self._wait_for_stuck_iteration(self._iteration)
 
-    async def _stand_by(self) -> None:
+    async def _run_terms(self) -> None:
         """Run it whenever elected, until told to leave, or until something runs on whose term is over."""
-        while self._iteration is None and not self._leaving.is_set():
-            term = await self._elected()
+        while self._iteration is None and not self._stopping.is_set():
+            term = await self._wait_elected()
             if term is None:
                 return
-            self._passing_on.clear()
-            self._changed()
+            self._handing_over.clear()
+            self._on_change()
             try:
-                await self._serve(term)
+                await self._run_term(term)
             finally:
                 if term.held:  # there may be another by now
                     await self._leader.resign()
-                self._changed()
+                self._on_change()
 
-    async def _left_behind(self, iteration: Iteration) -> None:
+    async def _wait_for_stuck_iteration(self, iteration: ServiceIteration) -> None:
         log.warning(
             "service %r is no longer run here, and does not stop: left to others until it does",
             self.definition.name,
@@ -166,147 +166,162 @@ class Post:
         await asyncio.wait([iteration.task])
         self._iteration = None
 
-    async def _elected(self) -> Term | None:
-        won = asyncio.create_task(self._leader.elected())
+    async def _wait_elected(self) -> Term | None:
+        election = asyncio.create_task(self._leader.elected())
         try:
-            await first(won, self._leaving)
-            return won.result() if won.done() else None
+            await wait_first(election, self._stopping)
+            return election.result() if election.done() else None
         finally:
-            won.cancel()
+            election.cancel()
 
-    async def _serve(self, term: Term) -> None:
+    async def _run_term(self, term: Term) -> None:
         definition = self.definition
-        instance = self._company.identity.instance
-        due = await self._ask(
+        instance = self._coordinator.identity.instance
+        entry = await self._run_query(
             term,
-            services.enter(
-                definition.name, definition.every, LONGEST_BACK_OFF, term.number, instance
+            services.begin_term(
+                definition.name, definition.every, MAX_BACKOFF_SECONDS, term.number, instance
             ),
         )
-        if due is None:
+        if entry is None:
             return
-        self._failures = due.failures
+        self._failures = entry.failures
         # Whatever has become of the clock meanwhile.
-        rest = min(due.rest, definition.rest(due.failures, 0.0))
+        delay = min(entry.delay, definition.pause_seconds(entry.failures, 0.0))
         log.info("runs service %r (term %s)", definition.name, term.number)
-        while await self._rests(rest, term):
+        while await self._wait_next(delay, term):
             began = asyncio.get_running_loop().time()
-            number = await self._ask(
-                term, services.begin(definition.name, term.number, self._company.identity.under(""))
+            number = await self._run_query(
+                term,
+                services.begin_iteration(
+                    definition.name, term.number, self._coordinator.identity.as_params("")
+                ),
             )
             if number is None:
                 return
-            await self._iterate(term, number)
-            rest = definition.rest(self._failures, asyncio.get_running_loop().time() - began)
+            await self._run_iteration(term, number)
+            delay = definition.pause_seconds(
+                self._failures, asyncio.get_running_loop().time() - began
+            )
 
-    async def _rests(self, seconds: float, term: Term) -> bool:
+    async def _wait_next(self, seconds: float, term: Term) -> bool:
         """Wait for the next iteration. Answers whether there is to be one."""
-        await first(None, term.lost, self._leaving, self._passing_on, within=seconds)
-        return term.held and not self._over and self._iteration is None
+        await wait_first(None, term.lost, self._stopping, self._handing_over, timeout=seconds)
+        return term.held and not self._is_ending and self._iteration is None
 
     @property
-    def _over(self) -> bool:
-        return self._leaving.is_set() or self._passing_on.is_set()
+    def _is_ending(self) -> bool:
+        return self._stopping.is_set() or self._handing_over.is_set()
 
-    async def _ask(self, term: Term, query: Query[Any]) -> Any:
+    async def _run_query(self, term: Term, query: Query[Any]) -> Any:
         """The answer to a query that names the term, as long as that stands and nobody wants an end; None:
         it is over."""
-        while term.held and not self._over:
-            asking = self._asking = asyncio.create_task(self._company.database.run(query))
+        while term.held and not self._is_ending:
+            query_task = self._query_task = asyncio.create_task(
+                self._coordinator.database.run(query)
+            )
             try:
-                await first(asking, term.lost)
+                await wait_first(query_task, term.lost)
             finally:
-                self._asking = None
-                asking.cancel()
-            await asyncio.wait([asking])
-            if asking.cancelled():
+                self._query_task = None
+                query_task.cancel()
+            await asyncio.wait([query_task])
+            if query_task.cancelled():
                 return None
-            error = asking.exception()
+            error = query_task.exception()
             if error is None:
-                rows = asking.result()
+                rows = query_task.result()
                 return rows[0] if rows else None
-            if not failures.is_passing(error):
+            if not failures.is_transient(error):
                 raise error
-            await first(None, term.lost, self._leaving, self._passing_on, within=ASK_AGAIN)
+            await wait_first(
+                None, term.lost, self._stopping, self._handing_over, timeout=RETRY_SECONDS
+            )
         return None
 
     # One iteration
 
-    async def _iterate(self, term: Term, number: int) -> None:
+    async def _run_iteration(self, term: Term, number: int) -> None:
         name = self.definition.name
-        if self._over or not term.held:
-            await self._note(term, number, "stopped", 0.0)  # it had better not begin any more
+        if self._is_ending or not term.held:
+            await self._record(term, number, "stopped", 0.0)  # it had better not begin any more
             return
-        context = ServiceContext(name, number, Serving(term, self._plain))
-        iteration = self._iteration = Iteration(self.definition, context)
+        context = ServiceContext(name, number, ServiceTerm(term, self._raw_connections))
+        iteration = self._iteration = ServiceIteration(self.definition, context)
         try:
-            await first(iteration.task, term.lost)
-            if not iteration.ended:
-                iteration.cut()
-                await asyncio.wait([iteration.task], timeout=UNWIND_WITHIN)
+            await wait_first(iteration.task, term.lost)
+            if not iteration.has_ended:
+                iteration.cancel()
+                await asyncio.wait([iteration.task], timeout=UNWIND_SECONDS)
         except asyncio.CancelledError:
-            iteration.cut()
+            iteration.cancel()
             raise
-        if iteration.ended:
+        if iteration.has_ended:
             self._iteration = None
         error = (
-            None if not iteration.ended or iteration.task.cancelled() else iteration.task.result()
+            None
+            if not iteration.has_ended or iteration.task.cancelled()
+            else iteration.task.result()
         )
         outcome = self._outcome(term, iteration, error)
-        lasted = iteration.lasted
-        self._failures = self.definition.count(self._failures, outcome, lasted)
+        duration = iteration.duration
+        self._failures = self.definition.count_failures(self._failures, outcome, duration)
         failure = error if outcome == "failed" else None
-        await self._note(term, number, outcome, lasted, failure)
+        await self._record(term, number, outcome, duration, failure)
 
-    def _outcome(self, term: Term, iteration: Iteration, error: BaseException | None) -> str:
+    def _outcome(self, term: Term, iteration: ServiceIteration, error: BaseException | None) -> str:
         if not term.held:
             return "lost"
-        if iteration.was_cut:
+        if iteration.was_cancelled:
             return "stopped"
         if error is not None:
             return "failed"
         # One that goes on for ever has not come to an end, but was told to.
-        told = self.definition.every is None and self._over
-        return "stopped" if told else "succeeded"
+        stopped_on_request = self.definition.every is None and self._is_ending
+        return "stopped" if stopped_on_request else "succeeded"
 
-    async def _note(
+    async def _record(
         self,
         term: Term,
         number: int,
         outcome: str,
-        lasted: float,
+        duration: float,
         error: BaseException | None = None,
     ) -> None:
         name, document = self.definition.name, None
         if error is not None:
-            document = codec.error_document(error, self._failures, _trace(error))
+            document = codec.encode_error(error, self._failures, _format_traceback(error))
             log.warning(
                 "service %r failed (%s); the next try is in %.0f s",
                 name,
                 codec.error_type(document),
-                self.definition.rest(self._failures, lasted),
+                self.definition.pause_seconds(self._failures, duration),
             )
-        rest = self.definition.back_off(self._failures) if outcome == "failed" else 0.0
-        query = services.finish(name, number, term.number, outcome, document, self._failures, rest)
-        if await self._written(term, query):
-            self._company.announce(events.ServiceRan(name, number, outcome))
+        delay = self.definition.backoff_seconds(self._failures) if outcome == "failed" else 0.0
+        query = services.finish_iteration(
+            name, number, term.number, outcome, document, self._failures, delay
+        )
+        if await self._write_outcome(term, query):
+            self._coordinator.publish(events.ServiceRan(name, number, outcome))
 
-    async def _written(self, term: Term, query: Query[Any]) -> bool:
+    async def _write_outcome(self, term: Term, query: Query[Any]) -> bool:
         """Nothing else begins before it is, as long as that is for us to say."""
         while True:
             try:
-                async with asyncio.timeout(FINISH_WITHIN):
-                    await self._company.database.insist(query, patience=FINISH_WITHIN)
+                async with asyncio.timeout(RECORD_TIMEOUT_SECONDS):
+                    await self._coordinator.database.run_with_retry(
+                        query, outage_timeout=RECORD_TIMEOUT_SECONDS
+                    )
                 return True
             except Exception as failure:
-                if term.held and not self._over and failures.is_passing(failure):
+                if term.held and not self._is_ending and failures.is_transient(failure):
                     continue
                 name = self.definition.name
                 log.warning("what became of service %r is not known: %s", name, failure)
                 return False
 
 
-def _trace(error: BaseException) -> str:
+def _format_traceback(error: BaseException) -> str:
     try:
         # The first frame is ours and says nothing about the user's code.
         trace = error.__traceback__
@@ -317,20 +332,22 @@ def _trace(error: BaseException) -> str:
         return ""
 
 
-async def first(
-    what: asyncio.Future[Any] | None, *told: asyncio.Event, within: float | None = None
+async def wait_first(
+    future: asyncio.Future[Any] | None, *stop_events: asyncio.Event, timeout: float | None = None
 ) -> None:
     """Wait for the first of these, and no longer than that. What is waited for is not cancelled."""
-    if any(each.is_set() for each in told) or (within is not None and within <= 0):
+    if any(each.is_set() for each in stop_events) or (timeout is not None and timeout <= 0):
         await asyncio.sleep(0)
         return
-    waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(each.wait()) for each in told]
+    event_tasks: list[asyncio.Future[Any]] = [
+        asyncio.ensure_future(each.wait()) for each in stop_events
+    ]
     try:
         await asyncio.wait(
-            waits if what is None else [what, *waits],
-            timeout=within,
+            event_tasks if future is None else [future, *event_tasks],
+            timeout=timeout,
             return_when=asyncio.FIRST_COMPLETED,
         )
     finally:
-        for each in waits:
+        for each in event_tasks:
             each.cancel()

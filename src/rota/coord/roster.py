@@ -22,174 +22,186 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from rota.coord import trust
-from rota.coord.identity import Identity
+from rota.coord.identity import InstanceIdentity
 from rota.store import failures, services
 from rota.store.database import run
-from rota.store.services import Present
+from rota.store.services import InstanceRow
 
 if TYPE_CHECKING:
-    from rota.store.session import Session
+    from rota.store.session import PgConnection
 
 log = logging.getLogger("rota")
 
-BEAT = 2.0
-LEASE = 8.0
+BEAT_SECONDS = 2.0
+LEASE_SECONDS = 8.0
 """Seconds between words, and for which one counts."""
 
-PRESENT = 3.0
+PRESENT_SECONDS = 3.0
 """Seconds since its last report for which an instance may be given a service."""
 
-RELUCTANCE = 1.5
+YIELD_SECONDS = 1.5
 """Seconds for which a vacant service is left to whoever runs less."""
 
-LOOK_FIRST = 0.05
+FIRST_YIELD_SECONDS = 0.05
 """Seconds in which whoever has just come may look around."""
 
-SETTLED = 4.0
+HAND_OVER_PAUSE_SECONDS = 4.0
 """Seconds after which what runs here may be passed on: the others must have been seen to take what was
 passed on before."""
 
 
-class Roster:
-    patience = 5.0
+class ServiceBalancer:
+    timeout = 5.0
 
     def __init__(
         self,
-        identity: Identity,
+        identity: InstanceIdentity,
         schema: str,
         version: str,
-        known: Iterable[str],
-        running: Callable[[], list[str]],
-        staying: Callable[[], list[str]],
-        pass_on: Callable[[str], None],
+        service_names: Iterable[str],
+        list_running: Callable[[], list[str]],
+        list_staying: Callable[[], list[str]],
+        hand_over: Callable[[str], None],
     ) -> None:
         self._identity = identity
         self._schema = schema
         self._version = version
-        self._known = sorted(known)
-        self._running = running
-        self._staying = staying
-        self._pass_on = pass_on
-        self._others: dict[UUID, Present] = {}
-        self._seen = False
-        self._due = 0.0
+        self._service_names = sorted(service_names)
+        self._list_running = list_running
+        self._list_staying = list_staying
+        self._hand_over = hand_over
+        self._other_instances: dict[UUID, InstanceRow] = {}
+        self._has_observed = False
+        self._due_at = 0.0
         self._changed_at = trust.now()
-        self._passes_on_from = self._changed_at + SETTLED
-        self._left: Callable[[], None] | None = None
+        self._hand_over_after = self._changed_at + HAND_OVER_PAUSE_SECONDS
+        self._on_unregistered: Callable[[], None] | None = None
 
     # As a part of a keeper
 
-    def due(self) -> float:
-        return self._due
+    def due_at(self) -> float:
+        return self._due_at
 
-    def ends(self) -> float:
+    def next_expiry(self) -> float:
         return float("inf")
 
     def expire(self) -> None: ...
 
-    def cut(self) -> None: ...
+    def connection_lost(self) -> None: ...
 
-    async def turn(self, connection: Session) -> None:
-        me = self._identity
-        if self._left is not None:
-            self._due = float("inf")
-            await run(connection, services.leave(me.instance), self._schema)
-            self._left()
+    async def renew(self, connection: PgConnection) -> None:
+        identity = self._identity
+        if self._on_unregistered is not None:
+            self._due_at = float("inf")
+            await run(connection, services.unregister(identity.instance), self._schema)
+            self._on_unregistered()
             return
-        self._due = trust.now() + BEAT * random.uniform(0.8, 1.2)
-        query = services.beat(me.under(""), self._version, LEASE, self._known, self._running())
+        self._due_at = trust.now() + BEAT_SECONDS * random.uniform(0.8, 1.2)
+        query = services.beat(
+            identity.as_params(""),
+            self._version,
+            LEASE_SECONDS,
+            self._service_names,
+            self._list_running(),
+        )
         try:
-            there = await run(connection, query, self._schema)
+            instances = await run(connection, query, self._schema)
         except Exception as error:
-            if failures.is_passing(error) or failures.is_contended(error):
+            if failures.is_transient(error) or failures.is_contended(error):
                 raise
             # Advice costs nobody the connection that his terms hang on.
             log.warning("services are not spread: %s", failures.first_line(error))
             return
-        self._others = {each.instance: each for each in there if each.instance != me.instance}
-        self._seen = True
-        self._consider()
+        self._other_instances = {
+            each.instance: each for each in instances if each.instance != identity.instance
+        }
+        self._has_observed = True
+        self._rebalance()
 
-    def changed(self) -> None:
+    def on_change(self) -> None:
         """What runs here is not what was said last."""
         self._changed_at = trust.now()
-        self._passes_on_from = self._changed_at + SETTLED
-        if self._left is None:
-            self._due = 0.0
+        self._hand_over_after = self._changed_at + HAND_OVER_PAUSE_SECONDS
+        if self._on_unregistered is None:
+            self._due_at = 0.0
 
-    def leave(self, left: Callable[[], None]) -> None:
-        self._left = left
-        self._due = 0.0
+    def unregister(self, on_unregistered: Callable[[], None]) -> None:
+        self._on_unregistered = on_unregistered
+        self._due_at = 0.0
 
     # Advice
 
-    def reluctance(self, service: str, vacant: Sequence[str]) -> float:
+    def yield_delay(self, service: str, vacant: Sequence[str]) -> float:
         """Seconds for which this instance leaves a service to others, when these leaders are vacant."""
-        if not self._seen:
-            return LOOK_FIRST
-        mine = len(self._running())
+        if not self._has_observed:
+            return FIRST_YIELD_SECONDS
+        own_load = len(self._list_running())
         # Who says that he runs it has lost it, or has died.
         loads = [
             len(each.running)
-            for each in self._others.values()
+            for each in self._other_instances.values()
             if service in each.services and service not in each.running
         ]
-        if any(load < mine for load in loads):
-            return RELUCTANCE
-        known = {name for each in self._others.values() for name in each.services}
-        share = -(-len(known.union(self._known)) // (1 + len(self._others)))
-        mine_first = sorted(vacant, key=self._order)
-        place = mine_first.index(services.leader_of(service))
-        return 0.0 if place < max(share - mine, 1) else RELUCTANCE
+        if any(load < own_load for load in loads):
+            return YIELD_SECONDS
+        other_services = {name for each in self._other_instances.values() for name in each.services}
+        share = -(
+            -len(other_services.union(self._service_names)) // (1 + len(self._other_instances))
+        )
+        ordered = sorted(vacant, key=self._sort_key)
+        position = ordered.index(services.leader_of(service))
+        return 0.0 if position < max(share - own_load, 1) else YIELD_SECONDS
 
-    def _order(self, leader: str) -> bytes:
+    def _sort_key(self, leader: str) -> bytes:
         """Not the same for everybody: who takes a part of them takes another."""
         return blake2b(leader.encode(), key=self._identity.instance.bytes).digest()
 
-    def _consider(self) -> None:
-        if trust.now() < self._passes_on_from:
+    def _rebalance(self) -> None:
+        if trust.now() < self._hand_over_after:
             return
-        staying = self._staying()
-        leaving = [name for name in self._running() if name not in staying]
-        chosen = self.surplus(staying, leaving, self._present())
+        staying = self._list_staying()
+        handing_over = [name for name in self._list_running() if name not in staying]
+        chosen = self.surplus(staying, handing_over, self._present_instances())
         if chosen:
-            self._passes_on_from = trust.now() + SETTLED * random.uniform(0.8, 1.2)
+            self._hand_over_after = trust.now() + HAND_OVER_PAUSE_SECONDS * random.uniform(0.8, 1.2)
             log.info("passes on %s: others run fewer", ", ".join(chosen))
             for name in chosen:
-                self._pass_on(name)
+                self._hand_over(name)
 
-    def _present(self) -> list[Present]:
+    def _present_instances(self) -> list[InstanceRow]:
         """Return the instances that may be given a service."""
-        within = min(PRESENT, trust.now() - self._changed_at)
-        running = set(self._running())
+        max_silence = min(PRESENT_SECONDS, trust.now() - self._changed_at)
+        running = set(self._list_running())
         return [
             each
-            for each in self._others.values()
-            if each.silent < within and running.isdisjoint(each.running)
+            for each in self._other_instances.values()
+            if each.silent_seconds < max_silence and running.isdisjoint(each.running)
         ]
 
     @staticmethod
-    def surplus(mine: list[str], leaving: list[str], others: Sequence[Present]) -> list[str]:
+    def surplus(
+        staying: list[str], handing_over: list[str], instances: Sequence[InstanceRow]
+    ) -> list[str]:
         """Which of mine the others had better run. `leaving`: what they are about to have anyway."""
-        loads = [len(each.running) for each in others]
-        for name in leaving:
-            takers = [at for at, each in enumerate(others) if name in each.services]
-            if takers:
-                loads[min(takers, key=loads.__getitem__)] += 1
-        share = -(-(sum(loads) + len(mine)) // (1 + len(others)))
-        rest = random.sample(mine, len(mine))
+        loads = [len(each.running) for each in instances]
+        for name in handing_over:
+            eligible = [at for at, each in enumerate(instances) if name in each.services]
+            if eligible:
+                loads[min(eligible, key=loads.__getitem__)] += 1
+        share = -(-(sum(loads) + len(staying)) // (1 + len(instances)))
+        remaining = random.sample(staying, len(staying))
         chosen: list[str] = []
-        while len(chosen) < max(len(mine) - share, 1):
-            could = [
+        while len(chosen) < max(len(staying) - share, 1):
+            moves = [
                 (load, at, name)
-                for at, (load, each) in enumerate(zip(loads, others, strict=True))
-                for name in rest
-                if load + 2 <= len(rest) and name in each.services
+                for at, (load, each) in enumerate(zip(loads, instances, strict=True))
+                for name in remaining
+                if load + 2 <= len(remaining) and name in each.services
             ]
-            if not could:
+            if not moves:
                 break
-            _, at, name = min(could, key=lambda one: one[0])
+            _, at, name = min(moves, key=lambda one: one[0])
             loads[at] += 1
-            rest.remove(name)
+            remaining.remove(name)
             chosen.append(name)
         return chosen

@@ -6,35 +6,40 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from rota.coord.company import Company
-from rota.coord.post import Post
-from rota.coord.roster import Roster
+from rota.coord.company import Coordinator
+from rota.coord.post import ServiceRunner
+from rota.coord.roster import ServiceBalancer
 from rota.model import events
 from rota.model.service import ServiceDefinition
-from rota.store.plain import Plain
+from rota.store.plain import RawConnections
 
 log = logging.getLogger("rota")
 
-LEAVE_WITHIN = 1.0
+UNREGISTER_TIMEOUT_SECONDS = 1.0
 """Seconds in which the others may be told that this instance is there no more; else they find out."""
 
 
-class Services:
+class ServiceGroup:
     def __init__(
-        self, company: Company, plain: Plain, definitions: Sequence[ServiceDefinition]
+        self,
+        coordinator: Coordinator,
+        raw_connections: RawConnections,
+        definitions: Sequence[ServiceDefinition],
     ) -> None:
-        self._company = company
-        self._roster = Roster(
-            company.identity,
-            company.database.schema,
-            company.database.settings.version,
+        self._coordinator = coordinator
+        self._balancer = ServiceBalancer(
+            coordinator.identity,
+            coordinator.database.schema,
+            coordinator.database.settings.version,
             [each.name for each in definitions],
-            self.running,
-            lambda: [name for name, post in self._posts.items() if post.stays],
-            lambda name: company.tell(self._posts[name].pass_on),
+            self.list_running,
+            lambda: [name for name, post in self._runners.items() if post.is_staying],
+            lambda name: coordinator.call_in_loop(self._runners[name].hand_over),
         )
-        self._posts = {
-            each.name: Post(company, plain, each, self._roster.reluctance, self._changed)
+        self._runners = {
+            each.name: ServiceRunner(
+                coordinator, raw_connections, each, self._balancer.yield_delay, self._on_change
+            )
             for each in definitions
         }
         self._started = False
@@ -42,48 +47,48 @@ class Services:
 
     def start(self) -> None:
         self._started = True
-        names = sorted(self._posts)
+        names = sorted(self._runners)
         log.info("stands by for services %s", ", ".join(names))
-        self._company.throne.add(self._roster)
-        self._company.throne.nudge()
-        for post in self._posts.values():
-            post.start()
-        self._company.announce(events.ServicesStarted(tuple(names)))
+        self._coordinator.election_thread.add(self._balancer)
+        self._coordinator.election_thread.wake_threadsafe()
+        for runner in self._runners.values():
+            runner.start()
+        self._coordinator.publish(events.ServicesStarted(tuple(names)))
 
-    def running(self) -> list[str]:
+    def list_running(self) -> list[str]:
         """Those that run here."""
-        return [name for name, post in self._posts.items() if post.runs]
+        return [name for name, runner in self._runners.items() if runner.is_running]
 
-    def begin_to_stop(self, grace: float) -> asyncio.Task[None]:
+    def request_stop(self, grace: float) -> asyncio.Task[None]:
         """Pass everything on; what is under way has so many seconds to end."""
         if self._stopping is None:
-            for post in self._posts.values():
-                post.begin_to_stop()
+            for runner in self._runners.values():
+                runner.request_stop()
             self._stopping = asyncio.create_task(self._stop(grace), name="rota services stop")
         return self._stopping
 
     async def stop(self, grace: float) -> None:
-        await asyncio.shield(self.begin_to_stop(grace))
+        await asyncio.shield(self.request_stop(grace))
 
     def hurry(self) -> None:
         """Do not wait for what is under way, now or when they stop."""
-        for post in self._posts.values():
-            post.hurry()
+        for runner in self._runners.values():
+            runner.hurry()
 
     async def _stop(self, grace: float) -> None:
         if not self._started:
             return
-        await asyncio.gather(*(post.stop(grace) for post in self._posts.values()))
-        left = asyncio.Event()
-        self._roster.leave(lambda: self._company.tell(left.set))
-        self._company.throne.nudge()
+        await asyncio.gather(*(runner.stop(grace) for runner in self._runners.values()))
+        unregistered = asyncio.Event()
+        self._balancer.unregister(lambda: self._coordinator.call_in_loop(unregistered.set))
+        self._coordinator.election_thread.wake_threadsafe()
         try:
-            async with asyncio.timeout(LEAVE_WITHIN):
-                await left.wait()
+            async with asyncio.timeout(UNREGISTER_TIMEOUT_SECONDS):
+                await unregistered.wait()
         except TimeoutError:
             log.debug("nobody was told that this instance runs no services any more")
-        self._company.throne.remove(self._roster)
+        self._coordinator.election_thread.remove(self._balancer)
 
-    def _changed(self) -> None:
-        self._roster.changed()
-        self._company.throne.nudge()
+    def _on_change(self) -> None:
+        self._balancer.on_change()
+        self._coordinator.election_thread.wake_threadsafe()

@@ -8,16 +8,16 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rota.coord.candidacy import Term
-from rota.store.plain import Plain
+from rota.store.plain import RawConnections
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection, Connection
 
 
-class Serving:
-    def __init__(self, term: Term, plain: Plain) -> None:
+class ServiceTerm:
+    def __init__(self, term: Term, raw_connections: RawConnections) -> None:
         self._term = term
-        self._plain = plain
+        self._raw_connections = raw_connections
         self._loop = asyncio.get_running_loop()
 
     @property
@@ -31,28 +31,28 @@ class Serving:
     async def assert_held(self, connection: Any) -> None:
         await self._term.assert_held(connection)
 
-    def assertion(self, connection: Any) -> Any:
-        return self._term.assertion(connection)
+    def run_assertion(self, connection: Any) -> Any:
+        return self._term.run_assertion(connection)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncConnection[Any]]:
-        async with self._plain.transaction() as connection:
+        async with self._raw_connections.transaction() as connection:
             await self._term.assert_held(connection)
-            connection.deadline = None  # what the user asks may take its time
+            connection.answer_timeout = None  # what the user asks may take its time
             try:
                 yield connection
             finally:
-                connection.deadline = self._plain.deadline
+                connection.answer_timeout = self._raw_connections.answer_timeout
 
     @contextmanager
-    def blocking_transaction(self) -> Iterator[Connection[Any]]:
-        with self._plain.blocking_transaction(self._wait) as connection:
-            self._term.assertion(connection)
-            connection.deadline = None
+    def sync_transaction(self) -> Iterator[Connection[Any]]:
+        with self._raw_connections.sync_transaction(self._run_in_loop) as connection:
+            self._term.run_assertion(connection)
+            connection.answer_timeout = None
             try:
                 yield connection
             finally:
-                connection.deadline = self._plain.deadline
+                connection.answer_timeout = self._raw_connections.answer_timeout
 
-    def _wait(self, coroutine: Any) -> Any:
+    def _run_in_loop(self, coroutine: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()

@@ -12,8 +12,8 @@ import time
 # What Linux calls the clock that goes on through a suspend; elsewhere the monotonic one does.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
-SHARE, MARGIN = 0.1, 1.0
-DRIFT = 0.001
+MARGIN_SHARE, MAX_MARGIN_SECONDS = 0.1, 1.0
+MAX_CLOCK_DRIFT = 0.001
 """Clocks that are being put right run faster or slower by half as much."""
 
 
@@ -21,6 +21,6 @@ def now() -> float:
     return time.clock_gettime(_CLOCK)
 
 
-def relied_on(ttl: float) -> float:
+def trusted_seconds(ttl: float) -> float:
     """Of so many seconds that something is held, those that one may rely on."""
-    return ttl - min(ttl * SHARE, MARGIN + ttl * DRIFT)
+    return ttl - min(ttl * MARGIN_SHARE, MAX_MARGIN_SECONDS + ttl * MAX_CLOCK_DRIFT)

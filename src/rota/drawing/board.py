@@ -11,17 +11,24 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rota.drawing.label import Edge
-from rota.drawing.layout import Box, Direction, Layout, layout
-from rota.drawing.marks import HEAD, curve, cut, extent, number, said
+from rota.drawing.layout import Direction, GraphLayout, NodeBox, layout
+from rota.drawing.marks import (
+    ARROW_LENGTH,
+    edge_path,
+    escape_text,
+    format_number,
+    text_width,
+    truncate,
+)
 from rota.model.graph import Graph
 
 MARGIN = 24.0
-HEIGHT = 54.0
-NARROWEST = 180.0
+BOX_HEIGHT = 54.0
+MIN_BOX_WIDTH = 180.0
 INSET = 12.0
-LEAST = 3.0
+MIN_SHARE_WIDTH = 3.0
 """Pixels of a share."""
-ICONS = "i-state"
+ICON_PREFIX = "i-state"
 """Symbols of the page, one for each state, so that none is told by its colour alone."""
 
 Share = tuple[str, float]
@@ -29,7 +36,7 @@ Share = tuple[str, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
+class NodeDetails:
     """What is known of a box. What lies beyond its name may change while the picture stays."""
 
     name: str
@@ -38,104 +45,118 @@ class Card:
     hint: str = ""
     """Besides name and remark, for whoever points at it."""
     href: str = ""
-    many: int = 1
+    job_count: int = 1
     shares: Sequence[Share] = ()
     """A bar along its foot: how far it is, or how many are in which state."""
 
 
-def place(graph: Graph, names: Mapping[str, str], direction: Direction = "right") -> Layout:
+def layout_boxes(
+    graph: Graph, names: Mapping[str, str], direction: Direction = "right"
+) -> GraphLayout:
     """Where each box goes; `names` are those that it shows."""
-    sizes = {key: (_wide(names[key]), HEIGHT) for key in graph.order}
+    sizes = {key: (_box_width(names[key]), BOX_HEIGHT) for key in graph.order}
     return layout(graph, sizes, direction)
 
 
-def board(
-    made: Layout,
-    cards: Mapping[str, Card],
+def interactive_svg(
+    graph_layout: GraphLayout,
+    cards: Mapping[str, NodeDetails],
     *,
-    between: str,
+    edges_svg: str,
     title: str = "Graph",
-    chosen: str = "",
+    selected: str = "",
 ) -> str:
     """One SVG. `between`: what `edges` has made of the same layout."""
-    width, height = made.width + 2 * MARGIN, made.height + 2 * MARGIN
+    width, height = graph_layout.width + 2 * MARGIN, graph_layout.height + 2 * MARGIN
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="board" role="group" '
-        f'aria-label="{said(title)}" width="{number(width)}" height="{number(height)}" '
-        f'viewBox="0 0 {number(width)} {number(height)}">',
-        f'<g class="world">{between}',
+        f'aria-label="{escape_text(title)}" width="{format_number(width)}" '
+        f'height="{format_number(height)}" '
+        f'viewBox="0 0 {format_number(width)} {format_number(height)}">',
+        f'<g class="world">{edges_svg}',
     ]
-    for key, box in made.boxes.items():
-        lines += _box(key, cards[key], box, chosen=key == chosen)
+    for key, box in graph_layout.boxes.items():
+        lines += _box(key, cards[key], box, selected=key == selected)
     lines.append("</g></svg>")
     return "\n".join(lines)
 
 
-def edges(made: Layout, after: Collection[Edge] = (), direction: Direction = "right") -> str:
+def draw_edges(
+    graph_layout: GraphLayout, after: Collection[Edge] = (), direction: Direction = "right"
+) -> str:
     """The lines between the boxes, which stay as they are. Those in `after` carry order but no data, they
     are dashed."""
-    loose = frozenset(after)
+    order_only = frozenset(after)
     down = direction == "down"
-    lines = [f'<g class="edges" transform="translate({number(MARGIN)} {number(MARGIN)})">']
-    for route in made.routes:
-        dashes = ' class="after"' if (route.parent, route.child) in loose else ""
-        ends = f'data-from="{said(route.parent)}" data-to="{said(route.child)}"'
-        lines.append(f'<path d="{curve(route.points, down=down)}" {ends}{dashes}/>')
-    heads = {route.child: made.boxes[route.child] for route in made.routes}
-    lines += [_head(box, down=down) for box in heads.values()]
+    lines = [
+        f'<g class="edges" transform="translate({format_number(MARGIN)} {format_number(MARGIN)})">'
+    ]
+    for route in graph_layout.routes:
+        dashes = ' class="after"' if (route.predecessor, route.successor) in order_only else ""
+        ends = (
+            f'data-from="{escape_text(route.predecessor)}" data-to="{escape_text(route.successor)}"'
+        )
+        lines.append(f'<path d="{edge_path(route.points, down=down)}" {ends}{dashes}/>')
+    targets = {
+        route.successor: graph_layout.boxes[route.successor] for route in graph_layout.routes
+    }
+    lines += [_arrow_head(box, down=down) for box in targets.values()]
     return "\n".join([*lines, "</g>"])
 
 
-def _head(box: Box, *, down: bool) -> str:
+def _arrow_head(box: NodeBox, *, down: bool) -> str:
     if down:
-        x, y, way = box.x + box.width / 2, box.y, f"l-4 {number(-HEAD)}h8z"
+        x, y, path = box.x + box.width / 2, box.y, f"l-4 {format_number(-ARROW_LENGTH)}h8z"
     else:
-        x, y, way = box.x, box.y + box.height / 2, f"l{number(-HEAD)} -4v8z"
-    return f'<path class="tip" d="M{number(x)} {number(y)}{way}"/>'
+        x, y, path = box.x, box.y + box.height / 2, f"l{format_number(-ARROW_LENGTH)} -4v8z"
+    return f'<path class="tip" d="M{format_number(x)} {format_number(y)}{path}"/>'
 
 
-def _box(key: str, card: Card, box: Box, *, chosen: bool) -> Iterator[str]:
+def _box(key: str, card: NodeDetails, box: NodeBox, *, selected: bool) -> Iterator[str]:
     state = card.state or "plain"
-    shape = f'width="{number(box.width)}" height="{number(box.height)}" rx="9"'
-    at = f"translate({number(box.x + MARGIN)} {number(box.y + MARGIN)})"
-    here = ' aria-current="true"' if chosen else ""
-    most = int((box.width - 44) / 5.9)  # letters of the second line
-    many = f' data-many="{card.many}"' if card.many > 1 else ""
-    href = f' href="{said(card.href)}"' if card.href else ""
+    shape = f'width="{format_number(box.width)}" height="{format_number(box.height)}" rx="9"'
+    transform = f"translate({format_number(box.x + MARGIN)} {format_number(box.y + MARGIN)})"
+    current = ' aria-current="true"' if selected else ""
+    max_chars = int((box.width - 44) / 5.9)  # letters of the second line
+    count = f' data-many="{card.job_count}"' if card.job_count > 1 else ""
+    href = f' href="{escape_text(card.href)}"' if card.href else ""
     yield (
-        f'<a class="job {state}" data-key="{said(key)}"{many}{here}{href} transform="{at}">'
-        f"<title>{said(tip(card))}</title>"
+        f'<a class="job {state}" data-key="{escape_text(key)}"{count}{current}{href} '
+        f'transform="{transform}">'
+        f"<title>{escape_text(tooltip(card))}</title>"
     )
-    if card.many > 1:
+    if card.job_count > 1:
         yield f'<rect class="under" x="5" y="5" {shape}/>'
     yield f'<rect class="box" {shape}/>'
     yield (
-        f'<use class="sign" href="#{ICONS}-{state}" x="12" y="{number(box.height / 2 - 8)}" '
+        f'<use class="sign" href="#{ICON_PREFIX}-{state}" x="12" y="{format_number(box.height / 2 - 8)}" '
         f'width="16" height="16"/>'
-        f'<text class="name" x="36" y="22">{said(cut(card.name))}</text>'
-        f'<text class="remark" x="36" y="39" data-most="{most}">{said(cut(card.remark, most))}</text>'
+        f'<text class="name" x="36" y="22">{escape_text(truncate(card.name))}</text>'
+        f'<text class="remark" x="36" y="39" '
+        f'data-most="{max_chars}">{escape_text(truncate(card.remark, max_chars))}</text>'
     )
-    yield f'<g class="shares">{"".join(bars(card.shares, box.width))}</g></a>'
+    yield f'<g class="shares">{"".join(share_bars(card.shares, box.width))}</g></a>'
 
 
-def tip(card: Card) -> str:
+def tooltip(card: NodeDetails) -> str:
     """What is told to whoever points at a box, and read out."""
     return "\n".join(part for part in (card.name, card.remark, card.hint) if part)
 
 
-def bars(shares: Sequence[Share], width: float) -> Iterator[str]:
+def share_bars(shares: Sequence[Share], width: float) -> Iterator[str]:
     """Side by side, along the foot of a box so wide; none is too small to be seen."""
-    at, whole = INSET, width - 2 * INSET
+    x, total = INSET, width - 2 * INSET
     for state, share in shares:
-        long = max(whole * min(share, 1.0), LEAST) if share > 0 else 0.0
-        long = min(long, INSET + whole - at)
-        if long > 0:
+        length = max(total * min(share, 1.0), MIN_SHARE_WIDTH) if share > 0 else 0.0
+        length = min(length, INSET + total - x)
+        if length > 0:
             yield (
-                f'<rect class="share {state or "plain"}" x="{number(at)}" y="{number(HEIGHT - 8)}" '
-                f'width="{number(long)}" height="3"/>'
+                f'<rect class="share {state or "plain"}" x="{format_number(x)}" '
+                f'y="{format_number(BOX_HEIGHT - 8)}" '
+                f'width="{format_number(length)}" height="3"/>'
             )
-        at += long
+        x += length
 
 
-def _wide(name: str) -> float:
-    return max(extent(cut(name), 13.5) + 50.0, NARROWEST)
+def _box_width(name: str) -> float:
+    return max(text_width(truncate(name), 13.5) + 50.0, MIN_BOX_WIDTH)

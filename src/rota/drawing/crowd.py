@@ -17,115 +17,134 @@ from dataclasses import dataclass
 from rota.drawing.label import Edge
 from rota.model.graph import Graph
 
-BOXES = 250
+MAX_BOXES = 250
 """As many as are laid out."""
-LINES = 750
+MAX_EDGES = 750
 """… and as many edges between them. That takes a tenth of a second, however they hang together."""
-ALIKE = 12
+MAX_SIMILAR = 12
 """Of those alike, so many are drawn one by one."""
-OPENED = 100
+MAX_EXPANDED = 100
 """Of a crowd that is opened, so many are."""
 
 
 @dataclass(frozen=True, slots=True)
-class Crowd:
+class GroupedGraph:
     """A graph to draw in place of another. Names that stand for many are keys of `folds`."""
 
     graph: Graph
     after: frozenset[Edge]
-    folds: Mapping[str, tuple[str, ...]]
-    whole: bool
+    members: Mapping[str, tuple[str, ...]]
+    is_exact: bool
     """Only those alike stand together, or nobody: each edge is what it says."""
 
 
-def crowd(
+def group(
     graph: Graph,
     kinds: Mapping[str, str],
     *,
     after: Collection[Edge] = (),
-    opened: Collection[str] = (),
-    boxes: int = BOXES,
-) -> Crowd:
+    expanded: Collection[str] = (),
+    max_boxes: int = MAX_BOXES,
+) -> GroupedGraph:
     """`opened`: keys of crowds whose jobs are drawn one by one, as far as there is room."""
-    loose = frozenset(after)
-    made = _made(graph, _alike(graph, kinds, loose), loose, opened, ALIKE, whole=True)
-    if _fits(made, boxes):
-        return made
-    made = _made(graph, _ranked(graph, kinds), loose, opened, 1, whole=False)
-    if _fits(made, boxes):
-        return made
-    if opened:  # there is no room to open anything
-        return crowd(graph, kinds, after=after, boxes=boxes)
-    ranks = boxes
-    while not _fits(made, boxes):
-        made = _made(graph, _layered(graph, ranks), loose, (), 1, whole=False)
-        ranks //= 2
-    return made
+    order_only = frozenset(after)
+    grouped = _build(
+        graph,
+        _group_similar(graph, kinds, order_only),
+        order_only,
+        expanded,
+        MAX_SIMILAR,
+        is_exact=True,
+    )
+    if _fits(grouped, max_boxes):
+        return grouped
+    grouped = _build(graph, _group_by_rank(graph, kinds), order_only, expanded, 1, is_exact=False)
+    if _fits(grouped, max_boxes):
+        return grouped
+    if expanded:  # there is no room to open anything
+        return group(graph, kinds, after=after, max_boxes=max_boxes)
+    max_ranks = max_boxes
+    while not _fits(grouped, max_boxes):
+        grouped = _build(graph, _group_ranks(graph, max_ranks), order_only, (), 1, is_exact=False)
+        max_ranks //= 2
+    return grouped
 
 
-def _fits(made: Crowd, boxes: int) -> bool:
-    lines = sum(len(parents) for parents in made.graph.parents.values())
-    return len(made.graph.order) <= boxes and lines <= LINES * boxes // BOXES
+def _fits(grouped: GroupedGraph, max_boxes: int) -> bool:
+    edge_count = sum(len(predecessors) for predecessors in grouped.graph.predecessors.values())
+    return (
+        len(grouped.graph.order) <= max_boxes and edge_count <= MAX_EDGES * max_boxes // MAX_BOXES
+    )
 
 
-def _alike(graph: Graph, kinds: Mapping[str, str], loose: frozenset[Edge]) -> list[list[str]]:
+def _group_similar(
+    graph: Graph, kinds: Mapping[str, str], order_only: frozenset[Edge]
+) -> list[list[str]]:
     groups: dict[object, list[str]] = {}
     for name in graph.order:
-        above = frozenset((parent, (parent, name) in loose) for parent in graph.parents[name])
-        below = frozenset((child, (name, child) in loose) for child in graph.children[name])
+        above = frozenset(
+            (predecessor, (predecessor, name) in order_only)
+            for predecessor in graph.predecessors[name]
+        )
+        below = frozenset(
+            (successor, (name, successor) in order_only) for successor in graph.successors[name]
+        )
         groups.setdefault((kinds[name], above, below), []).append(name)
     return list(groups.values())
 
 
-def _ranked(graph: Graph, kinds: Mapping[str, str]) -> list[list[str]]:
+def _group_by_rank(graph: Graph, kinds: Mapping[str, str]) -> list[list[str]]:
     groups: dict[object, list[str]] = {}
     for name in graph.order:
         groups.setdefault((graph.depth[name], kinds[name]), []).append(name)
     return list(groups.values())
 
 
-def _layered(graph: Graph, most: int) -> list[list[str]]:
+def _group_ranks(graph: Graph, max_groups: int) -> list[list[str]]:
     ranks = max(graph.depth.values(), default=0) + 1
-    together = -(-ranks // most)
+    ranks_per_group = -(-ranks // max_groups)
     groups: dict[int, list[str]] = {}
     for name in graph.order:
-        groups.setdefault(graph.depth[name] // together, []).append(name)
+        groups.setdefault(graph.depth[name] // ranks_per_group, []).append(name)
     return list(groups.values())
 
 
-def _made(
+def _build(
     graph: Graph,
     groups: list[list[str]],
-    loose: frozenset[Edge],
-    opened: Collection[str],
-    most: int,
+    order_only: frozenset[Edge],
+    expanded: Collection[str],
+    max_similar: int,
     *,
-    whole: bool,
-) -> Crowd:
-    stands: dict[str, str] = {}  # whoever is one of many, and under which name
-    folds: dict[str, tuple[str, ...]] = {}
+    is_exact: bool,
+) -> GroupedGraph:
+    representatives: dict[str, str] = {}  # whoever is one of many, and under which name
+    members: dict[str, tuple[str, ...]] = {}
     for group in groups:
-        if len(group) <= most:
+        if len(group) <= max_similar:
             continue
         key = f"{group[0]}~"
-        rest = group[OPENED:] if key in opened else group
-        if len(rest) > 1:
-            folds[key] = tuple(rest)
-            stands.update(dict.fromkeys(rest, key))
-    if not folds:
-        return Crowd(graph, loose, {}, whole)
-    parents: dict[str, dict[str, None]] = {}
+        hidden = group[MAX_EXPANDED:] if key in expanded else group
+        if len(hidden) > 1:
+            members[key] = tuple(hidden)
+            representatives.update(dict.fromkeys(hidden, key))
+    if not members:
+        return GroupedGraph(graph, order_only, {}, is_exact)
+    predecessors: dict[str, dict[str, None]] = {}
     for name in graph.order:
-        key = stands.get(name, name)
-        into = parents.setdefault(key, {})
-        into.update((stands.get(each, each), None) for each in graph.parents[name])
-        into.pop(key, None)
-    firm = {
-        (stands.get(parent, parent), stands.get(name, name))
+        key = representatives.get(name, name)
+        sources = predecessors.setdefault(key, {})
+        sources.update((representatives.get(each, each), None) for each in graph.predecessors[name])
+        sources.pop(key, None)
+    data_edges = {
+        (representatives.get(predecessor, predecessor), representatives.get(name, name))
         for name in graph.order
-        for parent in graph.parents[name]
-        if (parent, name) not in loose
+        for predecessor in graph.predecessors[name]
+        if (predecessor, name) not in order_only
     }
-    kinds = {(stands.get(one, one), stands.get(other, other)) for one, other in loose}
-    made = Graph({name: list(into) for name, into in parents.items()})
-    return Crowd(made, frozenset(kinds - firm), folds, whole)
+    order_edges = {
+        (representatives.get(one, one), representatives.get(other, other))
+        for one, other in order_only
+    }
+    grouped = Graph({name: list(sources) for name, sources in predecessors.items()})
+    return GroupedGraph(grouped, frozenset(order_edges - data_edges), members, is_exact)

@@ -7,17 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rota.drawing.label import Edge, Label
-from rota.model.fits import said
-from rota.model.flow import Node, Plan
-from rota.model.task import Definition
+from rota.drawing.label import Edge, NodeLabel
+from rota.model.fits import format_type
+from rota.model.flow import FlowNode, FlowPlan
+from rota.model.task import TaskDefinition
 
-NODES = "rota.app.nodes"
+WAIT_NODES_MODULE = "rota.app.nodes"
 """Where the code of nodes is that only wait."""
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class FlowInput:
     """One word of an input: its type, whether it must be given, and what it is if it is not."""
 
     name: str
@@ -30,31 +30,31 @@ class Word:
         return f"{self.name}: {self.kind}" + ("" if self.required else f" = {self.default}")
 
 
-def flow_input(plan: Plan) -> list[Word]:
+def flow_inputs(plan: FlowPlan) -> list[FlowInput]:
     """What a run takes. Where several tasks take a word, it must be right for all of them."""
-    takers: dict[str, list[Definition]] = {}
+    consumers: dict[str, list[TaskDefinition]] = {}
     for node in plan.nodes:
-        for word, tasks in node.words.items():
-            if word in plan.inputs:
-                takers.setdefault(word, []).extend(tasks)
-    return _words(takers)
+        for name, tasks in node.parameters.items():
+            if name in plan.inputs:
+                consumers.setdefault(name, []).extend(tasks)
+    return _inputs(consumers)
 
 
-def task_input(task: Definition) -> list[Word]:
-    return _words({word: [task] for word in task.parameters})
+def task_inputs(task: TaskDefinition) -> list[FlowInput]:
+    return _inputs({name: [task] for name in task.parameters})
 
 
-def _words(takers: Mapping[str, Sequence[Definition]]) -> list[Word]:
-    return [_word(name, tasks) for name, tasks in takers.items()]
+def _inputs(consumers: Mapping[str, Sequence[TaskDefinition]]) -> list[FlowInput]:
+    return [_input(name, tasks) for name, tasks in consumers.items()]
 
 
-def _word(name: str, takers: Iterable[Definition]) -> Word:
+def _input(name: str, consumers: Iterable[TaskDefinition]) -> FlowInput:
     kinds: list[str] = []
     defaults: list[Any] = []
-    for task in takers:
-        kinds.append(said(task.hint(name)).replace("typing.", ""))
+    for task in consumers:
+        kinds.append(format_type(task.hint(name)).replace("typing.", ""))
         defaults.append(task.parameters[name].default)
-    return Word(
+    return FlowInput(
         name,
         " and ".join(dict.fromkeys(kind for kind in kinds if kind != "Any")) or "Any",
         inspect.Parameter.empty in defaults,
@@ -62,39 +62,43 @@ def _word(name: str, takers: Iterable[Definition]) -> Word:
     )
 
 
-def only_before(plan: Plan, node: Node) -> list[str]:
+def order_only_predecessors(plan: FlowPlan, node: FlowNode) -> list[str]:
     """Those it waits for without taking their results."""
-    taken = plan.taken(node)
-    return [name for name in plan.graph.parents[node.name] if name not in taken]
+    result_parameters = plan.result_parameters(node)
+    return [name for name in plan.graph.predecessors[node.name] if name not in result_parameters]
 
 
-def order_only(plan: Plan) -> set[Edge]:
+def order_only_edges(plan: FlowPlan) -> set[Edge]:
     """Edges that carry order and no result."""
-    return {(parent, node.name) for node in plan.nodes for parent in only_before(plan, node)}
+    return {
+        (predecessor, node.name)
+        for node in plan.nodes
+        for predecessor in order_only_predecessors(plan, node)
+    }
 
 
-def label(plan: Plan, node: Node, *, text: bool = False) -> Label:
+def node_label(plan: FlowPlan, node: FlowNode, *, text: bool = False) -> NodeLabel:
     """What its place in the graph does not say. Text has no dashes: where a task takes results of some it
     waits for, it names the others."""
-    words: list[str] = []
-    if node.task.fn.__module__ == NODES:
-        words.append(_rest(node))
-    if node.last:
-        words.append("on failure")
+    details: list[str] = []
+    if node.task.fn.__module__ == WAIT_NODES_MODULE:
+        details.append(_describe_wait(node))
+    if node.is_on_failure:
+        details.append("on failure")
     elif node.when != "all_succeeded":
-        words.append(f"when {node.when}")
+        details.append(f"when {node.when}")
     if node.skip_if is not None:
-        words.append("skip_if")
+        details.append("skip_if")
     if node.task.policy.queue != "default":
-        words.append(f"queue {node.task.policy.queue}")
-    after = only_before(plan, node)
-    if text and after and plan.taken(node):
+        details.append(f"queue {node.task.policy.queue}")
+    after = order_only_predecessors(plan, node)
+    if text and after and plan.result_parameters(node):
         more = f", {len(after) - 3} more" if len(after) > 3 else ""
-        words.append(f"after {', '.join(after[:3])}{more}")
-    return Label(detail=", ".join(words))
+        details.append(f"after {', '.join(after[:3])}{more}")
+    return NodeLabel(detail=", ".join(details))
 
 
-def _rest(node: Node) -> str:
+def _describe_wait(node: FlowNode) -> str:
     """What a node does that only waits: `sleeps for 30 days`."""
-    said = (node.task.fn.__doc__ or "").rstrip(".").removesuffix(", 0:00:00")
-    return said[:1].lower() + said[1:]
+    text = (node.task.fn.__doc__ or "").rstrip(".").removesuffix(", 0:00:00")
+    return text[:1].lower() + text[1:]

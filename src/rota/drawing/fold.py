@@ -11,83 +11,96 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from rota.drawing.label import BLANK, STATES, Edge, Label
+from rota.drawing.label import EMPTY_LABEL, STATES, Edge, NodeLabel
 from rota.model.graph import Graph
 
-KEPT = 8
+MAX_SIMILAR = 8
 """How many of those alike are drawn."""
 
 
 @dataclass(frozen=True, slots=True)
-class Folded:
+class CollapsedGraph:
     """A graph to draw in place of another. Names that stand for many are keys of `folds`."""
 
     graph: Graph
-    labels: Mapping[str, Label]
+    labels: Mapping[str, NodeLabel]
     after: Collection[Edge]
-    folds: Mapping[str, tuple[str, ...]]
+    members: Mapping[str, tuple[str, ...]]
 
 
-def fold(
+def collapse(
     graph: Graph,
-    labels: Mapping[str, Label] | None = None,
+    labels: Mapping[str, NodeLabel] | None = None,
     *,
     after: Collection[Edge] = (),
-    kept: int = KEPT,
-) -> Folded:
+    max_similar: int = MAX_SIMILAR,
+) -> CollapsedGraph:
     """Keep `kept` of those alike. One alone is never folded: its line would say less than its name."""
     labels = labels or {}
-    loose = frozenset(after)
-    stands: dict[str, str] = {}  # whoever is folded away, and under which name
-    folds: dict[str, tuple[str, ...]] = {}
-    said = dict(labels)
-    for alike in _alike(graph, loose):
-        if len(alike) <= kept + 1:
+    order_only = frozenset(after)
+    representatives: dict[str, str] = {}  # whoever is folded away, and under which name
+    members: dict[str, tuple[str, ...]] = {}
+    all_labels = dict(labels)
+    for similar in _group_similar(graph, order_only):
+        if len(similar) <= max_similar + 1:
             continue
-        urgent = sorted(alike, key=lambda name: _urgency(labels.get(name, BLANK)))
-        shown = set(urgent[:kept])
-        rest = tuple(name for name in alike if name not in shown)
-        key = _unused(f"… {rest[-1]}", graph)
-        folds[key] = rest
-        stands.update(dict.fromkeys(rest, key))
-        said[key] = _summary([labels.get(name, BLANK) for name in rest])
-    if not folds:
-        return Folded(graph, labels, loose, {})
+        by_urgency = sorted(similar, key=lambda name: _urgency(labels.get(name, EMPTY_LABEL)))
+        shown = set(by_urgency[:max_similar])
+        rest = tuple(name for name in similar if name not in shown)
+        key = _unused_name(f"… {rest[-1]}", graph)
+        members[key] = rest
+        representatives.update(dict.fromkeys(rest, key))
+        all_labels[key] = _summary([labels.get(name, EMPTY_LABEL) for name in rest])
+    if not members:
+        return CollapsedGraph(graph, labels, order_only, {})
 
-    parents: dict[str, list[str]] = {}
+    predecessors: dict[str, list[str]] = {}
     for name in graph.order:
-        if name in stands and name != folds[stands[name]][-1]:
+        if name in representatives and name != members[representatives[name]][-1]:
             continue  # the last of them brings in the one that stands for all
-        into = [stands.get(parent, parent) for parent in graph.parents[name]]
-        parents[stands.get(name, name)] = sorted(dict.fromkeys(into), key=folds.__contains__)
-    kinds = {(stands.get(one, one), stands.get(other, other)) for one, other in loose}
-    return Folded(Graph(parents), said, frozenset(kinds), folds)
+        sources = [
+            representatives.get(predecessor, predecessor)
+            for predecessor in graph.predecessors[name]
+        ]
+        predecessors[representatives.get(name, name)] = sorted(
+            dict.fromkeys(sources), key=members.__contains__
+        )
+    order_edges = {
+        (representatives.get(one, one), representatives.get(other, other))
+        for one, other in order_only
+    }
+    return CollapsedGraph(Graph(predecessors), all_labels, frozenset(order_edges), members)
 
 
-def _alike(graph: Graph, loose: frozenset[Edge]) -> list[list[str]]:
+def _group_similar(graph: Graph, order_only: frozenset[Edge]) -> list[list[str]]:
     groups: dict[object, list[str]] = {}
     for name in graph.order:
-        above = frozenset((parent, (parent, name) in loose) for parent in graph.parents[name])
-        below = frozenset((child, (name, child) in loose) for child in graph.children[name])
+        above = frozenset(
+            (predecessor, (predecessor, name) in order_only)
+            for predecessor in graph.predecessors[name]
+        )
+        below = frozenset(
+            (successor, (name, successor) in order_only) for successor in graph.successors[name]
+        )
         groups.setdefault((above, below), []).append(name)
     return list(groups.values())
 
 
-def _urgency(label: Label) -> int:
-    return STATES.index(label.state) if label.known else len(STATES)
+def _urgency(label: NodeLabel) -> int:
+    return STATES.index(label.state) if label.known_state else len(STATES)
 
 
-def _unused(name: str, graph: Graph) -> str:
-    while name in graph.parents:
+def _unused_name(name: str, graph: Graph) -> str:
+    while name in graph.predecessors:
         name += "…"
     return name
 
 
-def _summary(labels: Sequence[Label]) -> Label:
-    many = sum(label.many for label in labels)
-    name = f"{many:,} more"
+def _summary(labels: Sequence[NodeLabel]) -> NodeLabel:
+    job_count = sum(label.job_count for label in labels)
+    name = f"{job_count:,} more"
     states = Counter(label.state for label in labels)
     if len(states) == 1:
-        return Label(state=labels[0].state, name=name, many=many)
+        return NodeLabel(state=labels[0].state, name=name, job_count=job_count)
     parts = (f"{count:,} {state or 'without a state'}" for state, count in states.most_common())
-    return Label(detail=", ".join(parts), name=name, many=many)
+    return NodeLabel(detail=", ".join(parts), name=name, job_count=job_count)

@@ -12,29 +12,29 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
-from rota.drawing.marks import cut, number, said
+from rota.drawing.marks import escape_text, format_number, truncate
 
-Kind = Literal["queued", "running", "asleep", "attempt", "mark"]
+BarKind = Literal["queued", "running", "asleep", "attempt", "mark"]
 """It waits for its turn; runs, or has run; sleeps or waits for somebody; an attempt before the last; one
 moment."""
 
 WIDTH = 1_080.0
-NAMES = 210.0
+NAMES_WIDTH = 210.0
 """What the names take of it."""
-ROW = 26.0
-HEAD = 30.0
+ROW_HEIGHT = 26.0
+HEADER_HEIGHT = 30.0
 MARGIN = 16.0
 """At the right: room for what is wider than it was long."""
-SHORTEST = 6.0
+MIN_BAR_WIDTH = 6.0
 """Pixels."""
-TICKS = 8
-ICONS = "i-state"
+MAX_TICKS = 8
+ICON_PREFIX = "i-state"
 """Symbols of the page."""
-STRIPES = "gantt-stripes"
+STRIPES_ID = "gantt-stripes"
 
 
-class Bar(NamedTuple):
-    kind: Kind
+class GanttBar(NamedTuple):
+    kind: BarKind
     start: datetime
     end: datetime
     state: str = ""
@@ -42,88 +42,99 @@ class Bar(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class GanttRow:
     key: str
     name: str
     state: str
-    bars: Sequence[Bar]
+    bars: Sequence[GanttBar]
     href: str = ""
-    inner: bool = False
+    is_nested: bool = False
     """A part of the row above."""
 
 
 def gantt(
-    rows: Sequence[Row],
+    rows: Sequence[GanttRow],
     start: datetime,
     end: datetime,
     *,
     now: datetime | None = None,
-    chosen: str = "",
+    selected: str = "",
     title: str = "Timeline",
 ) -> str:
     """One SVG. `now`: where to draw it, while something goes on."""
     end = max(end, start + timedelta(milliseconds=1))
-    scale = _Scale(start, end)
-    height = HEAD + ROW * len(rows) + 8
+    scale = _TimeScale(start, end)
+    height = HEADER_HEIGHT + ROW_HEIGHT * len(rows) + 8
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="gantt" role="group" aria-label="{said(title)}" '
-        f'width="{number(WIDTH)}" height="{number(height)}" '
-        f'viewBox="0 0 {number(WIDTH)} {number(height)}">',
-        f"<defs>{_HATCH}</defs>",
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="gantt" role="group" '
+        f'aria-label="{escape_text(title)}" '
+        f'width="{format_number(WIDTH)}" height="{format_number(height)}" '
+        f'viewBox="0 0 {format_number(WIDTH)} {format_number(height)}">',
+        f"<defs>{_STRIPES_PATTERN}</defs>",
         *_axis(scale, height),
     ]
-    for place, row in enumerate(rows):
-        lines += _row(row, HEAD + ROW * place, scale, chosen=row.key == chosen)
+    for index, row in enumerate(rows):
+        lines += _row(row, HEADER_HEIGHT + ROW_HEIGHT * index, scale, selected=row.key == selected)
     if now is not None and start <= now <= end:
-        x = number(scale.x(now))
-        lines.append(f'<path class="now" d="M{x} {number(HEAD - 6)}V{number(height - 4)}"/>')
+        x = format_number(scale.x(now))
+        lines.append(
+            f'<path class="now" d="M{x} {format_number(HEADER_HEIGHT - 6)}V{format_number(height - 4)}"/>'
+        )
     lines.append("</svg>")
     return "\n".join(lines)
 
 
-_HATCH = (
-    f'<pattern id="{STRIPES}" width="6" height="6" patternUnits="userSpaceOnUse" '
+_STRIPES_PATTERN = (
+    f'<pattern id="{STRIPES_ID}" width="6" height="6" patternUnits="userSpaceOnUse" '
     'patternTransform="rotate(45)"><path class="stripe" d="M0 0v6"/></pattern>'
 )
 
 
-class _Scale:
+class _TimeScale:
     def __init__(self, start: datetime, end: datetime) -> None:
         self.start = start
         self.seconds = (end - start).total_seconds()
-        self._pixels = (WIDTH - NAMES - MARGIN) / self.seconds
+        self._pixels_per_second = (WIDTH - NAMES_WIDTH - MARGIN) / self.seconds
 
     def x(self, at: datetime) -> float:
         seconds = (at - self.start).total_seconds()
-        return NAMES + min(max(seconds, 0.0), self.seconds) * self._pixels
+        return NAMES_WIDTH + min(max(seconds, 0.0), self.seconds) * self._pixels_per_second
 
-    def after(self, seconds: float) -> float:
-        return NAMES + seconds * self._pixels
+    def x_after(self, seconds: float) -> float:
+        return NAMES_WIDTH + seconds * self._pixels_per_second
 
 
-def _axis(scale: _Scale, height: float) -> Iterator[str]:
-    step = _step(scale.seconds)
+def _axis(scale: _TimeScale, height: float) -> Iterator[str]:
+    step = _axis_step(scale.seconds)
     yield '<g class="axis">'
-    for place in range(int(scale.seconds / step) + 1):
-        x = scale.after(place * step)
-        yield f'<path d="M{number(x)} {number(HEAD - 4)}V{number(height - 4)}"/>'
-        yield f'<text x="{number(x)}" y="{number(HEAD - 11)}">{_clock(place * step, step)}</text>'
+    for index in range(int(scale.seconds / step) + 1):
+        x = scale.x_after(index * step)
+        yield (
+            f'<path d="M{format_number(x)} '
+            f'{format_number(HEADER_HEIGHT - 4)}V{format_number(height - 4)}"/>'
+        )
+        yield (
+            f'<text x="{format_number(x)}" '
+            f'y="{format_number(HEADER_HEIGHT - 11)}">{_format_elapsed(index * step, step)}</text>'
+        )
     yield "</g>"
 
 
-_STEPS = (
+_AXIS_STEPS_SECONDS = (
     *(10.0**power * times for power in (-3, -2, -1, 0) for times in (1, 2, 5)),
     *(10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1_800.0, 3_600.0, 7_200.0, 14_400.0),
     *(21_600.0, 43_200.0, *(86_400.0 * days for days in (1, 2, 7, 14, 28, 91, 365))),
 )
 
 
-def _step(seconds: float) -> float:
+def _axis_step(seconds: float) -> float:
     """A round time, so many of which fill the axis without crowding it."""
-    return next((each for each in _STEPS if seconds / each <= TICKS), seconds / TICKS)
+    return next(
+        (each for each in _AXIS_STEPS_SECONDS if seconds / each <= MAX_TICKS), seconds / MAX_TICKS
+    )
 
 
-def _clock(seconds: float, step: float) -> str:
+def _format_elapsed(seconds: float, step: float) -> str:
     """How long after the start, as finely as the steps are."""
     if seconds == 0:
         return "0"
@@ -140,53 +151,54 @@ def _clock(seconds: float, step: float) -> str:
     return f"{days} d {hours} h" if hours else f"{days} d"
 
 
-def _row(row: Row, y: float, scale: _Scale, *, chosen: bool) -> Iterator[str]:
+def _row(row: GanttRow, y: float, scale: _TimeScale, *, selected: bool) -> Iterator[str]:
     state = row.state or "plain"
-    tag, href = ("a", f' href="{said(row.href)}"') if row.href else ("g", "")
-    here = ' aria-current="true"' if chosen else ""
-    inner = " inner" if row.inner else ""
+    tag, href = ("a", f' href="{escape_text(row.href)}"') if row.href else ("g", "")
+    current = ' aria-current="true"' if selected else ""
+    nested = " inner" if row.is_nested else ""
     yield (
-        f'<{tag} class="line {state}{inner}" data-key="{said(row.key)}"{here}{href}>'
-        f"<title>{said(f'{row.name}, {row.state}' if row.state else row.name)}</title>"
-        f'<rect class="band" x="0" y="{number(y)}" width="{number(WIDTH)}" height="{number(ROW)}" rx="5"/>'
+        f'<{tag} class="line {state}{nested}" data-key="{escape_text(row.key)}"{current}{href}>'
+        f"<title>{escape_text(f'{row.name}, {row.state}' if row.state else row.name)}</title>"
+        f'<rect class="band" x="0" y="{format_number(y)}" width="{format_number(WIDTH)}" '
+        f'height="{format_number(ROW_HEIGHT)}" rx="5"/>'
     )
-    left = 26.0 if row.inner else 8.0
+    left = 26.0 if row.is_nested else 8.0
     if row.state:
         yield (
-            f'<use class="sign" href="#{ICONS}-{state}" x="{number(left)}" y="{number(y + 6)}" '
+            f'<use class="sign" href="#{ICON_PREFIX}-{state}" x="{format_number(left)}" '
+            f'y="{format_number(y + 6)}" '
             f'width="14" height="14"/>'
         )
-    letters = 21 if row.inner else 24
+    max_chars = 21 if row.is_nested else 24
     yield (
-        f'<text class="name" x="{number(left + 21)}" y="{number(y + 17)}">'
-        f"{said(cut(row.name, letters))}</text>"
+        f'<text class="name" x="{format_number(left + 21)}" y="{format_number(y + 17)}">'
+        f"{escape_text(truncate(row.name, max_chars))}</text>"
     )
-    for bar in sorted(row.bars, key=lambda bar: _DEPTH[bar.kind]):
+    for bar in sorted(row.bars, key=lambda bar: _DRAW_ORDER[bar.kind]):
         yield _bar(bar, y, scale)
     yield f"</{tag}>"
 
 
-_DEPTH = {"queued": 0, "asleep": 1, "attempt": 2, "running": 3, "mark": 4}
-_TALL = {"queued": 4.0, "asleep": 12.0, "attempt": 10.0, "running": 14.0, "mark": 14.0}
+_DRAW_ORDER = {"queued": 0, "asleep": 1, "attempt": 2, "running": 3, "mark": 4}
+_BAR_HEIGHTS = {"queued": 4.0, "asleep": 12.0, "attempt": 10.0, "running": 14.0, "mark": 14.0}
 
 
-def _bar(bar: Bar, y: float, scale: _Scale) -> str:
+def _bar(bar: GanttBar, y: float, scale: _TimeScale) -> str:
     left, right = scale.x(bar.start), scale.x(bar.end)
-    wide = max(right - left, SHORTEST)
-    tall = _TALL[bar.kind]
+    width = max(right - left, MIN_BAR_WIDTH)
+    node_height = _BAR_HEIGHTS[bar.kind]
     shape = (
-        f'x="{number(left)}" y="{number(y + (ROW - tall) / 2)}" width="{number(wide)}" '
-        f'height="{number(tall)}" rx="{number(min(3.0, tall / 2))}"'
+        f'x="{format_number(left)}" y="{format_number(y + (ROW_HEIGHT - node_height) / 2)}" '
+        f'width="{format_number(width)}" '
+        f'height="{format_number(node_height)}" rx="{format_number(min(3.0, node_height / 2))}"'
     )
-    hatch = f' fill="url(#{STRIPES})"' if bar.kind == "asleep" else ""
-    hint = f"<title>{said(bar.hint)}, {_long(bar)}</title>" if bar.hint else ""
-    return (
-        f'<rect class="stretch of-{bar.kind} {bar.state or "plain"}" {shape}{hatch}>{hint}</rect>'
-    )
+    fill = f' fill="url(#{STRIPES_ID})"' if bar.kind == "asleep" else ""
+    hint = f"<title>{escape_text(bar.hint)}, {_format_duration(bar)}</title>" if bar.hint else ""
+    return f'<rect class="stretch of-{bar.kind} {bar.state or "plain"}" {shape}{fill}>{hint}</rect>'
 
 
-def _long(bar: Bar) -> str:
+def _format_duration(bar: GanttBar) -> str:
     seconds = (bar.end - bar.start).total_seconds()
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
-    return f"{seconds:.1f} s" if seconds < 60 else f"{_clock(seconds, 1)}"
+    return f"{seconds:.1f} s" if seconds < 60 else f"{_format_elapsed(seconds, 1)}"

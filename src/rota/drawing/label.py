@@ -23,7 +23,7 @@ Edge = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Label:
+class NodeLabel:
     """What is known of one job. All of it may be missing: a definition has no states."""
 
     state: str = ""
@@ -32,11 +32,11 @@ class Label:
     error: str = ""
     name: str = ""
     """Shown instead of the graph's own name for it."""
-    many: int = 1
+    job_count: int = 1
     """How many jobs it stands for."""
 
     @property
-    def known(self) -> str:
+    def known_state(self) -> str:
         """The state as a drawing may use it: a word we have a colour for, or none."""
         return self.state if self.state in STATES else ""
 
@@ -45,4 +45,4 @@ class Label:
         return " · ".join(part for part in (self.state, self.detail) if part)
 
 
-BLANK = Label()
+EMPTY_LABEL = NodeLabel()

@@ -9,34 +9,34 @@ from html import escape
 
 from rota.drawing.layout import Point
 
-LONGEST = 36
+MAX_LABEL_CHARS = 36
 """Characters of a name or a remark; the rest is in the tooltip."""
-HEAD = 7.0
+ARROW_LENGTH = 7.0
 """How long the head of an edge is."""
 
-_UNSAYABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+_INVALID_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
-def said(words: str) -> str:
+def escape_text(text: str) -> str:
     """Text for XML, which cannot say every character, escaped or not."""
-    return escape(_UNSAYABLE.sub("\ufffd", words))
+    return escape(_INVALID_XML.sub("\ufffd", text))
 
 
-def cut(words: str, longest: int = LONGEST) -> str:
-    words = " ".join(words.split())
-    return words if len(words) <= longest else words[: longest - 1] + "…"
+def truncate(text: str, max_chars: int = MAX_LABEL_CHARS) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= max_chars else text[: max_chars - 1] + "…"
 
 
-def extent(words: str, size: float) -> float:
+def text_width(text: str, size: float) -> float:
     """About how wide words are: nobody can measure a font that is chosen where the picture is seen."""
-    return sum(_advance(letter) for letter in words) * size
+    return sum(_letter_width(letter) for letter in text) * size
 
 
-def _advance(letter: str) -> float:
+def _letter_width(letter: str) -> float:
     if unicodedata.east_asian_width(letter) in "WF":
         return 1.0
     if letter in "iljtfrI.,:;'|!()[] ":
@@ -46,12 +46,14 @@ def _advance(letter: str) -> float:
     return 0.76 if letter.isupper() else 0.64
 
 
-def curve(points: Sequence[Point], *, down: bool = False) -> str:
+def edge_path(points: Sequence[Point], *, down: bool = False) -> str:
     """The path of an edge, up to where its head begins."""
-    *most, (x, y) = points
-    most.append((x, y - HEAD + 1) if down else (x - HEAD + 1, y))  # the head covers the rest
-    (x, y), *others = most
-    path = [f"M{number(x)} {number(y)}"]
+    *stops, (x, y) = points
+    stops.append(
+        (x, y - ARROW_LENGTH + 1) if down else (x - ARROW_LENGTH + 1, y)
+    )  # the head covers the rest
+    (x, y), *others = stops
+    path = [f"M{format_number(x)} {format_number(y)}"]
     for to_x, to_y in others:
         if (x == to_x) if down else (y == to_y):
             turns: tuple[float, ...] = ()
@@ -62,6 +64,6 @@ def curve(points: Sequence[Point], *, down: bool = False) -> str:
             half = (x + to_x) / 2
             turns = (half, y, half, to_y)
         letter = "C" if turns else "L"
-        path.append(letter + " ".join(number(each) for each in (*turns, to_x, to_y)))
+        path.append(letter + " ".join(format_number(each) for each in (*turns, to_x, to_y)))
         x, y = to_x, to_y
     return "".join(path)

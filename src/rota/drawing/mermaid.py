@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
-from rota.drawing.label import BLANK, STATES, Edge, Label
+from rota.drawing.label import EMPTY_LABEL, STATES, Edge, NodeLabel
 from rota.drawing.layout import Direction
-from rota.drawing.palette import DAY
+from rota.drawing.palette import LIGHT
 from rota.model.graph import Graph
 
 # Letters, digits and blanks mean nothing anywhere, nor do a few marks inside a word.
-_MEANT = re.compile(
+_SPECIAL_CHARACTERS = re.compile(
     r"[^\w ,:/.·…←→-]"  # brackets, quotes, entities, tags
     r"|(?<![^\W_])_|_(?![^\W_])"  # at the edge of a word: emphasis
     r"|^[-:]|^\d+[.]"  # at the beginning: a list
@@ -25,37 +25,41 @@ _MEANT = re.compile(
 
 def mermaid(
     graph: Graph,
-    labels: Mapping[str, Label] | None = None,
+    labels: Mapping[str, NodeLabel] | None = None,
     *,
     after: Collection[Edge] = (),
     direction: Direction = "right",
 ) -> str:
     """`graph` as a flowchart. Edges in `after` carry order but no data, and are dashed."""
     labels = labels or {}
-    loose = frozenset(after)
-    number = {name: f"n{place}" for place, name in enumerate(graph.order)}
+    order_only = frozenset(after)
+    node_ids = {name: f"n{index}" for index, name in enumerate(graph.order)}
     lines = [f"flowchart {'LR' if direction == 'right' else 'TD'}"]
     for name in graph.order:
-        label = labels.get(name, BLANK)
-        words = "<br/>".join(map(_said, filter(None, (label.name or name, label.remark))))
-        lines.append(f'    {number[name]}["{words}"]{f":::{label.known}" if label.known else ""}')
+        label = labels.get(name, EMPTY_LABEL)
+        text = "<br/>".join(map(_escape, filter(None, (label.name or name, label.remark))))
+        lines.append(
+            f'    {node_ids[name]}["{text}"]{f":::{label.known_state}" if label.known_state else ""}'
+        )
     for name in graph.order:
-        for parent in dict.fromkeys(graph.parents[name]):
-            arrow = "-.->" if (parent, name) in loose else "-->"
-            lines.append(f"    {number[parent]} {arrow} {number[name]}")
-    used = {labels[name].known for name in graph.order if name in labels}
+        for predecessor in dict.fromkeys(graph.predecessors[name]):
+            arrow = "-.->" if (predecessor, name) in order_only else "-->"
+            lines.append(f"    {node_ids[predecessor]} {arrow} {node_ids[name]}")
+    used = {labels[name].known_state for name in graph.order if name in labels}
     for state in STATES:
         if state in used:
-            ink = DAY.states[state]
-            lines.append(f"    classDef {state} fill:{ink.fill},stroke:{ink.line},color:{DAY.name}")
+            colors = LIGHT.states[state]
+            lines.append(
+                f"    classDef {state} fill:{colors.fill},stroke:{colors.stroke},color:{LIGHT.text}"
+            )
     return "\n".join(lines) + "\n"
 
 
-def _said(words: str) -> str:
+def _escape(text: str) -> str:
     """A label's text: one line, and what could mean something by its number."""
-    line = " ".join(words.split()) or " "
-    return _MEANT.sub(lambda found: "".join(map(_numbered, found[0])), line)
+    line = " ".join(text.split()) or " "
+    return _SPECIAL_CHARACTERS.sub(lambda found: "".join(map(_escape_letter, found[0])), line)
 
 
-def _numbered(letter: str) -> str:
+def _escape_letter(letter: str) -> str:
     return letter if letter.isalnum() else f"#{ord(letter)};"

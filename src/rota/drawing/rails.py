@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rota.drawing.layers import parts
+from rota.drawing.layers import components
 from rota.model.graph import Graph
 
 NODE = "●"
@@ -25,67 +25,67 @@ NODE = "●"
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
+class RailRow:
     name: str
     rails: str
-    first: bool
+    is_first: bool
     """Begins a part of the graph that has nothing to do with the one before."""
 
 
-def rails(graph: Graph, widest: int, *, tight: bool = False) -> list[Rung] | None:
+def text_rails(graph: Graph, max_width: int, *, compact: bool = False) -> list[RailRow] | None:
     """The lines, in an order that closes rails soon; None if they would take more than `widest`
     characters. `tight`: the last child of several goes on in its parent's column, too."""
-    rungs: list[Rung] = []
-    for part in parts(graph):
-        trellis = _Trellis(graph, tight)
-        for number, name in enumerate(_depth_first(graph, part)):
-            line = trellis.add(name)
-            if len(line) > widest:
+    rows: list[RailRow] = []
+    for component in components(graph):
+        open_rails = _OpenRails(graph, compact)
+        for index, name in enumerate(_depth_first(graph, component)):
+            line = open_rails.add(name)
+            if len(line) > max_width:
                 return None
-            rungs.append(Rung(name, line, first=number == 0))
-    return rungs
+            rows.append(RailRow(name, line, is_first=index == 0))
+    return rows
 
 
-def _depth_first(graph: Graph, part: Sequence[str]) -> Iterator[str]:
-    missing = {name: len(set(graph.parents[name])) for name in part}
-    pile = [name for name in reversed(part) if not missing[name]]
-    while pile:
-        name = pile.pop()
+def _depth_first(graph: Graph, component: Sequence[str]) -> Iterator[str]:
+    pending = {name: len(set(graph.predecessors[name])) for name in component}
+    stack = [name for name in reversed(component) if not pending[name]]
+    while stack:
+        name = stack.pop()
         yield name
-        for child in reversed(dict.fromkeys(graph.children[name])):
-            missing[child] -= 1
-            if not missing[child]:
-                pile.append(child)
+        for successor in reversed(dict.fromkeys(graph.successors[name])):
+            pending[successor] -= 1
+            if not pending[successor]:
+                stack.append(successor)
 
 
-class _Trellis:
+class _OpenRails:
     """The rails that are open, and what one more job makes of them."""
 
-    def __init__(self, graph: Graph, tight: bool) -> None:
-        self._graph, self._tight = graph, tight
+    def __init__(self, graph: Graph, compact: bool) -> None:
+        self._graph, self._compact = graph, compact
         self._owners: list[str | None] = []  # a column each
         self._columns: dict[str, int] = {}
-        self._waiting: dict[str, int] = {}  # children still to come
-        self._resting = -1  # a column whose last job nobody waits for
+        self._open_successors: dict[str, int] = {}  # children still to come
+        self._closed_column = -1  # a column whose last job nobody waits for
 
     def add(self, name: str) -> str:
-        parents = list(dict.fromkeys(self._graph.parents[name]))
-        children = len(set(self._graph.children[name]))
-        joined = sorted(self._columns[parent] for parent in parents)
-        for parent in parents:
-            self._waiting[parent] -= 1
-        ended = [column for column in joined if not self._waiting[self._owner(column)]]
-        at = self._place(joined, ended, children)
-        line = self._drawn(at, joined, ended)
+        predecessors = list(dict.fromkeys(self._graph.predecessors[name]))
+        successors = len(set(self._graph.successors[name]))
+        joined = sorted(self._columns[predecessor] for predecessor in predecessors)
+        for predecessor in predecessors:
+            self._open_successors[predecessor] -= 1
+        ended = [column for column in joined if not self._open_successors[self._owner(column)]]
+        position = self._choose_position(joined, ended, successors)
+        line = self._draw_line(position, joined, ended)
 
         for column in ended:
             del self._columns[self._owner(column)]
             self._owners[column] = None
-        if children:
-            self._owners += [None] * (at // 2 + 1 - len(self._owners))
-            self._owners[at // 2] = name
-            self._columns[name], self._waiting[name] = at // 2, children
-        self._resting = -1 if children or at % 2 else at // 2
+        if successors:
+            self._owners += [None] * (position // 2 + 1 - len(self._owners))
+            self._owners[position // 2] = name
+            self._columns[name], self._open_successors[name] = position // 2, successors
+        self._closed_column = -1 if successors or position % 2 else position // 2
         while self._owners and self._owners[-1] is None:
             self._owners.pop()
         return line
@@ -95,33 +95,33 @@ class _Trellis:
         assert owner is not None, "a parent with children to come has a rail"
         return owner
 
-    def _free(self, column: int) -> bool:
-        open_here = column < len(self._owners) and self._owners[column] is not None
-        return not open_here and column != self._resting
+    def _is_free(self, column: int) -> bool:
+        is_open = column < len(self._owners) and self._owners[column] is not None
+        return not is_open and column != self._closed_column
 
-    def _place(self, joined: list[int], ended: list[int], children: int) -> int:
+    def _choose_position(self, joined: list[int], ended: list[int], successors: int) -> int:
         """Where in the line the job goes: columns are every second character."""
-        several = len(joined) > 1
-        if ended and (several or self._tight or self._only_child(ended[0])):
+        joins_several = len(joined) > 1
+        if ended and (joins_several or self._compact or self._has_one_successor(ended[0])):
             column = ended[0]
-            while several and column and self._free(column - 1):
+            while joins_several and column and self._is_free(column - 1):
                 column -= 1
             return 2 * column
         column = joined[0] + 1 if joined else 0
-        if children or not joined:
-            while not self._free(column):
+        if successors or not joined:
+            while not self._is_free(column):
                 column += 1
             return 2 * column
-        while not (self._free(column) and self._free(column + 1)):
+        while not (self._is_free(column) and self._is_free(column + 1)):
             column += 1
         return 2 * column + 1
 
-    def _only_child(self, column: int) -> bool:
-        return len(set(self._graph.children[self._owner(column)])) == 1
+    def _has_one_successor(self, column: int) -> bool:
+        return len(set(self._graph.successors[self._owner(column)])) == 1
 
-    def _drawn(self, at: int, joined: list[int], ended: list[int]) -> str:
-        left = min([at, *(2 * column for column in joined)])
-        right = max([at, *(2 * column for column in joined)])
+    def _draw_line(self, position: int, joined: list[int], ended: list[int]) -> str:
+        left = min([position, *(2 * column for column in joined)])
+        right = max([position, *(2 * column for column in joined)])
         line = [" "] * max(right + 1, 2 * len(self._owners) - 1)
         line[left : right + 1] = "─" * (right + 1 - left)
         for column, owner in enumerate(self._owners):
@@ -134,5 +134,5 @@ class _Trellis:
                 line[place] = "╰" if place == left else "╯" if place == right else "┴"
             else:
                 line[place] = "├" if place == left else "┤" if place == right else "┼"
-        line[at] = NODE
+        line[position] = NODE
         return "".join(line).rstrip()

@@ -13,10 +13,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 
-from rota.drawing.label import BLANK, STATES, Edge, Label
-from rota.drawing.layout import Box, Direction, Route, layout
-from rota.drawing.marks import HEAD, curve, cut, extent, number, said
-from rota.drawing.palette import DAY, NIGHT
+from rota.drawing.label import EMPTY_LABEL, STATES, Edge, NodeLabel
+from rota.drawing.layout import Direction, EdgeRoute, NodeBox, layout
+from rota.drawing.marks import (
+    ARROW_LENGTH,
+    edge_path,
+    escape_text,
+    format_number,
+    text_width,
+    truncate,
+)
+from rota.drawing.palette import DARK, LIGHT
 from rota.model.graph import Graph
 
 MARGIN = 20.0
@@ -25,7 +32,7 @@ FONT = "ui-sans-serif, system-ui, -apple-system, 'Segoe UI', Roboto, Helvetica, 
 
 def svg(
     graph: Graph,
-    labels: Mapping[str, Label] | None = None,
+    labels: Mapping[str, NodeLabel] | None = None,
     *,
     after: Collection[Edge] = (),
     direction: Direction = "right",
@@ -34,120 +41,146 @@ def svg(
     nonce: str = "",
 ) -> str:
     """Draw `graph`. Edges in `after` carry order but no data, and are dashed."""
-    labels = {name: (labels or {}).get(name, BLANK) for name in graph.order}
-    tall = any(label.remark for label in labels.values())
-    sizes = {name: (_wide(name, label), 48.0 if tall else 36.0) for name, label in labels.items()}
-    made = layout(graph, sizes, direction)
-    loose = frozenset(after)
-    width, height = made.width + 2 * MARGIN, made.height + 2 * MARGIN
+    labels = {name: (labels or {}).get(name, EMPTY_LABEL) for name in graph.order}
+    has_remarks = any(label.remark for label in labels.values())
+    sizes = {
+        name: (_box_width(name, label), 48.0 if has_remarks else 36.0)
+        for name, label in labels.items()
+    }
+    graph_layout = layout(graph, sizes, direction)
+    order_only = frozenset(after)
+    width, height = graph_layout.width + 2 * MARGIN, graph_layout.height + 2 * MARGIN
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="rota-graph" role="img" '
-        f'aria-label="{said(_summary(labels, title))}" '
-        f'width="{number(width)}" height="{number(height)}" viewBox="0 0 {number(width)} {number(height)}" '
-        f'font-family="{said(FONT)}">'
+        f'aria-label="{escape_text(_summary(labels, title))}" '
+        f'width="{format_number(width)}" height="{format_number(height)}" viewBox="0 0 '
+        f'{format_number(width)} {format_number(height)}" '
+        f'font-family="{escape_text(FONT)}">'
     ]
     if style:
-        granted = f' nonce="{said(nonce)}"' if nonce else ""
-        lines.append(f"<style{granted}>{STYLE}</style>")
-    lines.append(f'<rect class="ground" width="100%" height="100%" fill="{DAY.ground}"/>')
-    lines.append(f'<g transform="translate({number(MARGIN)} {number(MARGIN)})">')
-    lines.append(f'<g class="edges" fill="none" stroke="{DAY.edge}" stroke-width="1.5">')
+        nonce_attribute = f' nonce="{escape_text(nonce)}"' if nonce else ""
+        lines.append(f"<style{nonce_attribute}>{DARK_STYLE}</style>")
+    lines.append(f'<rect class="ground" width="100%" height="100%" fill="{LIGHT.background}"/>')
+    lines.append(f'<g transform="translate({format_number(MARGIN)} {format_number(MARGIN)})">')
+    lines.append(f'<g class="edges" fill="none" stroke="{LIGHT.edge}" stroke-width="1.5">')
     lines += [
-        _edge(route, labels, (route.parent, route.child) in loose, direction)
-        for route in made.routes
+        _edge(route, labels, (route.predecessor, route.successor) in order_only, direction)
+        for route in graph_layout.routes
     ]
-    lines.append(f'</g><g class="heads" fill="{DAY.edge}">')
-    lines += [_head(made.boxes[name], direction) for name in graph.order if graph.parents[name]]
+    lines.append(f'</g><g class="heads" fill="{LIGHT.edge}">')
+    lines += [
+        _arrow_head(graph_layout.boxes[name], direction)
+        for name in graph.order
+        if graph.predecessors[name]
+    ]
     lines.append("</g>")
     for name in graph.order:
-        lines += _box(name, labels[name], made.boxes[name])
+        lines += _box(name, labels[name], graph_layout.boxes[name])
     lines.append("</g></svg>")
     return "\n".join(lines) + "\n"
 
 
-def _edge(route: Route, labels: Mapping[str, Label], loose: bool, direction: Direction) -> str:
-    parent, child = (labels[name].name or name for name in (route.parent, route.child))
-    dashes = ' class="after" stroke-dasharray="5 4"' if loose else ""
-    path = curve(route.points, down=direction == "down")
-    words = f"{child} comes after {parent}" if loose else f"{child} takes what {parent} gives"
-    return f'<path d="{path}"{dashes}><title>{said(words)}</title></path>'
+def _edge(
+    route: EdgeRoute, labels: Mapping[str, NodeLabel], is_order_only: bool, direction: Direction
+) -> str:
+    predecessor, successor = (
+        labels[name].name or name for name in (route.predecessor, route.successor)
+    )
+    dashes = ' class="after" stroke-dasharray="5 4"' if is_order_only else ""
+    path = edge_path(route.points, down=direction == "down")
+    text = (
+        f"{successor} comes after {predecessor}"
+        if is_order_only
+        else f"{successor} takes what {predecessor} gives"
+    )
+    return f'<path d="{path}"{dashes}><title>{escape_text(text)}</title></path>'
 
 
-def _head(box: Box, direction: Direction) -> str:
+def _arrow_head(box: NodeBox, direction: Direction) -> str:
     """One for all edges that end here: they end in one point."""
     if direction == "down":
         x, y = box.x + box.width / 2, box.y
-        return f'<path d="M{number(x)} {number(y)}l-4 {number(-HEAD)}h8z"/>'
+        return f'<path d="M{format_number(x)} {format_number(y)}l-4 {format_number(-ARROW_LENGTH)}h8z"/>'
     x, y = box.x, box.y + box.height / 2
-    return f'<path d="M{number(x)} {number(y)}l{number(-HEAD)} -4v8z"/>'
+    return (
+        f'<path d="M{format_number(x)} {format_number(y)}l{format_number(-ARROW_LENGTH)} -4v8z"/>'
+    )
 
 
-def _box(name: str, label: Label, box: Box) -> Iterator[str]:
-    state = label.known
-    ink = DAY.states[state]
-    shape = f'width="{number(box.width)}" height="{number(box.height)}" rx="9"'
+def _box(name: str, label: NodeLabel, box: NodeBox) -> Iterator[str]:
+    state = label.known_state
+    colors = LIGHT.states[state]
+    shape = f'width="{format_number(box.width)}" height="{format_number(box.height)}" rx="9"'
     dashes = ' stroke-dasharray="4 3"' if state == "skipped" else ""
     yield (
-        f'<g class="job {state or "plain"}" transform="translate({number(box.x)} {number(box.y)})" '
-        f'fill="{ink.fill}" stroke="{ink.line}" stroke-width="1.5">'
-        f"<title>{said(_tooltip(name, label))}</title>"
+        f'<g class="job {state or "plain"}" transform="translate({format_number(box.x)} '
+        f'{format_number(box.y)})" '
+        f'fill="{colors.fill}" stroke="{colors.stroke}" stroke-width="1.5">'
+        f"<title>{escape_text(_tooltip(name, label))}</title>"
     )
-    if label.many > 1:
+    if label.job_count > 1:
         yield f'<rect class="under" x="5" y="5" {shape}/>'
     yield f'<rect class="card" {shape}{dashes}/>'
     left, middle = 14.0, box.height / 2
     if state:
-        yield f'<circle class="dot" cx="17" cy="{number(middle)}" r="4" fill="{ink.line}" stroke="none"/>'
+        yield (
+            f'<circle class="dot" cx="17" cy="{format_number(middle)}" r="4" '
+            f'fill="{colors.stroke}" stroke="none"/>'
+        )
         left = 30.0
-    shown = said(cut(label.name or name))
+    shown = escape_text(truncate(label.name or name))
     baseline = middle - 3.5 if label.remark else middle + 4.5
     yield (
-        f'<text class="name" x="{number(left)}" y="{number(baseline)}" font-size="13" font-weight="600" '
-        f'fill="{DAY.name}" stroke="none">{shown}</text>'
+        f'<text class="name" x="{format_number(left)}" y="{format_number(baseline)}" '
+        'font-size="13" font-weight="600" '
+        f'fill="{LIGHT.text}" stroke="none">{shown}</text>'
     )
     if label.remark:
         yield (
-            f'<text class="remark" x="{number(left)}" y="{number(middle + 13)}" font-size="11" '
-            f'fill="{ink.word}" stroke="none">{said(cut(label.remark))}</text>'
+            f'<text class="remark" x="{format_number(left)}" y="{format_number(middle + 13)}" '
+            'font-size="11" '
+            f'fill="{colors.text}" stroke="none">{escape_text(truncate(label.remark))}</text>'
         )
     yield "</g>"
 
 
-def _style() -> str:
+def _dark_style() -> str:
     states = "".join(
-        f"\n.rota-graph .{state or 'plain'}{{fill:{ink.fill};stroke:{ink.line}}}"
-        f".rota-graph .{state or 'plain'} .dot{{fill:{ink.line}}}"
-        f".rota-graph .{state or 'plain'} .remark{{fill:{ink.word}}}"
-        for state, ink in NIGHT.states.items()
+        f"\n.rota-graph .{state or 'plain'}{{fill:{colors.fill};stroke:{colors.stroke}}}"
+        f".rota-graph .{state or 'plain'} .dot{{fill:{colors.stroke}}}"
+        f".rota-graph .{state or 'plain'} .remark{{fill:{colors.text}}}"
+        for state, colors in DARK.states.items()
     )
     return (
         f"\n@media (prefers-color-scheme: dark){{"
-        f"\n.rota-graph .ground{{fill:{NIGHT.ground}}}"
-        f".rota-graph .edges{{stroke:{NIGHT.edge}}}"
-        f".rota-graph .heads{{fill:{NIGHT.edge}}}"
-        f".rota-graph .name{{fill:{NIGHT.name}}}"
+        f"\n.rota-graph .ground{{fill:{DARK.background}}}"
+        f".rota-graph .edges{{stroke:{DARK.edge}}}"
+        f".rota-graph .heads{{fill:{DARK.edge}}}"
+        f".rota-graph .name{{fill:{DARK.text}}}"
         f"{states}\n}}\n"
     )
 
 
-STYLE = _style()
+DARK_STYLE = _dark_style()
 """The night. For the style sheet of a page whose policy forbids inline styles."""
 
 
-def _summary(labels: Mapping[str, Label], title: str) -> str:
+def _summary(labels: Mapping[str, NodeLabel], title: str) -> str:
     states: Counter[str] = Counter()
     for label in labels.values():
-        states[label.known] += label.many
+        states[label.known_state] += label.job_count
     jobs = states.total()
-    words = f"{title or 'Graph'}: {jobs:,} {'job' if jobs == 1 else 'jobs'}"
+    text = f"{title or 'Graph'}: {jobs:,} {'job' if jobs == 1 else 'jobs'}"
     counted = [f"{states[state]:,} {state}" for state in STATES if states[state]]
-    return f"{words}, {', '.join(counted)}" if counted else words
+    return f"{text}, {', '.join(counted)}" if counted else text
 
 
-def _tooltip(name: str, label: Label) -> str:
+def _tooltip(name: str, label: NodeLabel) -> str:
     return "\n".join(part for part in (label.name or name, label.remark, label.error) if part)
 
 
-def _wide(name: str, label: Label) -> float:
-    text = max(extent(cut(label.name or name), 13.5), extent(cut(label.remark), 11))
-    return max(text + (44.0 if label.known else 28.0), 64.0)
+def _box_width(name: str, label: NodeLabel) -> float:
+    text = max(
+        text_width(truncate(label.name or name), 13.5), text_width(truncate(label.remark), 11)
+    )
+    return max(text + (44.0 if label.known_state else 28.0), 64.0)

@@ -15,30 +15,30 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-from rota.engine.frames import Address
+from rota.engine.frames import TaskAddress
 from rota.errors import DefinitionError
-from rota.model.task import Definition
+from rota.model.task import TaskDefinition
 
 MAIN = "__main__"
-NOT_MAIN = "__rota_main__"
+IMPORTED_MAIN = "__rota_main__"
 """What the program's own script is called elsewhere, so that it only defines and does not run."""
 
-DEEPEST = 50
+MAX_WRAPPERS = 50
 
-reading: list[str] = []
+scripts_being_loaded: list[str] = []
 """The script that is being read for what it defines. Whatever it runs meanwhile, it should not."""
 
 
-def address_of(task: Definition) -> Address:
+def import_path_of(task: TaskDefinition) -> TaskAddress:
     """Where another process finds this task."""
     fn: Any = task.fn
     found: Any = sys.modules.get(fn.__module__)
     for part in fn.__qualname__.split("."):
         found = getattr(found, part, None)
-    for depth in range(DEEPEST):
+    for depth in range(MAX_WRAPPERS):
         if found is fn:
-            main, is_module = _main(task) if fn.__module__ == MAIN else (None, False)
-            return Address(fn.__module__, fn.__qualname__, depth, main, is_module)
+            main, is_module = _main_location(task) if fn.__module__ == MAIN else (None, False)
+            return TaskAddress(fn.__module__, fn.__qualname__, depth, main, is_module)
         found = getattr(found, "__wrapped__", None)
     raise DefinitionError(
         f'task {task.name!r} has isolation="process", and its process would look for the function as '
@@ -46,7 +46,7 @@ def address_of(task: Definition) -> Address:
     )
 
 
-def _main(task: Definition) -> tuple[str, bool]:
+def _main_location(task: TaskDefinition) -> tuple[str, bool]:
     main = sys.modules[MAIN]
     spec = getattr(main, "__spec__", None)
     if spec is not None and spec.name != MAIN:
@@ -60,9 +60,9 @@ def _main(task: Definition) -> tuple[str, bool]:
     return os.path.abspath(file), False
 
 
-def find(address: Address) -> Callable[..., Any]:
+def load_function(address: TaskAddress) -> Callable[..., Any]:
     """The function at this address, its module imported."""
-    module = _module(address)
+    module = _import_module(address)
     found: Any = module
     for part in address.name.split("."):
         found = getattr(found, part)
@@ -72,33 +72,33 @@ def find(address: Address) -> Callable[..., Any]:
     return fn
 
 
-def _module(address: Address) -> ModuleType:
+def _import_module(address: TaskAddress) -> ModuleType:
     if address.module != MAIN:
         return importlib.import_module(address.module)
-    known = sys.modules.get(NOT_MAIN)
-    if known is not None:
-        return known
+    loaded = sys.modules.get(IMPORTED_MAIN)
+    if loaded is not None:
+        return loaded
     assert address.main is not None
-    module = ModuleType(NOT_MAIN)
-    code = _code(address.main, address.is_module, module)
-    before = sys.modules[MAIN]
-    sys.modules[NOT_MAIN] = sys.modules[MAIN] = module
-    reading.append(address.main)
+    module = ModuleType(IMPORTED_MAIN)
+    code = _compile_main(address.main, address.is_module, module)
+    previous = sys.modules[MAIN]
+    sys.modules[IMPORTED_MAIN] = sys.modules[MAIN] = module
+    scripts_being_loaded.append(address.main)
     try:
         exec(code, module.__dict__)
     except BaseException:
-        del sys.modules[NOT_MAIN]
-        sys.modules[MAIN] = before
+        del sys.modules[IMPORTED_MAIN]
+        sys.modules[MAIN] = previous
         raise
     finally:
-        reading.clear()
+        scripts_being_loaded.clear()
     for each in vars(module).values():
-        if isinstance(each, type) and each.__module__ == NOT_MAIN:
+        if isinstance(each, type) and each.__module__ == IMPORTED_MAIN:
             each.__module__ = MAIN  # an error is called the same wherever it was raised
     return module
 
 
-def _code(main: str, is_module: bool, module: ModuleType) -> CodeType:
+def _compile_main(main: str, is_module: bool, module: ModuleType) -> CodeType:
     if is_module:
         spec = importlib.util.find_spec(main)
         if spec is None or spec.loader is None:
@@ -114,7 +114,7 @@ def _code(main: str, is_module: bool, module: ModuleType) -> CodeType:
     return code
 
 
-def name_of(kind: type) -> str:
+def type_name(kind: type) -> str:
     """A type's name, the same in both processes."""
-    module = MAIN if kind.__module__ == NOT_MAIN else kind.__module__
+    module = MAIN if kind.__module__ == IMPORTED_MAIN else kind.__module__
     return f"{module}:{kind.__qualname__}"

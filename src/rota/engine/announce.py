@@ -14,7 +14,7 @@ log = logging.getLogger("rota")
 Subscriber: TypeAlias = "Callable[[Event], None]"
 
 
-class Announcer:
+class EventBus:
     def __init__(self) -> None:
         self._subscribers: list[Subscriber] = []
 
@@ -26,7 +26,7 @@ class Announcer:
         """Whether anybody listens: where nobody does, no event need be made."""
         return bool(self._subscribers)
 
-    def announce(self, event: Event) -> None:
+    def publish(self, event: Event) -> None:
         for subscriber in tuple(self._subscribers):
             try:
                 subscriber(event)

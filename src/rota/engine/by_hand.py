@@ -15,53 +15,56 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from rota.engine.deeds import transact
-from rota.engine.firing import Made
-from rota.engine.schedules import is_over, lock
+from rota.engine.deeds import run_audited
+from rota.engine.firing import RunToStart
+from rota.engine.schedules import is_past_end, lock_schedule
 from rota.errors import ArgumentError
 from rota.store import flows, jobs, schedules, ticks
-from rota.store.audit import Deed
+from rota.store.audit import AuditEntry
 from rota.store.database import Database, run
-from rota.store.jobs import Start
-from rota.store.schedules import Definition, Known, Locked
-from rota.store.ticks import Mark
+from rota.store.jobs import StartJob
+from rota.store.schedules import LockedSchedule, RecordedTicks, ScheduleDefinition
+from rota.store.ticks import TickRecord
 
 if TYPE_CHECKING:
-    from rota.store.session import Session
+    from rota.store.session import PgConnection
 
-MOST = 10_000
+MAX_BACKFILL_TICKS = 10_000
 """Ticks in one backfill."""
 
-RUNS_AT_ONCE = 500
-JOBS_AT_ONCE = 20_000
+MAX_BATCH_RUNS = 500
+MAX_BATCH_JOBS = 20_000
 """What one transaction of a backfill starts, at most."""
 
 MICROSECOND = timedelta(microseconds=1)
 
-Making = Callable[[datetime, bool], Made]
-Make = Callable[[Definition], Making]
+TickFactory = Callable[[datetime, bool], RunToStart]
+TickFactoryBuilder = Callable[[ScheduleDefinition], TickFactory]
 
 
 async def trigger(
-    database: Database, name: str, make: Make, deed: Deed | None = None
+    database: Database,
+    name: str,
+    build_factory: TickFactoryBuilder,
+    audit_entry: AuditEntry | None = None,
 ) -> tuple[int, Sequence[str]]:
     """Start a run now, whatever the time and the state. Answers it, and the queues that have news."""
 
-    async def triggering(connection: Session) -> tuple[int, Sequence[str]]:
-        locked = await lock(connection, database.schema, name)
-        query = schedules.known(name, locked.now, locked.now + timedelta(seconds=1))
+    async def triggering(connection: PgConnection) -> tuple[int, Sequence[str]]:
+        locked = await lock_schedule(connection, database.schema, name)
+        query = schedules.recorded_ticks(name, locked.now, locked.now + timedelta(seconds=1))
         [known] = await run(connection, query, database.schema)
-        tick = _free_moment(locked, known)
-        made = make(locked.definition)(tick, False)
+        tick = _free_tick(locked, known)
+        planned = build_factory(locked.definition)(tick, False)
         [started] = await _start(
-            connection, database.schema, locked, [(tick, made)], backfilled=False
+            connection, database.schema, locked, [(tick, planned)], backfilled=False
         )
-        return started, made.queues
+        return started, planned.queues
 
-    return await transact(database, triggering, deed=deed)
+    return await run_audited(database, triggering, audit_entry=audit_entry)
 
 
-def _free_moment(locked: Locked, known: Known) -> datetime:
+def _free_tick(locked: LockedSchedule, known: RecordedTicks) -> datetime:
     """Now, or next to it: not a time at which the clock will start a run, or somebody has."""
     taken, timetable = set(known.ticks), locked.definition.timetable
     tick = locked.now
@@ -70,15 +73,15 @@ def _free_moment(locked: Locked, known: Known) -> datetime:
     return tick
 
 
-class Filled(msgspec.Struct, frozen=True):
+class BackfillBatch(msgspec.Struct, frozen=True):
     """What one transaction of a backfill came to."""
 
     runs: list[int]
     queues: set[str]
     """Those that have news."""
-    done: int
+    done_ticks: int
     """So many ticks are seen to, with those before."""
-    many: int
+    total_ticks: int
     """… of so many."""
 
 
@@ -87,32 +90,38 @@ async def backfill(
     name: str,
     begin: datetime,
     end: datetime,
-    make: Make,
-    deed: Deed | None = None,
-) -> AsyncIterator[Filled]:
+    build_factory: TickFactoryBuilder,
+    audit_entry: AuditEntry | None = None,
+) -> AsyncIterator[BackfillBatch]:
     """Start a run for each tick from one time until before another that had none.
 
     Many are started in several transactions. Where one fails those before it stand, and all of it can be
     done again: what has had a run gets no other.
     """
 
-    async def looking(connection: Session) -> list[datetime]:
-        locked = await lock(connection, database.schema, name)
+    async def list_ticks(connection: PgConnection) -> list[datetime]:
+        locked = await lock_schedule(connection, database.schema, name)
         ticks = list(_ticks(locked, begin, end))
-        [known] = await run(connection, schedules.known(name, begin, end), database.schema)
-        _check_remembered(name, ticks, known)
+        [known] = await run(connection, schedules.recorded_ticks(name, begin, end), database.schema)
+        _check_history(name, ticks, known)
         return ticks
 
-    ticks = await transact(database, looking)
+    ticks = await run_audited(database, list_ticks)
     done = 0
     while done < len(ticks):
-        filling = partial(_fill, schema=database.schema, name=name, ticks=ticks[done:], make=make)
-        seen, runs, queues = await transact(database, filling, deed=deed)
-        done += seen
-        yield Filled(runs, queues, done, len(ticks))
+        fill = partial(
+            _fill_batch,
+            schema=database.schema,
+            name=name,
+            ticks=ticks[done:],
+            build_factory=build_factory,
+        )
+        count, runs, queues = await run_audited(database, fill, audit_entry=audit_entry)
+        done += count
+        yield BackfillBatch(runs, queues, done, len(ticks))
 
 
-def _ticks(locked: Locked, begin: datetime, end: datetime) -> Iterator[datetime]:
+def _ticks(locked: LockedSchedule, begin: datetime, end: datetime) -> Iterator[datetime]:
     definition, timetable = locked.definition, locked.definition.timetable
     if end > locked.now:
         raise ArgumentError(
@@ -124,76 +133,83 @@ def _ticks(locked: Locked, begin: datetime, end: datetime) -> Iterator[datetime]
     elif definition.every is not None:
         begin = max(begin, locked.anchor + MICROSECOND)  # from then on it is counted
     tick = timetable.after(begin - MICROSECOND, locked.anchor)
-    many = 0
-    while tick is not None and tick < end and not is_over(definition, tick):
-        many += 1
-        if many > MOST:
+    count = 0
+    while tick is not None and tick < end and not is_past_end(definition, tick):
+        count += 1
+        if count > MAX_BACKFILL_TICKS:
             raise ArgumentError(
-                f"there are more than {MOST:,} ticks of {definition.name!r} in that time; backfill a "
+                f"there are more than {MAX_BACKFILL_TICKS:,} ticks of {definition.name!r} in "
+                "that time; backfill a "
                 f"shorter one: up to {tick.isoformat(sep=' ')}, and then the rest"
             )
         yield tick
         tick = timetable.after(tick, locked.anchor)
 
 
-def _check_remembered(name: str, ticks: Sequence[datetime], known: Known) -> None:
+def _check_history(name: str, ticks: Sequence[datetime], known: RecordedTicks) -> None:
     """Refuse ticks of which nobody knows any more whether they have had a run."""
-    had = set(known.ticks)
-    if known.forgotten is not None and any(
-        tick <= known.forgotten and tick not in had for tick in ticks
+    existing = set(known.ticks)
+    if known.forgotten_until is not None and any(
+        tick <= known.forgotten_until and tick not in existing for tick in ticks
     ):
         raise ArgumentError(
             f"which ticks of {name!r} have had a run is known from "
-            f"{known.forgotten.isoformat(sep=' ', timespec='seconds')} on: the last thousand are kept; "
+            f"{known.forgotten_until.isoformat(sep=' ', timespec='seconds')} on: the last "
+            "thousand are kept; "
             "backfill from then on, or start the runs of the time before yourself"
         )
 
 
-async def _fill(
-    connection: Session, *, schema: str, name: str, ticks: Sequence[datetime], make: Make
+async def _fill_batch(
+    connection: PgConnection,
+    *,
+    schema: str,
+    name: str,
+    ticks: Sequence[datetime],
+    build_factory: TickFactoryBuilder,
 ) -> tuple[int, list[int], set[str]]:
     """The first of these ticks, as many as one transaction takes."""
-    locked = await lock(connection, schema, name)
-    making = make(locked.definition)
-    size = getattr(making(ticks[0], True).start, "size", 1)
-    some = ticks[: min(RUNS_AT_ONCE, max(JOBS_AT_ONCE // max(size, 1), 1))]
-    query = schedules.known(name, some[0], some[-1] + MICROSECOND)
+    locked = await lock_schedule(connection, schema, name)
+    factory = build_factory(locked.definition)
+    size = getattr(factory(ticks[0], True).start, "size", 1)
+    batch = ticks[: min(MAX_BATCH_RUNS, max(MAX_BATCH_JOBS // max(size, 1), 1))]
+    query = schedules.recorded_ticks(name, batch[0], batch[-1] + MICROSECOND)
     [known] = await run(connection, query, schema)
-    had = set(known.ticks)
-    made = [(tick, making(tick, True)) for tick in some if tick not in had]
-    runs = await _start(connection, schema, locked, made, backfilled=True)
-    return len(some), runs, {queue for _, each in made for queue in each.queues}
+    existing = set(known.ticks)
+    planned = [(tick, factory(tick, True)) for tick in batch if tick not in existing]
+    runs = await _start(connection, schema, locked, planned, backfilled=True)
+    return len(batch), runs, {queue for _, each in planned for queue in each.queues}
 
 
 async def _start(
-    connection: Session,
+    connection: PgConnection,
     schema: str,
-    locked: Locked,
-    made: Sequence[tuple[datetime, Made]],
+    locked: LockedSchedule,
+    planned: Sequence[tuple[datetime, RunToStart]],
     *,
     backfilled: bool,
 ) -> list[int]:
     """Start runs for ticks that have none, and write them down."""
-    if not made:
+    if not planned:
         return []
-    who = (socket.gethostname(), os.getpid())
+    process = (socket.gethostname(), os.getpid())
     name = locked.definition.name
     # What is backfilled comes between two ticks, and is forgotten when the one before it is.
     number = locked.ticks if backfilled else locked.ticks + 1
-    why = None if backfilled else "by hand"
-    marks = [Mark(name, tick, number, "started", why, backfilled) for tick, _ in made]
-    await run(connection, ticks.mark(marks, who), schema)
-    starts = [each.start for _, each in made]
-    traces = [each.trace for _, each in made] if made[0][1].trace else None
-    alone = [each for each in starts if isinstance(each, Start)]
-    whole = [each for each in starts if not isinstance(each, Start)]
-    if alone:
-        ids = await run(connection, jobs.start_many(alone, traces), schema)
+    reason = None if backfilled else "by hand"
+    records = [TickRecord(name, tick, number, "started", reason, backfilled) for tick, _ in planned]
+    await run(connection, ticks.record(records, process), schema)
+    starts = [each.start for _, each in planned]
+    traces = [each.trace for _, each in planned] if planned[0][1].trace else None
+    task_starts = [each for each in starts if isinstance(each, StartJob)]
+    flow_starts = [each for each in starts if not isinstance(each, StartJob)]
+    if task_starts:
+        ids = await run(connection, jobs.start_many(task_starts, traces), schema)
     else:
-        query = flows.start(whole, notify=False, traces=traces)
+        query = flows.start(flow_starts, notify=False, traces=traces)
         ids = [each.run for each in await run(connection, query, schema)]
-    ran = [(name, tick, id) for (tick, _), id in zip(made, ids, strict=True)]
-    await run(connection, ticks.started(ran, who, backfilled=backfilled), schema)
+    started = [(name, tick, id) for (tick, _), id in zip(planned, ids, strict=True)]
+    await run(connection, ticks.record_runs(started, process, backfilled=backfilled), schema)
     if not backfilled:
-        await run(connection, schedules.touch(name, 1, ids[-1]), schema)
+        await run(connection, schedules.record_manual_start(name, 1, ids[-1]), schema)
     return ids

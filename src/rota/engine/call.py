@@ -9,20 +9,20 @@ import msgspec
 
 from rota.errors import RunFailed
 from rota.model import codec
-from rota.model.flow import Plan
-from rota.model.task import Definition
+from rota.model.flow import FlowPlan
+from rota.model.task import TaskDefinition
 from rota.store.flows import StartRun
-from rota.store.jobs import Start
-from rota.store.runs import Result
+from rota.store.jobs import StartJob
+from rota.store.runs import JobResultRow
 
 R = TypeVar("R")
 
 
-class Call(msgspec.Struct, Generic[R], frozen=True, gc=False):
+class BoundTask(msgspec.Struct, Generic[R], frozen=True, gc=False):
     """A task with its arguments."""
 
-    task: Definition
-    start: Start
+    task: TaskDefinition
+    start: StartJob
 
     @property
     def name(self) -> str:
@@ -33,21 +33,23 @@ class Call(msgspec.Struct, Generic[R], frozen=True, gc=False):
         return value
 
 
-class FlowCall(msgspec.Struct, frozen=True, gc=False):
+class BoundFlow(msgspec.Struct, frozen=True, gc=False):
     """A flow with its input."""
 
-    plan: Plan
+    plan: FlowPlan
     run: StartRun
 
     @property
     def name(self) -> str:
         return self.plan.name
 
-    def read(self, results: list[Result]) -> dict[str, Any]:
-        return by_name(results, {node.task.name: node.task for node in self.plan.nodes})
+    def read(self, results: list[JobResultRow]) -> dict[str, Any]:
+        return results_by_task(results, {node.task.name: node.task for node in self.plan.nodes})
 
 
-def by_name(results: list[Result], tasks: Mapping[str, Definition]) -> dict[str, Any]:
+def results_by_task(
+    results: list[JobResultRow], tasks: Mapping[str, TaskDefinition]
+) -> dict[str, Any]:
     """What the last tasks of a flow came to, by their names in the flow; None for one that was skipped."""
     return {
         each.task.rpartition(".")[2]: (
@@ -59,11 +61,11 @@ def by_name(results: list[Result], tasks: Mapping[str, Definition]) -> dict[str,
     }
 
 
-def failed_by(what: str, document: bytes | None) -> RunFailed:
+def run_failed(subject: str, document: bytes | None) -> RunFailed:
     """The error that says what failed and how."""
-    error = codec.read_error(document)
+    error = codec.decode_error(document)
     return RunFailed(
-        f"{what} failed at attempt {error.attempt}: {error.type}: {error.message}",
+        f"{subject} failed at attempt {error.attempt}: {error.type}: {error.message}",
         kind=error.type,
         reason=error.message,
         traceback=error.traceback,

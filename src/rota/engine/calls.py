@@ -13,184 +13,210 @@ from typing import Any
 import msgspec
 
 from rota.engine import spans
-from rota.engine.call import Call, FlowCall, failed_by
-from rota.engine.desk import Desk
-from rota.engine.news import News
-from rota.engine.otel import is_kept
-from rota.engine.tracing import Spanning, Tracing
-from rota.engine.waiting import Waiting
-from rota.errors import ArgumentError, CallsChanged, ClaimLost, RunCancelled, RunExpired, RunFailed
+from rota.engine.call import BoundFlow, BoundTask, run_failed
+from rota.engine.desk import JobSlots
+from rota.engine.news import Notifier
+from rota.engine.otel import is_sampled
+from rota.engine.tracing import ActiveSpan, Tracing
+from rota.engine.waiting import ResultWaiter
+from rota.errors import (
+    ArgumentError,
+    ChildCallsChanged,
+    ClaimLost,
+    RunCancelled,
+    RunExpired,
+    RunFailed,
+)
 from rota.model import codec
-from rota.model.context import CallOf, Failure
-from rota.model.flow import LARGEST
+from rota.model.context import BoundCall, Failure
+from rota.model.flow import MAX_JOBS
 from rota.store import claims, flows, links, runs
-from rota.store.arrays import inside
+from rota.store.arrays import array_items
 from rota.store.database import Database
-from rota.store.flows import Caller, Columns, StartRun
-from rota.store.jobs import Claimed
-from rota.store.runs import Called
+from rota.store.flows import CallingJob, JobColumns, StartRun
+from rota.store.jobs import ClaimedJob
+from rota.store.runs import CalledRow
 
 
-class Calls:
+class ChildCalls:
     def __init__(
         self,
         database: Database,
-        waiting: Waiting,
-        news: News,
+        results: ResultWaiter,
+        notifier: Notifier,
         worker: int,
-        desk: Desk,
+        slots: JobSlots,
         tracing: Tracing | None = None,
     ) -> None:
         self._database = database
-        self._waiting = waiting
-        self._news = news
+        self._results = results
+        self._notifier = notifier
         self._worker = worker
-        self._desk = desk
+        self._slots = slots
         self._tracing = tracing or Tracing()
 
-    async def make(
+    async def run_calls(
         self,
-        job: Claimed,
+        job: ClaimedJob,
         number: int,
-        calls: Sequence[CallOf[Any]],
-        limit: int | None,
-        collect: bool,
+        calls: Sequence[BoundCall[Any]],
+        concurrency: int | None,
+        return_exceptions: bool,
     ) -> list[Any]:
-        made = checked(calls, limit)
-        if not made:
+        bound = validate_calls(calls, concurrency)
+        if not bound:
             return []
-        with self._tracing.map(job, made[0].name, len(made)) as span:
-            with self._desk.parked(job):
-                run = await self._start(job, number, made, limit, span)
-                ending = await self._waiting.outcome(run, or_failure=not collect)
-            if ending.state is None:
+        with self._tracing.map(job, bound[0].name, len(bound)) as span:
+            with self._slots.parked(job):
+                run = await self._start(job, number, bound, concurrency, span)
+                outcome = await self._results.outcome(run, or_failure=not return_exceptions)
+            if outcome.state is None:
                 # What still runs is of no use any more. It is not waited for: it may take its time to stop.
-                await self._database.insist_on(
+                await self._database.transact_with_retry(
                     [claims.assert_held(job.claim, job.job), runs.cancel(run)]
                 )
-            called = await self._database.insist(runs.called(run))
-            if span.trace is not None and is_kept(span.trace):
-                span.link(await self._database.insist(links.of_calls(job.job, run)))
-            return await self.results(made, called, collect)
+            children = await self._database.run_with_retry(runs.call_results(run))
+            if span.trace is not None and is_sampled(span.trace):
+                span.link(await self._database.run_with_retry(links.read_of_calls(job.job, run)))
+            return await self.results(bound, children, return_exceptions)
 
     async def _start(
         self,
-        job: Claimed,
+        job: ClaimedJob,
         number: int,
-        calls: list[Call[Any] | FlowCall],
-        limit: int | None,
-        span: Spanning,
+        calls: list[BoundTask[Any] | BoundFlow],
+        concurrency: int | None,
+        span: ActiveSpan,
     ) -> int:
         """Start the calls, or find those made before."""
-        now = digest(calls)
-        caller = Caller(job.job, job.claim, self._worker, number, job.attempt)
-        whole = _run_of(calls, limit, now)
-        traces = None if span.trace is None else [span.trace] * len(whole)
-        _, started = await self._database.insist_on(
+        calls_digest = digest(calls)
+        caller = CallingJob(job.job, job.claim, self._worker, number, job.attempt)
+        start_runs = _start_runs(calls, concurrency, calls_digest)
+        traces = None if span.trace is None else [span.trace] * len(start_runs)
+        _, started = await self._database.transact_with_retry(
             [
-                claims.hold(self._worker, [job.claim]),
-                flows.start(whole, notify=False, caller=caller, traces=traces),
+                claims.lock(self._worker, [job.claim]),
+                flows.start(start_runs, notify=False, caller=caller, traces=traces),
             ]
         )
         if started:
-            queues = {call.start.queue for call in calls if isinstance(call, Call)}
-            queues.update(*(call.plan.queues for call in calls if isinstance(call, FlowCall)))
-            self._news.tell(sorted(queues))
+            queues = {call.start.queue for call in calls if isinstance(call, BoundTask)}
+            queues.update(*(call.plan.queues for call in calls if isinstance(call, BoundFlow)))
+            self._notifier.notify(sorted(queues))
             run: int = started[0].run
             return run
-        known = await self._database.insist(runs.calls(job.job, number))
-        if not known:
+        found = await self._database.run_with_retry(runs.calls(job.job, number))
+        if not found:
             raise ClaimLost(
                 f"job {job.job} is no longer held by this worker, or was cancelled: it starts nothing more"
             )
-        [before] = known
-        span.tell({spans.REPLAYED: True})
-        if before.digest != now:
-            raise CallsChanged(
-                f"job {job.job} made other calls in an earlier attempt (run {before.run}) than now, as its "
+        [previous] = found
+        span.set_attributes({spans.REPLAYED: True})
+        if previous.digest != calls_digest:
+            raise ChildCallsChanged(
+                f"job {job.job} made other calls in an earlier attempt (run {previous.run}) than "
+                "now, as its "
                 f"call {number + 1}; what a job calls must follow from its arguments alone"
             )
-        failed = before.failing or before.state not in (None, "succeeded")
-        if failed and before.attempt < job.attempt:
+        failed = previous.is_failing or previous.state not in (None, "succeeded")
+        if failed and previous.attempt < job.attempt:
             # It failed in an earlier attempt: what failed of it is part of this attempt.
-            await self._waiting.outcome(before.run)
-            _, [again] = await self._database.insist_on(
-                [claims.assert_held(job.claim, job.job), runs.retry(before.run, job.attempt)]
+            await self._results.outcome(previous.run)
+            _, [retried_queues] = await self._database.transact_with_retry(
+                [claims.assert_held(job.claim, job.job), runs.retry(previous.run, job.attempt)]
             )
-            self._news.tell(again or [])
-        return before.run
+            self._notifier.notify(retried_queues or [])
+        return previous.run
 
     async def results(
-        self, calls: list[Call[Any] | FlowCall], called: list[Called], collect: bool
+        self,
+        calls: list[BoundTask[Any] | BoundFlow],
+        children: list[CalledRow],
+        return_exceptions: bool,
     ) -> list[Any]:
-        jobs = iter([each for each in called if not each.is_flow])
-        inner = iter([each for each in called if each.is_flow])
-        found: list[Any] = []
-        first: RunFailed | None = None
+        job_rows = iter([each for each in children if not each.is_flow])
+        flow_rows = iter([each for each in children if each.is_flow])
+        results: list[Any] = []
+        first_error: RunFailed | None = None
         for number, call in enumerate(calls, 1):
-            each = next(jobs) if isinstance(call, Call) else next(inner)
+            each = next(job_rows) if isinstance(call, BoundTask) else next(flow_rows)
             if each.state == "succeeded":
-                if isinstance(call, Call):
-                    found.append(call.read(each.result))
+                if isinstance(call, BoundTask):
+                    results.append(call.read(each.result))
                 else:
-                    found.append(call.read(await self._database.insist(runs.results(each.run))))
+                    results.append(
+                        call.read(await self._database.run_with_retry(runs.results(each.run)))
+                    )
                 continue
-            error = await self._error(call, number, each)
-            found.append(error)
+            error = await self._error_of(call, number, each)
+            results.append(error)
             # A call that was cancelled because another failed is not why.
-            if first is None or isinstance(first, RunCancelled):
-                first = error
-        if first is not None and not collect:
-            raise first
-        return found
+            if first_error is None or isinstance(first_error, RunCancelled):
+                first_error = error
+        if first_error is not None and not return_exceptions:
+            raise first_error
+        return results
 
-    async def _error(self, call: Call[Any] | FlowCall, number: int, each: Called) -> RunFailed:
-        what = f"call {number}, run {each.run} ({call.name}),"
-        if each.state == "cancelled" or each.state is None:
-            return RunCancelled(f"{what} was cancelled")
-        if each.state == "expired":
-            return RunExpired(f"{what} expired before a worker took it")
-        error = each.error
-        if each.is_flow:
-            [*failed] = await self._database.insist(runs.failures(each.run, 1))
+    async def _error_of(
+        self, call: BoundTask[Any] | BoundFlow, number: int, child: CalledRow
+    ) -> RunFailed:
+        subject = f"call {number}, run {child.run} ({call.name}),"
+        if child.state == "cancelled" or child.state is None:
+            return RunCancelled(f"{subject} was cancelled")
+        if child.state == "expired":
+            return RunExpired(f"{subject} expired before a worker took it")
+        error = child.error
+        if child.is_flow:
+            [*failed] = await self._database.run_with_retry(runs.failures(child.run, 1))
             error = failed[0].error if failed else None
-        return failed_by(what, error)
+        return run_failed(subject, error)
 
-    async def failures(self, job: Claimed) -> list[Failure]:
+    async def failures(self, job: ClaimedJob) -> list[Failure]:
         run = job.job if job.run is None else job.run
-        found = await self._database.insist(runs.failures(run, 100))
-        answer = []
+        found = await self._database.run_with_retry(runs.failures(run, 100))
+        failures = []
         for each in found:
-            error = codec.read_error(each.error)
+            error = codec.decode_error(each.error)
             task = each.task.rpartition(".")[2]
-            answer.append(Failure(each.job, task, error.type or each.state, error.message))
-        return answer
+            failures.append(Failure(each.job, task, error.type or each.state, error.message))
+        return failures
 
 
-def checked(calls: Sequence[CallOf[Any]], limit: int | None) -> list[Call[Any] | FlowCall]:
-    if limit is not None and limit < 1:
-        raise ArgumentError(f"limit is how many calls run at a time, at least 1, not {limit}")
-    if len(calls) > LARGEST:
+def validate_calls(
+    calls: Sequence[BoundCall[Any]], concurrency: int | None
+) -> list[BoundTask[Any] | BoundFlow]:
+    if concurrency is not None and concurrency < 1:
         raise ArgumentError(
-            f"{len(calls):,} calls are more than the {LARGEST:,} one job can wait for; call in portions"
+            f"concurrency is how many calls run at a time, at least 1, not {concurrency}"
         )
-    found: list[Call[Any] | FlowCall] = []
+    if len(calls) > MAX_JOBS:
+        raise ArgumentError(
+            f"{len(calls):,} calls are more than the {MAX_JOBS:,} one job can wait for; call in portions"
+        )
+    found: list[BoundTask[Any] | BoundFlow] = []
     for call in calls:
-        if isinstance(call, Call):
-            plain = call.start
-            own = (plain.key, plain.at, plain.delay, plain.expires, plain.expires_in)
-        elif isinstance(call, FlowCall):
-            whole = call.run
-            own = (whole.key, whole.at, whole.delay, whole.expires, whole.expires_in)
+        if isinstance(call, BoundTask):
+            start = call.start
+            start_options = (start.key, start.at, start.delay, start.expires, start.expires_in)
+        elif isinstance(call, BoundFlow):
+            start_run = call.run
+            start_options = (
+                start_run.key,
+                start_run.at,
+                start_run.delay,
+                start_run.expires,
+                start_run.expires_in,
+            )
         else:
             raise ArgumentError(
-                f"ctx.map and ctx.run take calls, made with task.call(…), not {type(call).__name__}"
+                f"ctx.map and ctx.run take calls, made with task.bind(…), not {type(call).__name__}"
             )
-        if limit is not None and isinstance(call, FlowCall):
+        if concurrency is not None and isinstance(call, BoundFlow):
             raise ArgumentError(
-                f"limit is for calls of tasks, and {call.name!r} is a flow; call it from a task of your own"
+                f"concurrency is for calls of tasks, and {call.name!r} is a flow;"
+                " call it from a task of your own"
             )
-        if any(each is not None for each in own):
+        if any(each is not None for each in start_options):
             raise ArgumentError(
                 f"a call of {call.name!r} made by a job is started once, at once: it cannot have a key, a "
                 "time or an expiry of its own"
@@ -199,37 +225,42 @@ def checked(calls: Sequence[CallOf[Any]], limit: int | None) -> list[Call[Any] |
     return found
 
 
-def digest(calls: list[Call[Any] | FlowCall]) -> str:
+def digest(calls: list[BoundTask[Any] | BoundFlow]) -> str:
     """What is called with what, in short."""
-    whole = hashlib.sha256()
+    hasher = hashlib.sha256()
     for call in calls:
-        text = call.start.args if isinstance(call, Call) else call.run.input
-        whole.update(f"{call.name}\0{text}\0".encode())
-    return whole.hexdigest()
+        text = call.start.args if isinstance(call, BoundTask) else call.run.input
+        hasher.update(f"{call.name}\0{text}\0".encode())
+    return hasher.hexdigest()
 
 
-def _run_of(calls: list[Call[Any] | FlowCall], limit: int | None, digest: str) -> list[StartRun]:
+def _start_runs(
+    calls: list[BoundTask[Any] | BoundFlow], concurrency: int | None, digest: str
+) -> list[StartRun]:
     """The run that waits for the calls, and the flows that are parts of it. With a limit, each call waits
     for the one that many before it."""
-    tasks = [call.start for call in calls if isinstance(call, Call)]
-    limit = len(tasks) if limit is None else limit
-    many = len(tasks)
-    columns = Columns(
-        tasks=inside(each.task for each in tasks),
-        queues=inside(each.queue for each in tasks),
-        lanes=",".join(str(each.priority) for each in tasks),
-        args=inside(each.args for each in tasks),
-        options=inside(each.options for each in tasks),
-        rules=",".join(["all_done"] * many),
-        parents=",".join("0" if at < limit else "1" for at in range(many)),
-        children=",".join(
-            f'"{{{at + limit + 1},0}}"' if at + limit < many else '"{0}"' for at in range(many)
+    tasks = [call.start for call in calls if isinstance(call, BoundTask)]
+    concurrency = len(tasks) if concurrency is None else concurrency
+    count = len(tasks)
+    columns = JobColumns(
+        tasks=array_items(each.task for each in tasks),
+        queues=array_items(each.queue for each in tasks),
+        priorities=",".join(str(each.priority) for each in tasks),
+        args=array_items(each.args for each in tasks),
+        options=array_items(each.options for each in tasks),
+        rules=",".join(["all_done"] * count),
+        predecessor_counts=",".join("0" if index < concurrency else "1" for index in range(count)),
+        successors=",".join(
+            f'"{{{index + concurrency + 1},0}}"' if index + concurrency < count else '"{0}"'
+            for index in range(count)
         ),
-        takes=",".join(["NULL"] * many),
+        input_jobs=",".join(["NULL"] * count),
     )
-    note = f'{{"calls":"{digest}"}}'
-    whole = StartRun(flow=None, input=note, size=many, open=len(calls), jobs=columns)
-    parts = [
-        msgspec.structs.replace(call.run, part=1) for call in calls if isinstance(call, FlowCall)
+    run_input = f'{{"calls":"{digest}"}}'
+    outer_run = StartRun(flow=None, input=run_input, size=count, open_jobs=len(calls), jobs=columns)
+    flow_runs = [
+        msgspec.structs.replace(call.run, part_of=1)
+        for call in calls
+        if isinstance(call, BoundFlow)
     ]
-    return [whole, *parts]
+    return [outer_run, *flow_runs]

@@ -14,9 +14,9 @@ Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, slots=True)
-class Chart:
+class CheckContext:
     database: Database
-    asked: Callable[[Query[Any]], Awaitable[list[Any]]]
+    run_query: Callable[[Query[Any]], Awaitable[list[Any]]]
     pooled: bool
     """A pooler is in between, in transaction mode."""
     now: Callable[[], datetime]
@@ -26,9 +26,9 @@ class Chart:
     def schema(self) -> str:
         return self.database.schema
 
-    async def ask(self, query: Query[Row]) -> list[Row]:
-        return await self.asked(query)
+    async def fetch(self, query: Query[Row]) -> list[Row]:
+        return await self.run_query(query)
 
-    async def one(self, query: Query[Row]) -> Row:
-        [row] = await self.ask(query)
+    async def fetch_one(self, query: Query[Row]) -> Row:
+        [row] = await self.fetch(query)
         return row

@@ -24,198 +24,202 @@ from queue import SimpleQueue
 from typing import Any
 
 from rota import logs
-from rota.engine.address import find, name_of
-from rota.engine.childport import ChildPort
-from rota.engine.execute import NOTHING, UNSTARTED, context_of, done, judge
+from rota.engine.address import load_function, type_name
+from rota.engine.childport import ChildServices
+from rota.engine.execute import NO_RESULT, RETURNED, build_context, outcome_of_error, success
 from rota.engine.frames import (
-    Address,
-    Began,
-    Begin,
+    AttemptBegan,
+    AttemptEnded,
+    BeginAttempt,
+    ChildSetup,
     FromProcess,
     FromWorker,
-    Over,
+    MessageReader,
+    Notice,
     Reply,
-    Setup,
-    Tell,
-    Unpacker,
-    pack,
+    TaskAddress,
+    encode,
 )
-from rota.engine.otel import continue_at
+from rota.engine.otel import continue_trace
 from rota.model import at_work
 from rota.model.context import Context
 from rota.model.outcome import Outcome
 from rota.model.retry import Retry
-from rota.model.task import Definition, Policy
+from rota.model.task import TaskDefinition, TaskPolicy
 
 
-class Attempt:
+class ChildAttempt:
     """What runs, and what it has been told."""
 
-    def __init__(self, begin: Begin, port: ChildPort) -> None:
+    def __init__(self, begin: BeginAttempt, services: ChildServices) -> None:
         self.begin = begin
-        self.port = port
+        self.services = services
         self.task: asyncio.Task[Any] | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
-        self.is_told = False
+        self.stop_requested = False
         self.context: Context | None = None
 
-    def tell(self, told: Tell) -> None:
+    def on_notice(self, notice: Notice) -> None:
         """In the thread that hears."""
-        if told.draining:
-            self.port.draining = True
-        if told.cancelled:
-            self.is_told = True
+        if notice.draining:
+            self.services.draining = True
+        if notice.cancelled:
+            self.stop_requested = True
             if self.context is not None:
                 self.context.cancel()
             if self.task is not None and self.loop is not None:
                 self.loop.call_soon_threadsafe(self.task.cancel)
 
 
-class Raised:
+class TaskRaised:
     """Async code's error, without our own frame."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
-        self.trace = error.__traceback__ and error.__traceback__.tb_next
+        self.traceback = error.__traceback__ and error.__traceback__.tb_next
 
 
-class Process:
+class ChildRuntime:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._sending = threading.Lock()
-        self._jobs: SimpleQueue[Attempt | None] = SimpleQueue()
-        self._changing = threading.Lock()
-        self._attempts: dict[int, Attempt] = {}
-        self._tasks: dict[tuple[Address, str], Definition] = {}
+        self._send_lock = threading.Lock()
+        self._attempt_queue: SimpleQueue[ChildAttempt | None] = SimpleQueue()
+        self._attempts_lock = threading.Lock()
+        self._attempts: dict[int, ChildAttempt] = {}
+        self._tasks: dict[tuple[TaskAddress, str], TaskDefinition] = {}
 
     def send(self, message: FromProcess) -> None:
-        with self._sending:
-            self._connection.sendall(pack(message))
+        with self._send_lock:
+            self._connection.sendall(encode(message))
 
     # Hearing, in a thread of its own
 
-    def hear(self) -> None:
-        frames: Unpacker[FromWorker] = Unpacker(FromWorker)
+    def receive_messages(self) -> None:
+        reader: MessageReader[FromWorker] = MessageReader(FromWorker)
         with suppress(OSError, ValueError):
             while data := self._connection.recv(65536):
-                for message in frames.feed(data):
-                    self._hear(message)
+                for message in reader.feed(data):
+                    self._on_message(message)
         if self._attempts:
             os._exit(1)  # nobody would hear what comes of it
-        self._jobs.put(None)
+        self._attempt_queue.put(None)
 
-    def _hear(self, message: FromWorker) -> None:
+    def _on_message(self, message: FromWorker) -> None:
         match message:
-            case Setup(path, arguments):
+            case ChildSetup(path, arguments):
                 sys.path[:] = path
                 sys.argv[:] = arguments
                 if message.logs is not None:
                     logs.to_stderr(message.logs.level, message.logs.format)
-            case Begin(number):
-                port = ChildPort(number, self.send)
-                port.draining = message.draining
-                self._attempts[number] = attempt = Attempt(message, port)
-                self._jobs.put(attempt)
-            case Tell(number):
-                with self._changing:
-                    if (told := self._attempts.get(number)) is not None:
-                        told.tell(message)
+            case BeginAttempt(attempt_id):
+                services = ChildServices(attempt_id, self.send)
+                services.draining = message.draining
+                self._attempts[attempt_id] = attempt = ChildAttempt(message, services)
+                self._attempt_queue.put(attempt)
+            case Notice(attempt_id):
+                with self._attempts_lock:
+                    if (running := self._attempts.get(attempt_id)) is not None:
+                        running.on_notice(message)
             case Reply():
                 for each in list(self._attempts.values()):
-                    each.port.hear(message)
+                    each.services.on_reply(message)
 
     # Running, in the main thread
 
     def run(self) -> None:
         with asyncio.Runner() as runner:  # one loop for all, as in a worker
-            while (attempt := self._jobs.get()) is not None:
-                outcome, took = copy_context().run(self._attempt, attempt, runner)
+            while (attempt := self._attempt_queue.get()) is not None:
+                outcome, seconds = copy_context().run(self._run_attempt, attempt, runner)
                 for stream in (sys.stdout, sys.stderr):
                     with suppress(Exception):
                         stream.flush()
-                number = attempt.begin.number
-                with self._changing:
-                    del self._attempts[number]
-                self.send(Over.of(number, outcome, took))
+                attempt_id = attempt.begin.attempt_id
+                with self._attempts_lock:
+                    del self._attempts[attempt_id]
+                self.send(AttemptEnded.from_outcome(attempt_id, outcome, seconds))
 
-    def _attempt(self, attempt: Attempt, runner: asyncio.Runner) -> tuple[Outcome, float]:
+    def _run_attempt(self, attempt: ChildAttempt, runner: asyncio.Runner) -> tuple[Outcome, float]:
         begin = attempt.begin
-        at_work.work.set(begin.job)
+        at_work.job.set(begin.job)
         at_work.worker.set(begin.worker)
         if begin.job.span is not None:
-            continue_at(begin.job.span)
+            continue_trace(begin.job.span)
         began = time.perf_counter()
         outcome: Outcome
         try:
-            task = self._task(begin)
-            arguments = task.arguments.decode(begin.job.args)
-            context = context_of(begin.job, task, lambda _: attempt.port)
-            with self._changing:
+            task = self._load_task(begin)
+            arguments = task.arguments_decoder.decode(begin.job.args)
+            context = build_context(begin.job, task, lambda _: attempt.services)
+            with self._attempts_lock:
                 attempt.context = context
-            if attempt.is_told:
-                return UNSTARTED, 0.0
-            self.send(Began(begin.number))
+            if attempt.stop_requested:
+                return RETURNED, 0.0
+            self.send(AttemptBegan(begin.attempt_id))
             began = time.perf_counter()
             call = partial(task.fn, *([context] if task.takes_context else []), **arguments)
             if task.is_async:
-                value = runner.run(self._awaited(attempt, call), context=copy_context())
-                if isinstance(value, Raised):
-                    raise value.error.with_traceback(value.trace)
+                value = runner.run(self._run_async(attempt, call), context=copy_context())
+                if isinstance(value, TaskRaised):
+                    raise value.error.with_traceback(value.traceback)
             else:
                 value = copy_context().run(call)
-            outcome = NOTHING if value is None else done(value, task, begin.limit)
+            outcome = NO_RESULT if value is None else success(value, task, begin.payload_limit)
         except BaseException as error:
-            retry = _retry(begin, error)
-            if isinstance(error, asyncio.CancelledError) and attempt.is_told:
-                outcome = UNSTARTED
+            retry = _retry_policy(begin, error)
+            if isinstance(error, asyncio.CancelledError) and attempt.stop_requested:
+                outcome = RETURNED
             else:
-                outcome = judge(error, begin.job, retry, attempt.context)
+                outcome = outcome_of_error(error, begin.job, retry, attempt.context)
         return outcome, time.perf_counter() - began
 
-    async def _awaited(self, attempt: Attempt, call: Callable[[], Awaitable[Any]]) -> Any:
-        with self._changing:
+    async def _run_async(self, attempt: ChildAttempt, call: Callable[[], Awaitable[Any]]) -> Any:
+        with self._attempts_lock:
             attempt.loop = asyncio.get_running_loop()
             attempt.task = asyncio.current_task()
         try:
-            if attempt.is_told:
+            if attempt.stop_requested:
                 raise asyncio.CancelledError
             return await call()
         except BaseException as error:
             # Some errors would tear the loop down, and all would bring its frames along.
-            return Raised(error)
+            return TaskRaised(error)
 
-    def _task(self, begin: Begin) -> Definition:
+    def _load_task(self, begin: BeginAttempt) -> TaskDefinition:
         key = (begin.address, begin.task)
         if key not in self._tasks:
-            self._tasks[key] = Definition(find(begin.address), begin.task, Policy())
+            self._tasks[key] = TaskDefinition(
+                load_function(begin.address), begin.task, TaskPolicy()
+            )
         return self._tasks[key]
 
 
-def _retry(begin: Begin, error: BaseException) -> Retry:
+def _retry_policy(begin: BeginAttempt, error: BaseException) -> Retry:
     """The rules for this error: of the types it has, those that are never tried again."""
-    never = tuple(kind for kind in type(error).__mro__ if name_of(kind) in begin.never)
-    return Retry(**begin.retry, never=never)
+    non_retryable = tuple(
+        kind for kind in type(error).__mro__ if type_name(kind) in begin.non_retryable
+    )
+    return Retry(**begin.retry, non_retryable=non_retryable)
 
 
 def main() -> None:
-    descriptor, parent = map(int, sys.argv[1:])
+    descriptor, parent_pid = map(int, sys.argv[1:])
     connection = socket.socket(fileno=descriptor)
     connection.set_inheritable(False)
     connection.setblocking(True)
-    _end_with(parent)
-    _be_the_first_to_go()
+    _exit_with_parent(parent_pid)
+    _raise_oom_score()
     # The worker decides. Not ignored, but heard and let be: what a task starts would inherit the former.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: None)
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signum, lambda *_: None)
     with suppress(Exception):
         faulthandler.enable()
-    process = Process(connection)
-    threading.Thread(target=process.hear, name="rota worker", daemon=True).start()
+    runtime = ChildRuntime(connection)
+    threading.Thread(target=runtime.receive_messages, name="rota worker", daemon=True).start()
     with connection, suppress(BrokenPipeError, ConnectionResetError):
-        process.run()
+        runtime.run()
 
 
-def _end_with(parent: int) -> None:
+def _exit_with_parent(parent_pid: int) -> None:
     """Let the kernel end this process with its parent."""
     if sys.platform == "linux":
         import ctypes
@@ -223,11 +227,11 @@ def _end_with(parent: int) -> None:
         set_death_signal = 1
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)
-    if os.getppid() != parent:
+    if os.getppid() != parent_pid:
         os._exit(1)  # it went first
 
 
-def _be_the_first_to_go() -> None:
+def _raise_oom_score() -> None:
     """Where memory runs out, this is what is to be ended, not the worker."""
     with suppress(OSError, ValueError):
         file = Path("/proc/self/oom_score_adj")

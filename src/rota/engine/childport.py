@@ -15,32 +15,32 @@ from typing import Any, NoReturn
 import msgspec
 
 from rota import errors
-from rota.engine.frames import Ask, FromProcess, Reply
+from rota.engine.frames import FromProcess, Reply, Request
 from rota.errors import RotaError
-from rota.model.context import CallOf, Failure
+from rota.model.context import BoundCall, Failure
 from rota.model.outcome import Outcome
 
-ANSWERS: dict[str, Any] = {
+REPLY_TYPES: dict[str, Any] = {
     "failures": list[Failure],
     "checkpoint": Any,
     "fence": int,
     "progress": Any,
-    "say": Any,
+    "log": Any,
 }
 """What may be asked, and what is answered."""
 
 
-class ChildPort:
-    def __init__(self, number: int, send: Callable[[FromProcess], None]) -> None:
-        self._number = number
+class ChildServices:
+    def __init__(self, attempt_id: int, send: Callable[[FromProcess], None]) -> None:
+        self._attempt_id = attempt_id
         self._send = send
-        self._questions = count()
-        self._open: dict[int, Future[bytes]] = {}
-        self._changing = threading.Lock()
+        self._request_ids = count()
+        self._pending: dict[int, Future[bytes]] = {}
+        self._lock = threading.Lock()
         self._is_interrupted = False
         self.draining = False
         self.is_durable = False
-        self.fate: Outcome | None = None
+        self.forced_outcome: Outcome | None = None
 
     async def end(self) -> None:
         """There is nothing to be kept."""
@@ -48,86 +48,92 @@ class ChildPort:
     # What the worker does
 
     async def failures(self) -> list[Failure]:
-        found: list[Failure] = await self._ask("failures")
+        found: list[Failure] = await self._request("failures")
         return found
 
     async def checkpoint(self, state: str) -> None:
-        await self._ask("checkpoint", state)
+        await self._request("checkpoint", state)
 
     async def fence(self) -> int:
-        token: int = await self._ask("fence")
+        token: int = await self._request("fence")
         return token
 
     def progress(self, done: float, total: float | None, note: str | None) -> None:
-        self._tell("progress", done, total, note)
+        self._notify_worker("progress", done, total, note)
 
-    def say(self, message: str) -> None:
-        self._tell("say", message)
+    def log(self, message: str) -> None:
+        self._notify_worker("log", message)
 
-    def _tell(self, method: str, *arguments: Any) -> None:
+    def _notify_worker(self, method: str, *arguments: Any) -> None:
         """Ask without waiting for an answer."""
-        with self._changing:
-            question = next(self._questions)
-        self._send(Ask(self._number, question, method, msgspec.json.encode(arguments)))
+        with self._lock:
+            request_id = next(self._request_ids)
+        self._send(Request(self._attempt_id, request_id, method, msgspec.json.encode(arguments)))
 
-    async def _ask(self, method: str, *arguments: Any) -> Any:
+    async def _request(self, method: str, *arguments: Any) -> Any:
         answer: Future[bytes] = Future()
-        with self._changing:
-            question = next(self._questions)
-            self._open[question] = answer
+        with self._lock:
+            request_id = next(self._request_ids)
+            self._pending[request_id] = answer
             if self._is_interrupted:
                 answer.cancel()
         try:
             if not answer.cancelled():
-                self._send(Ask(self._number, question, method, msgspec.json.encode(arguments)))
+                self._send(
+                    Request(self._attempt_id, request_id, method, msgspec.json.encode(arguments))
+                )
             value = await asyncio.wrap_future(answer)
         finally:
-            with self._changing:
-                del self._open[question]
-        return msgspec.json.decode(value, type=ANSWERS[method])
+            with self._lock:
+                del self._pending[request_id]
+        return msgspec.json.decode(value, type=REPLY_TYPES[method])
 
-    def hear(self, reply: Reply) -> None:
+    def on_reply(self, reply: Reply) -> None:
         """In the thread that hears."""
-        with self._changing:
-            answer = self._open.get(reply.question)
+        with self._lock:
+            answer = self._pending.get(reply.request_id)
             if answer is None or not answer.set_running_or_notify_cancel():
                 return
-        if reply.kind:
-            answer.set_exception(_error(reply))
+        if reply.error_type:
+            answer.set_exception(_error_from(reply))
         else:
             answer.set_result(reply.value)
 
     # What only waits
 
-    def block(self, waiting: Any) -> Any:
+    def run_sync(self, coroutine: Any) -> Any:
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return asyncio.run(waiting)
-        waiting.close()
-        raise RuntimeError("ctx.blocking would stop the loop it is called in; async code awaits")
+            return asyncio.run(coroutine)
+        coroutine.close()
+        raise RuntimeError("ctx.sync would stop the loop it is called in; async code awaits")
 
     def interrupt(self) -> None:
-        with self._changing:
+        with self._lock:
             self._is_interrupted = True
-            pending = list(self._open.values())
+            pending = list(self._pending.values())
         for each in pending:
             each.cancel()
 
     # What is not to be had
 
-    async def call(
-        self, number: int, calls: Sequence[CallOf[Any]], limit: int | None, collect: bool
+    async def run_children(
+        self,
+        number: int,
+        calls: Sequence[BoundCall[Any]],
+        concurrency: int | None,
+        return_exceptions: bool,
     ) -> list[Any]:
         refuse("ctx.map and ctx.run")
 
     def transaction(self) -> NoReturn:
         refuse("ctx.transaction")
 
-    def blocking_transaction(self) -> NoReturn:
+    def sync_transaction(self) -> NoReturn:
         refuse("ctx.transaction")
 
-    def complete(self, value: Any) -> NoReturn:
+    def complete(self, result: Any) -> NoReturn:
         refuse("ctx.complete")
 
     @property
@@ -135,16 +141,17 @@ class ChildPort:
         refuse("ctx.step, ctx.sleep and the like")
 
 
-def refuse(what: str) -> NoReturn:
+def refuse(feature: str) -> NoReturn:
     raise RotaError(
-        f'{what} cannot be used by a task with isolation="process": its process has no way to do that. Do '
+        f'{feature} cannot be used by a task with isolation="process": its process has no way to '
+        "do that. Do "
         "it in a task without, which runs this one"
     )
 
 
-def _error(reply: Reply) -> Exception:
+def _error_from(reply: Reply) -> Exception:
     """The worker's error, of the same type if it is one of Rota's."""
-    kind = getattr(errors, reply.kind, None)
+    kind = getattr(errors, reply.error_type, None)
     if isinstance(kind, type) and issubclass(kind, RotaError):
         return kind(reply.error)
-    return RotaError(f"{reply.kind}: {reply.error}")
+    return RotaError(f"{reply.error_type}: {reply.error}")

@@ -10,13 +10,13 @@ import time
 from datetime import datetime, timedelta
 
 
-class Clock:
+class DatabaseClock:
     def __init__(self, now: datetime) -> None:
         self.set(now)
 
     def set(self, now: datetime) -> None:
-        self._told = now
-        self._at = time.monotonic()
+        self._database_time = now
+        self._set_at = time.monotonic()
 
     def now(self) -> datetime:
-        return self._told + timedelta(seconds=time.monotonic() - self._at)
+        return self._database_time + timedelta(seconds=time.monotonic() - self._set_at)

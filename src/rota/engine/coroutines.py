@@ -15,104 +15,114 @@ from contextvars import Context as Surroundings
 from typing import Any
 
 from rota.engine.execute import (
-    LOST,
-    MARGIN,
-    NOTHING,
+    DISCARDED,
+    NO_RESULT,
     SKIPPED,
-    Finished,
-    Ports,
-    Stop,
-    context_of,
-    done,
-    fated,
-    is_to_be_skipped,
-    judge,
-    stopped,
-    too_late,
+    TIMEOUT_MARGIN_SECONDS,
+    OnFinished,
+    ServicesFactory,
+    StopReason,
+    build_context,
+    outcome_after_leaving,
+    outcome_of_error,
+    outcome_of_stop,
+    should_skip,
+    success,
+    timeout_error,
 )
-from rota.errors import HandBack
+from rota.errors import Requeue
 from rota.model import at_work
 from rota.model.context import Context
 from rota.model.outcome import Outcome
 from rota.model.retry import Retry
-from rota.model.task import Definition
-from rota.store.jobs import Claimed
+from rota.model.task import TaskDefinition
+from rota.store.jobs import ClaimedJob
 
 log = logging.getLogger("rota")
 
 
-class LoopExecutor:
-    def __init__(self, finished: Finished, payload_limit: int, ports: Ports | None = None) -> None:
-        self._finished = finished
-        self._limit = payload_limit
-        self._ports = ports
+class CoroutineExecutor:
+    def __init__(
+        self,
+        on_finished: OnFinished,
+        payload_limit: int,
+        services_for: ServicesFactory | None = None,
+    ) -> None:
+        self._on_finished = on_finished
+        self._payload_limit = payload_limit
+        self._services_for = services_for
         self._loop = asyncio.get_running_loop()
         # Strong references: the loop itself keeps only weak ones.
-        self._tasks: dict[Claimed, asyncio.Task[None]] = {}
-        self._given_up: set[asyncio.Task[None]] = set()
-        self._why: dict[Claimed, Stop] = {}
+        self._tasks: dict[ClaimedJob, asyncio.Task[None]] = {}
+        self._abandoned: set[asyncio.Task[None]] = set()
+        self._stop_reasons: dict[ClaimedJob, StopReason] = {}
 
     def start(
         self,
-        job: Claimed,
-        task: Definition,
+        job: ClaimedJob,
+        task: TaskDefinition,
         retry: Retry,
         timeout: float | None,
         context: Surroundings | None = None,
     ) -> None:
-        attempt = self._attempt(job, task, retry, timeout)
+        attempt = self._run_attempt(job, task, retry, timeout)
         self._tasks[job] = self._loop.create_task(attempt, context=context)
 
-    async def _attempt(
-        self, job: Claimed, task: Definition, retry: Retry, timeout: float | None
+    async def _run_attempt(
+        self, job: ClaimedJob, task: TaskDefinition, retry: Retry, timeout: float | None
     ) -> None:
-        at_work.work.set(job)
+        at_work.job.set(job)
         began = time.perf_counter()
         outcome: Outcome
         context: Context | None = None
         try:
-            if self._why and job in self._why:
+            if self._stop_reasons and job in self._stop_reasons:
                 raise asyncio.CancelledError  # told to stop before it began
-            arguments = task.arguments.decode(job.args)
-            if task.skip_if is not None and is_to_be_skipped(job, task.skip_if):
+            arguments = task.arguments_decoder.decode(job.args)
+            if task.skip_if is not None and should_skip(job, task.skip_if):
                 outcome = SKIPPED
             else:
                 if task.takes_context:
-                    context = context_of(job, task, self._ports)
+                    context = build_context(job, task, self._services_for)
                     call = task.fn(context, **arguments)
                 else:
                     call = task.fn(**arguments)
                 if timeout is None:
                     value = await call
                 else:
-                    value = await self._within(timeout, call, job, retry)
+                    value = await self._run_with_timeout(timeout, call, job, retry)
                 if context is not None:
                     await context.end()
-                outcome = NOTHING if value is None else done(value, task, self._limit)
+                outcome = NO_RESULT if value is None else success(value, task, self._payload_limit)
         except asyncio.CancelledError as error:
-            why = self._why.get(job)
-            if why is not None:
-                outcome = stopped(why)
-            elif context is not None and context.fate is not None:
-                outcome = LOST  # its fate is looked at below; telling how it left would take longer than it
+            reason = self._stop_reasons.get(job)
+            if reason is not None:
+                outcome = outcome_of_stop(reason)
+            elif context is not None and context.forced_outcome is not None:
+                outcome = DISCARDED  # replaced by the forced outcome below
             else:
-                outcome = judge(error, job, retry)
+                outcome = outcome_of_error(error, job, retry)
         except (Exception, SystemExit) as error:
-            if context is None and isinstance(error, HandBack):
-                context = context_of(job, task, self._ports)
-            outcome = judge(error, job, retry, context)
-        if context is not None and context.fate is not None:
-            outcome = fated(context.fate, self._why.get(job))
-        if self._why and self._why.pop(job, None) is Stop.LOST:
-            outcome = LOST
+            if context is None and isinstance(error, Requeue):
+                context = build_context(job, task, self._services_for)
+            outcome = outcome_of_error(error, job, retry, context)
+        if context is not None and context.forced_outcome is not None:
+            outcome = outcome_after_leaving(context.forced_outcome, self._stop_reasons.get(job))
+        if self._stop_reasons and self._stop_reasons.pop(job, None) is StopReason.CLAIM_LOST:
+            outcome = DISCARDED
         if self._tasks.pop(job, None) is not None:  # else it was given up
-            self._finished(job, outcome, time.perf_counter() - began)
+            self._on_finished(job, outcome, time.perf_counter() - began)
 
-    async def _within(
-        self, timeout: float, call: Awaitable[Any], job: Claimed, retry: Retry
+    async def _run_with_timeout(
+        self, timeout: float, call: Awaitable[Any], job: ClaimedJob, retry: Retry
     ) -> Any:
-        last = self._loop.call_later(
-            timeout + MARGIN, self._give_up, job, retry, timeout, time.perf_counter()
+        abandon_timer = self._loop.call_later(
+            timeout + TIMEOUT_MARGIN_SECONDS,
+            self._abandon,
+            job,
+            retry,
+            timeout,
+            time.perf_counter(),
         )
         raised: BaseException | None = None
         try:
@@ -125,17 +135,17 @@ class LoopExecutor:
                 raise
             raised = None if isinstance(error, TimeoutError) else error
         finally:
-            last.cancel()
+            abandon_timer.cancel()
         if scope.expired():
-            raise too_late(timeout, raised)
+            raise timeout_error(timeout, raised)
         return value
 
-    def _give_up(self, job: Claimed, retry: Retry, timeout: float, began: float) -> None:
+    def _abandon(self, job: ClaimedJob, retry: Retry, timeout: float, began: float) -> None:
         running = self._tasks.pop(job, None)
         if running is None:
             return
-        self._given_up.add(running)
-        running.add_done_callback(self._given_up.discard)
+        self._abandoned.add(running)
+        running.add_done_callback(self._abandoned.discard)
         log.warning(
             "job %s (%s) was cancelled at its timeout of %g s and runs on; it is given up, and what it "
             "still does is not looked at",
@@ -143,14 +153,18 @@ class LoopExecutor:
             job.task,
             timeout,
         )
-        why = self._why.pop(job, None)
-        outcome = judge(too_late(timeout), job, retry) if why is None else stopped(why)
-        self._finished(job, outcome, time.perf_counter() - began)
+        reason = self._stop_reasons.pop(job, None)
+        outcome = (
+            outcome_of_error(timeout_error(timeout), job, retry)
+            if reason is None
+            else outcome_of_stop(reason)
+        )
+        self._on_finished(job, outcome, time.perf_counter() - began)
 
-    def stop(self, job: Claimed, why: Stop) -> None:
+    def stop(self, job: ClaimedJob, reason: StopReason) -> None:
         task = self._tasks.get(job)
         if task is not None:
-            self._why[job] = why
+            self._stop_reasons[job] = reason
             # A coroutine cancelled before its first step would never get to say so.
             coroutine = task.get_coro()
             assert inspect.iscoroutine(coroutine)

@@ -17,129 +17,134 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from rota.engine.webhook import Hook, send
+from rota.engine.webhook import WebhookRequest, send
 from rota.errors import RetryLater, WebhookFailed
 from rota.loop import Loop
-from rota.model.hosts import Hosts
+from rota.model.hosts import WebhookHosts
 from rota.model.settings import Settings
 from rota.store import alerts, ticks
-from rota.store.alerts import Letter
+from rota.store.alerts import AlertToDeliver
 from rota.store.database import Database
 
 log = logging.getLogger("rota")
 
-TIMEOUT = 10.0
+TIMEOUT_SECONDS = 10.0
 """Seconds that a receiver has for its answer."""
 
-HOLD = 3 * TIMEOUT
+LEASE_SECONDS = 3 * TIMEOUT_SECONDS
 """Seconds after which what a courier has taken is another's: two requests one after the other, and some."""
 
-AT_ONCE = 10
+MAX_CONCURRENT_ALERTS = 10
 """Alerts that are told side by side."""
 
-FIRST_PAUSE, LONGEST_PAUSE = 5.0, 900.0
+FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS = 5.0, 900.0
 """Seconds before the next try."""
 
 RAISED, CLEARED = "raised", "cleared"
 
 
 @dataclass(frozen=True, slots=True)
-class Receiver:
+class AlertReceiver:
     url: str
     name: str
     """What it is called in the rows: its URL may be a secret."""
 
     @classmethod
-    def all(cls, settings: Settings) -> list[Receiver]:
+    def from_settings(cls, settings: Settings) -> list[AlertReceiver]:
         urls = dict.fromkeys(settings.alert_webhook.split())
         return [cls(url, hashlib.sha256(url.encode()).hexdigest()[:12]) for url in urls]
 
 
-class Courier(Loop):
-    longest_rest_after_error = 10.0
+class AlertDelivery(Loop):
+    max_error_delay_seconds = 10.0
 
     def __init__(self, database: Database) -> None:
         super().__init__()
         self._database = database
         self._secret = database.settings.webhook_secret
-        self._hosts = Hosts.parse(database.settings.webhook_hosts)
-        self._receivers = Receiver.all(database.settings)
-        self._not_before: dict[str, float] = {}
+        self._hosts = WebhookHosts.parse(database.settings.webhook_hosts)
+        self._receivers = AlertReceiver.from_settings(database.settings)
+        self._paused_until: dict[str, float] = {}
         """Until when, by this process's clock, a receiver has asked not to be told anything."""
 
     async def tick(self) -> float | None:
         if not self._receivers:
             return None
-        taking = [ticks.hurry(), alerts.take(AT_ONCE, HOLD)]
-        [[_, letters]] = await self._database.exchange([taking])
-        if not letters:
+        queries = [
+            ticks.set_short_timeouts(),
+            alerts.claim_deliveries(MAX_CONCURRENT_ALERTS, LEASE_SECONDS),
+        ]
+        [[_, to_deliver]] = await self._database.pipeline([queries])
+        if not to_deliver:
             return None  # until somebody has something to tell
-        await asyncio.gather(*(self._deliver(each) for each in letters))
+        await asyncio.gather(*(self._deliver(each) for each in to_deliver))
         return 0
 
-    async def _deliver(self, letter: Letter) -> None:
-        results = await asyncio.gather(*(self._tell(each, letter) for each in self._receivers))
-        told = [each for arrived, _ in results for each in arrived]
+    async def _deliver(self, alert: AlertToDeliver) -> None:
+        results = await asyncio.gather(*(self._deliver_to(each, alert) for each in self._receivers))
+        delivered = [each for sent, _ in results for each in sent]
         pauses = [pause for _, pause in results if pause is not None]
-        await self._database.run(alerts.told(letter, told, min(pauses, default=None)))
+        await self._database.run(alerts.mark_delivered(alert, delivered, min(pauses, default=None)))
 
-    async def _tell(self, receiver: Receiver, letter: Letter) -> tuple[list[str], float | None]:
+    async def _deliver_to(
+        self, receiver: AlertReceiver, alert: AlertToDeliver
+    ) -> tuple[list[str], float | None]:
         """Answers what has arrived, and when to try the rest, if there is any."""
-        arrived: list[str] = []
-        wait = self._not_before.get(receiver.name, 0.0) - time.monotonic()
-        for what in (RAISED, CLEARED) if letter.cleared is not None else (RAISED,):
-            mark = f"{what} {receiver.name}"
-            if mark in letter.told:
+        delivered: list[str] = []
+        pause_seconds = self._paused_until.get(receiver.name, 0.0) - time.monotonic()
+        for event in (RAISED, CLEARED) if alert.cleared is not None else (RAISED,):
+            delivery_id = f"{event} {receiver.name}"
+            if delivery_id in alert.delivered:
                 continue
-            if wait > 0:
-                return arrived, wait
+            if pause_seconds > 0:
+                return delivered, pause_seconds
             try:
-                await self._send(receiver, letter, what)
+                await self._send(receiver, alert, event)
             except RetryLater as later:
-                self._not_before[receiver.name] = time.monotonic() + later.after
-                return arrived, later.after
+                self._paused_until[receiver.name] = time.monotonic() + later.after
+                return delivered, later.after
             except WebhookFailed as error:
-                pause = _pause(letter.tries)
-                level = logging.WARNING if letter.tries <= 3 else logging.DEBUG
+                retry_seconds = _retry_delay(alert.attempts)
+                level = logging.WARNING if alert.attempts <= 3 else logging.DEBUG
                 log.log(
                     level,
                     "alert %s (%s) could not be told, trying again in %.0f s: %s",
-                    *(letter.id, letter.kind, pause, error),
+                    *(alert.id, alert.kind, retry_seconds, error),
                 )
-                return arrived, pause
-            arrived.append(mark)
-        return arrived, None
+                return delivered, retry_seconds
+            delivered.append(delivery_id)
+        return delivered, None
 
-    async def _send(self, receiver: Receiver, letter: Letter, what: str) -> None:
+    async def _send(self, receiver: AlertReceiver, alert: AlertToDeliver, event: str) -> None:
         await send(
-            Hook(receiver.url, document(letter, what), timeout=TIMEOUT),
+            WebhookRequest(receiver.url, document(alert, event), timeout=TIMEOUT_SECONDS),
             self._hosts,
-            key=f"alert-{letter.id}-{letter.raised.timestamp():.0f}-{what}",
-            now=letter.now,
+            key=f"alert-{alert.id}-{alert.raised.timestamp():.0f}-{event}",
+            now=alert.now,
             secret=self._secret,
         )
 
 
-def document(letter: Letter, what: str) -> dict[str, Any]:
+def document(alert: AlertToDeliver, event: str) -> dict[str, Any]:
     """What is sent. `text` is for receivers that show what they are sent, as Slack's are."""
-    over = what == CLEARED
-    by = f", closed by {letter.closed_by}" if over and letter.closed_by else ""
+    is_cleared = event == CLEARED
+    by = f", closed by {alert.closed_by}" if is_cleared and alert.closed_by else ""
     return {
-        "event": f"alert.{what}",
-        "text": f"{'Over' if over else 'Alert'}: {letter.kind}: "
-        + (f"{letter.subject}{by}" if over else letter.message),
-        "alert": letter.id,
-        "kind": letter.kind,
-        "subject": letter.subject,
-        "message": letter.message,
-        "raised": letter.raised.isoformat(),
-        "cleared": letter.cleared.isoformat() if over and letter.cleared else None,
-        "closed_by": letter.closed_by if over else None,
-        "host": letter.host,
-        "pid": letter.pid,
+        "event": f"alert.{event}",
+        "text": f"{'Over' if is_cleared else 'Alert'}: {alert.kind}: "
+        + (f"{alert.subject}{by}" if is_cleared else alert.message),
+        "alert": alert.id,
+        "kind": alert.kind,
+        "subject": alert.subject,
+        "message": alert.message,
+        "raised": alert.raised.isoformat(),
+        "cleared": alert.cleared.isoformat() if is_cleared and alert.cleared else None,
+        "closed_by": alert.closed_by if is_cleared else None,
+        "host": alert.host,
+        "pid": alert.pid,
     }
 
 
-def _pause(tries: int) -> float:
-    longest = min(FIRST_PAUSE * 2.0 ** min(tries - 1, 20), LONGEST_PAUSE)
-    return longest * random.uniform(0.75, 1.0)
+def _retry_delay(tries: int) -> float:
+    max_delay = min(FIRST_RETRY_SECONDS * 2.0 ** min(tries - 1, 20), MAX_RETRY_SECONDS)
+    return max_delay * random.uniform(0.75, 1.0)

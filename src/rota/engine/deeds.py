@@ -12,38 +12,38 @@ from typing import TYPE_CHECKING, TypeVar
 
 from rota.errors import DatabaseUnavailable
 from rota.store import audit, failures
-from rota.store.audit import Deed
+from rota.store.audit import AuditEntry
 from rota.store.database import Database, run
 from rota.store.query import Query
 
 if TYPE_CHECKING:
-    from rota.store.session import Session
+    from rota.store.session import PgConnection
 
 T = TypeVar("T")
 
 
-async def transact(
+async def run_audited(
     database: Database,
-    do: Callable[[Session], Awaitable[T]],
-    again: Callable[[BaseException], bool] = failures.is_contended,
+    action: Callable[[PgConnection], Awaitable[T]],
+    may_retry: Callable[[BaseException], bool] = failures.is_contended,
     *,
-    deed: Deed | None = None,
-    did: Callable[[T], bool] = lambda answer: True,
+    audit_entry: AuditEntry | None = None,
+    was_done: Callable[[T], bool] = lambda answer: True,
 ) -> T:
     """Do it in a transaction, and anew where somebody was in the way. What may be done twice, `again` says
     so, is also done anew where nobody knows whether it was done. If it was done, as `did` says of the
     answer, the deed is written down with it."""
-    patience = database.settings.patience
-    deadline = time.monotonic() + patience
+    timeout = database.settings.outage_timeout
+    deadline = time.monotonic() + timeout
     while True:
         try:
-            async with database.transaction(patience) as connection:
-                answer = await do(connection)
-                if deed is not None and did(answer):
-                    await run(connection, audit.note(deed), database.schema)
+            async with database.transaction(timeout) as connection:
+                answer = await action(connection)
+                if audit_entry is not None and was_done(answer):
+                    await run(connection, audit.write_entry(audit_entry), database.schema)
                 return answer
         except Exception as error:
-            if not again(error):
+            if not may_retry(error):
                 raise
             if time.monotonic() > deadline:
                 raise DatabaseUnavailable(
@@ -52,23 +52,25 @@ async def transact(
         await asyncio.sleep(random.uniform(0.02, 0.2))
 
 
-async def act(
+async def run_audited_query(
     database: Database,
     query: Query[T],
-    deed: Deed | None,
+    audit_entry: AuditEntry | None,
     *,
-    did: Callable[[T], bool],
-    repeats: bool,
+    was_done: Callable[[T], bool],
+    is_idempotent: bool,
 ) -> T:
     """Run a query that answers one row. `repeats`: it may be done twice, so it is sent again where its
     answer was lost."""
-    if deed is None:
-        rows = await (database.insist(query) if repeats else database.run(query))
+    if audit_entry is None:
+        rows = await (database.run_with_retry(query) if is_idempotent else database.run(query))
         return rows[0]
 
-    async def acting(connection: Session) -> T:
+    async def action(connection: PgConnection) -> T:
         rows = await run(connection, query, database.schema)
         return rows[0]
 
-    again = failures.is_passing if repeats else failures.is_contended
-    return await transact(database, acting, again, deed=deed, did=did)
+    may_retry = failures.is_transient if is_idempotent else failures.is_contended
+    return await run_audited(
+        database, action, may_retry, audit_entry=audit_entry, was_done=was_done
+    )

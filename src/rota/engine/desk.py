@@ -16,111 +16,117 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from rota.engine.execute import Stop, judge, policy_of
-from rota.engine.executors import Executors
-from rota.engine.lone import Lone, Mark
-from rota.engine.otel import is_kept
+from rota.engine.execute import StopReason, effective_policy, outcome_of_error
+from rota.engine.executors import ExecutorPool
+from rota.engine.lone import ExclusiveRun, MarkExclusive
+from rota.engine.otel import is_sampled
 from rota.engine.tracing import Tracing
-from rota.engine.verdict import is_grave, verdict
-from rota.model.context import Port
+from rota.engine.verdict import after_crash, must_run_alone
+from rota.model.context import ContextBackend
 from rota.model.outcome import (
-    Again,
-    Asleep,
-    Done,
-    Ended,
-    Judged,
-    Lost,
+    AlreadyRecorded,
+    Discarded,
+    FinalOutcome,
     Outcome,
-    Recorded,
+    Rejected,
     Restarted,
-    Unstarted,
+    Retried,
+    Returned,
+    Succeeded,
+    Suspended,
 )
 from rota.model.retry import Retry
-from rota.model.task import Definition
-from rota.store.jobs import Claimed
+from rota.model.task import TaskDefinition
+from rota.store.jobs import ClaimedJob
 
-WAKE_EVERY = 50
+OUTCOMES_PER_WAKE = 50
 
-RECORDED = 0
+RECORDED_CLAIM = 0
 """The claim of a job that has recorded its own end: none any more."""
 
 
 @dataclass(slots=True)
-class Batch:
+class OutcomeBatch:
     """Finished jobs on their way to be recorded."""
 
-    done: list[tuple[Claimed, str | None, float]] = field(default_factory=list)
-    ended: list[tuple[Claimed, Ended, float]] = field(default_factory=list)
-    again: list[tuple[Claimed, Again, float]] = field(default_factory=list)
-    unstarted: list[Claimed] = field(default_factory=list)
-    judged: list[tuple[Claimed, Judged]] = field(default_factory=list)
-    asleep: list[tuple[Claimed, Asleep, float]] = field(default_factory=list)
-    restarted: list[tuple[Claimed, Restarted, float]] = field(default_factory=list)
-    recorded: list[tuple[Claimed, float]] = field(default_factory=list)
-    traced: list[tuple[int, str]] = field(default_factory=list)
+    succeeded: list[tuple[ClaimedJob, str | None, float]] = field(default_factory=list)
+    finished: list[tuple[ClaimedJob, FinalOutcome, float]] = field(default_factory=list)
+    retried: list[tuple[ClaimedJob, Retried, float]] = field(default_factory=list)
+    returned: list[ClaimedJob] = field(default_factory=list)
+    rejected: list[tuple[ClaimedJob, Rejected]] = field(default_factory=list)
+    suspended: list[tuple[ClaimedJob, Suspended, float]] = field(default_factory=list)
+    restarted: list[tuple[ClaimedJob, Restarted, float]] = field(default_factory=list)
+    already_recorded: list[tuple[ClaimedJob, float]] = field(default_factory=list)
+    trace_links: list[tuple[int, str]] = field(default_factory=list)
     """Where those of them were that others wait for."""
 
     def __bool__(self) -> bool:
-        rare = self.ended or self.again or self.unstarted or self.judged or self.recorded
-        return bool(self.done or rare or self.asleep or self.restarted)
+        rare = (
+            self.finished or self.retried or self.returned or self.rejected or self.already_recorded
+        )
+        return bool(self.succeeded or rare or self.suspended or self.restarted)
 
-    def singly(self) -> Iterator[Batch]:
+    def split(self) -> Iterator[OutcomeBatch]:
         """The same jobs, a batch each."""
-        yield from (Batch(done=[each]) for each in self.done)
-        yield from (Batch(ended=[each]) for each in self.ended)
-        yield from (Batch(again=[each]) for each in self.again)
-        yield from (Batch(unstarted=[each]) for each in self.unstarted)
-        yield from (Batch(judged=[each]) for each in self.judged)
-        yield from (Batch(asleep=[each]) for each in self.asleep)
-        yield from (Batch(restarted=[each]) for each in self.restarted)
+        yield from (OutcomeBatch(succeeded=[each]) for each in self.succeeded)
+        yield from (OutcomeBatch(finished=[each]) for each in self.finished)
+        yield from (OutcomeBatch(retried=[each]) for each in self.retried)
+        yield from (OutcomeBatch(returned=[each]) for each in self.returned)
+        yield from (OutcomeBatch(rejected=[each]) for each in self.rejected)
+        yield from (OutcomeBatch(suspended=[each]) for each in self.suspended)
+        yield from (OutcomeBatch(restarted=[each]) for each in self.restarted)
 
     @property
     def claims(self) -> set[int]:
         return (
-            {job.claim for job, _, _ in self.done}
-            | {job.claim for job, _, _ in self.ended}
-            | {job.claim for job, _, _ in self.again}
-            | {job.claim for job in self.unstarted}
-            | {job.claim for job, _ in self.judged}
-            | {job.claim for job, _, _ in (*self.asleep, *self.restarted)}
+            {job.claim for job, _, _ in self.succeeded}
+            | {job.claim for job, _, _ in self.finished}
+            | {job.claim for job, _, _ in self.retried}
+            | {job.claim for job in self.returned}
+            | {job.claim for job, _ in self.rejected}
+            | {job.claim for job, _, _ in (*self.suspended, *self.restarted)}
         )
 
 
-async def _unmarked(job: Claimed, alone: bool) -> bool:
+async def _mark_nothing(job: ClaimedJob, exclusive: bool) -> bool:
     return True
 
 
-class Desk:
+class JobSlots:
     def __init__(
         self,
-        tasks: Mapping[str, Definition],
+        tasks: Mapping[str, TaskDefinition],
         capacity: int,
         payload_limit: int,
-        ports: Callable[[Claimed], Port] | None = None,
-        children: int = 0,
-        mark: Mark = _unmarked,
+        services_for: Callable[[ClaimedJob], ContextBackend] | None = None,
+        max_processes: int = 0,
+        mark_exclusive: MarkExclusive = _mark_nothing,
         worker: int | None = None,
         tracing: Tracing | None = None,
     ) -> None:
         self._tasks = tasks
         self.capacity = capacity
-        self._backlog: deque[tuple[float, Claimed]] = deque()
-        self._running: dict[int, Claimed] = {}
+        self._backlog: deque[tuple[float, ClaimedJob]] = deque()
+        self._running: dict[int, ClaimedJob] = {}
         # Of those running, those that only wait, and take no place: in so many branches.
-        self._parked: dict[Claimed, int] = {}
-        self._finished = Batch()
-        self._on_finished: Callable[[], None] = lambda: None
+        self._parked: dict[ClaimedJob, int] = {}
+        self._outcomes = OutcomeBatch()
+        self._on_outcome: Callable[[], None] = lambda: None
         self._empty = asyncio.Event()
         self._empty.set()
-        self.expected: set[UUID] = set()
+        self.expected_nonces: set[UUID] = set()
         """Nonces of claims that jobs here are about to have."""
-        self._lone = Lone(mark, self._beside_the_lone, self._resume)
-        self._judging: set[asyncio.Task[None]] = set()
-        self._executors = Executors(self._end, payload_limit, children, ports, worker, tracing)
+        self._exclusive_run = ExclusiveRun(
+            mark_exclusive, self._count_others, self._on_exclusive_end
+        )
+        self._starting_suspects: set[asyncio.Task[None]] = set()
+        self._executors = ExecutorPool(
+            self._finish, payload_limit, max_processes, services_for, worker, tracing
+        )
         self.started = self._executors.started
 
-    def when_finished(self, callback: Callable[[], None]) -> None:
-        self._on_finished = callback
+    def on_outcome(self, callback: Callable[[], None]) -> None:
+        self._on_outcome = callback
 
     # What is where
 
@@ -134,189 +140,197 @@ class Desk:
         return len(self._running) - len(self._parked)
 
     @property
-    def idle(self) -> int:
+    def idle_slots(self) -> int:
         return self.capacity - self.running
 
     @property
-    def waited(self) -> float:
+    def oldest_wait_seconds(self) -> float:
         """How long the oldest job here has waited for a place."""
         return time.monotonic() - self._backlog[0][0] if self._backlog else 0.0
 
     @property
-    def has_finished(self) -> bool:
-        return bool(self._finished)
+    def has_outcomes(self) -> bool:
+        return bool(self._outcomes)
 
     @property
-    def finished(self) -> int:
-        return len(self._finished.done) + len(self._finished.asleep)
+    def outcome_count(self) -> int:
+        return len(self._outcomes.succeeded) + len(self._outcomes.suspended)
 
     @property
-    def reserved(self) -> bool:
+    def is_reserved(self) -> bool:
         """Whether one job is to run alone, so that nothing else may begin."""
-        return self._lone.reserved
+        return self._exclusive_run.is_reserved
 
     def claims(self) -> set[int]:
         """The claims of everything here."""
         return (
             {job.claim for job in self._running.values()}
             | {job.claim for _, job in self._backlog}
-            | self._finished.claims
+            | self._outcomes.claims
         )
 
-    def held(self) -> set[int]:
+    def unfinished_claims(self) -> set[int]:
         """The claims of what runs here or is about to."""
-        mine = {job.claim for job in self._running.values()}
-        return (mine | {job.claim for _, job in self._backlog}) - {RECORDED}
+        running = {job.claim for job in self._running.values()}
+        return (running | {job.claim for _, job in self._backlog}) - {RECORDED_CLAIM}
 
     # In, through, out
 
-    def put(self, jobs: Sequence[Claimed]) -> None:
+    def add(self, jobs: Sequence[ClaimedJob]) -> None:
         now = time.monotonic()
-        self._executors.look()
+        self._executors.refresh_tracing()
         self._backlog.extend([(now, job) for job in jobs])
         if jobs and jobs[0].lost < 0:
             # Suspects come first: there is room for them, and they are not held ahead.
             self._backlog.rotate(len(jobs))
         if self._backlog:
             self._empty.clear()
-        self._fill()
+        self._start_jobs()
 
-    def _fill(self) -> None:
+    def _start_jobs(self) -> None:
         running, backlog, parked = self._running, self._backlog, self._parked
         while backlog and len(running) - len(parked) < self.capacity:
-            if self._lone.reserved:
-                self.put_away(older_than=0)
-                self._on_finished()
+            if self._exclusive_run.is_reserved:
+                self.return_unstarted(older_than=0)
+                self._on_outcome()
                 break
             _, job = backlog.popleft()
             # What it has begun it may end, however long it has slept.
-            if job.expired and not job.begun:
-                self._finished.ended.append((job, Ended("expired", None), 0.0))
-                self._on_finished()
+            if job.expired and not job.has_steps:
+                self._outcomes.finished.append((job, FinalOutcome("expired", None), 0.0))
+                self._on_outcome()
                 continue
             task = self._tasks[job.task]
             if job.job in running:
-                self._give_up(running[job.job])
+                self._discard_previous(running[job.job])
             running[job.job] = job
             try:
-                retry, timeout = policy_of(job, task)
+                retry, timeout = effective_policy(job, task)
                 if job.lost < 0:
-                    self._judge(job, task, retry, timeout)
+                    self._start_suspect(job, task, retry, timeout)
                 else:
                     self._executors.start(job, task, retry, timeout)
             except Exception as error:
                 # Options that no longer make sense fail this job, not the worker.
-                self._end(job, judge(error, job, task.policy.retry), 0.0)
+                self._finish(job, outcome_of_error(error, job, task.policy.retry), 0.0)
         if not running and not backlog:
             self._empty.set()
 
-    def _give_up(self, old: Claimed) -> None:
+    def _discard_previous(self, previous: ClaimedJob) -> None:
         """The job is here again, under another claim: what runs under the old one counts for nothing."""
-        self._parked.pop(old, None)
-        self._lone.end(old)
-        self._stop(old, Stop.LOST)
+        self._parked.pop(previous, None)
+        self._exclusive_run.end(previous)
+        self._stop(previous, StopReason.CLAIM_LOST)
 
-    def _beside_the_lone(self) -> int:
+    def _count_others(self) -> int:
         """How many others do something that could do harm."""
         return len(self._running) - len(self._parked) - 1
 
-    def _resume(self) -> None:
-        self._fill()
-        self._on_finished()
+    def _on_exclusive_end(self) -> None:
+        self._start_jobs()
+        self._on_outcome()
 
-    def _judge(self, job: Claimed, task: Definition, retry: Retry, timeout: float | None) -> None:
+    def _start_suspect(
+        self, job: ClaimedJob, task: TaskDefinition, retry: Retry, timeout: float | None
+    ) -> None:
         """Whether a job that was lost with a worker runs again is said first."""
 
-        grave = is_grave(job)
-        if grave:
-            self._lone.expect(job)
+        exclusive = must_run_alone(job)
+        if exclusive:
+            self._exclusive_run.reserve(job)
 
-        async def judging() -> None:
+        async def decide_and_start() -> None:
             try:
-                judged: Judged | Lost | None = await verdict(job, task, retry)
-                if judged is None and grave and not await self._lone.begin(job):
-                    judged = Lost()
-                if judged is not None:
-                    self._end(job, judged, 0.0)
+                outcome: Rejected | Discarded | None = await after_crash(job, task, retry)
+                if outcome is None and exclusive and not await self._exclusive_run.begin(job):
+                    outcome = Discarded()
+                if outcome is not None:
+                    self._finish(job, outcome, 0.0)
                 elif self._running.get(job.job) is job:
                     self._executors.start(job, task, retry, timeout)
             except Exception as error:
-                self._end(job, judge(error, job, retry), 0.0)
+                self._finish(job, outcome_of_error(error, job, retry), 0.0)
 
-        judging_it = asyncio.get_running_loop().create_task(judging())
-        self._judging.add(judging_it)
-        judging_it.add_done_callback(self._judging.discard)
+        starting = asyncio.get_running_loop().create_task(decide_and_start())
+        self._starting_suspects.add(starting)
+        starting.add_done_callback(self._starting_suspects.discard)
 
-    def _end(self, job: Claimed, outcome: Outcome, took: float) -> None:
+    def _finish(self, job: ClaimedJob, outcome: Outcome, seconds: float) -> None:
         if job.span is not None:
-            self._executors.untrace(job, Recorded() if job.claim == RECORDED else outcome)
+            self._executors.end_span(
+                job, AlreadyRecorded() if job.claim == RECORDED_CLAIM else outcome
+            )
         if self._running.get(job.job) is not job:
             return  # it was given up on before it ended; perhaps it is here again
         del self._running[job.job]
         if self._parked:
             self._parked.pop(job, None)
-        if self._lone.reserved:
-            self._lone.end(job)
-            self._lone.look()
-        finished = self._finished
-        if job.claim == RECORDED:
-            outcome = Recorded()
+        if self._exclusive_run.is_reserved:
+            self._exclusive_run.end(job)
+            self._exclusive_run.check_alone()
+        outcomes = self._outcomes
+        if job.claim == RECORDED_CLAIM:
+            outcome = AlreadyRecorded()
         if job.span is not None:
-            self._note(job, job.span, outcome)
+            self._add_trace_link(job, job.span, outcome)
         match outcome:
-            case Done(result):
-                finished.done.append((job, result, took))
+            case Succeeded(result):
+                outcomes.succeeded.append((job, result, seconds))
                 # One call to wake the exchange, and one whenever there is enough for a second trade.
-                notable = len(finished.done) % WAKE_EVERY == 1
-            case Ended():
-                finished.ended.append((job, outcome, took))
-                notable = True
-            case Again():
-                finished.again.append((job, outcome, took))
-                notable = True
-            case Unstarted():
-                finished.unstarted.append(job)
-                notable = True
-            case Judged():
-                finished.judged.append((job, outcome))
-                notable = True
-            case Asleep():
-                finished.asleep.append((job, outcome, took))
-                notable = len(finished.asleep) % WAKE_EVERY == 1
+                needs_wake = len(outcomes.succeeded) % OUTCOMES_PER_WAKE == 1
+            case FinalOutcome():
+                outcomes.finished.append((job, outcome, seconds))
+                needs_wake = True
+            case Retried():
+                outcomes.retried.append((job, outcome, seconds))
+                needs_wake = True
+            case Returned():
+                outcomes.returned.append(job)
+                needs_wake = True
+            case Rejected():
+                outcomes.rejected.append((job, outcome))
+                needs_wake = True
+            case Suspended():
+                outcomes.suspended.append((job, outcome, seconds))
+                needs_wake = len(outcomes.suspended) % OUTCOMES_PER_WAKE == 1
             case Restarted():
-                finished.restarted.append((job, outcome, took))
-                notable = True
-            case Recorded():
-                finished.recorded.append((job, took))
-                notable = True
-            case Lost():
-                notable = False
-        self._fill()
-        if notable:
-            self._on_finished()
+                outcomes.restarted.append((job, outcome, seconds))
+                needs_wake = True
+            case AlreadyRecorded():
+                outcomes.already_recorded.append((job, seconds))
+                needs_wake = True
+            case Discarded():
+                needs_wake = False
+        self._start_jobs()
+        if needs_wake:
+            self._on_outcome()
 
-    def _note(self, job: Claimed, span: str, outcome: Outcome) -> None:
+    def _add_trace_link(self, job: ClaimedJob, span: str, outcome: Outcome) -> None:
         """Of a job that is over, whoever waits for it is told where it was in a trace."""
-        if job.run is not None and isinstance(outcome, Done | Ended) and is_kept(span):
-            self._finished.traced.append((job.job, span))
+        if (
+            job.run is not None
+            and isinstance(outcome, Succeeded | FinalOutcome)
+            and is_sampled(span)
+        ):
+            self._outcomes.trace_links.append((job.job, span))
 
-    def let_go(self, job: Claimed, fate: Outcome) -> None:
+    def finish_detached(self, job: ClaimedJob, outcome: Outcome) -> None:
         """The job has left, and its code will not end: what it still does is not looked at."""
-        self._end(job, fate, 0.0)
+        self._finish(job, outcome, 0.0)
 
-    def take(self) -> Batch:
+    def take_outcomes(self) -> OutcomeBatch:
         """Everything finished since the last call."""
-        taken, self._finished = self._finished, Batch()
+        taken, self._outcomes = self._outcomes, OutcomeBatch()
         return taken
 
     @contextmanager
-    def parked(self, job: Claimed) -> Iterator[None]:
+    def parked(self, job: ClaimedJob) -> Iterator[None]:
         """While a job only waits for others, its place is somebody else's: perhaps theirs."""
         if self._running.get(job.job) is job:
             self._parked[job] = self._parked.get(job, 0) + 1
-            self._lone.waits(job)
-            self._fill()
-            self._on_finished()
+            self._exclusive_run.allow_others(job)
+            self._start_jobs()
+            self._on_outcome()
         try:
             yield
         finally:
@@ -327,64 +341,64 @@ class Desk:
 
     # Letting go
 
-    def put_away(self, older_than: float) -> int:
+    def return_unstarted(self, older_than: float) -> int:
         """Give up jobs that have waited here for a place too long: somebody else may have one."""
-        given = 0
+        returned = 0
         oldest = time.monotonic() - older_than
         while self._backlog and self._backlog[0][0] <= oldest:
-            self._finished.unstarted.append(self._backlog.popleft()[1])
-            given += 1
+            self._outcomes.returned.append(self._backlog.popleft()[1])
+            returned += 1
         if not self._running and not self._backlog:
             self._empty.set()
-        return given
+        return returned
 
     def cancel(self, jobs: Sequence[int]) -> None:
         """Somebody wished these cancelled: they never start, or are told to stop."""
-        wanted = set(jobs)
-        for entry in [entry for entry in self._backlog if entry[1].job in wanted]:
+        cancelled = set(jobs)
+        for entry in [entry for entry in self._backlog if entry[1].job in cancelled]:
             self._backlog.remove(entry)
-            self._finished.ended.append((entry[1], Ended("cancelled", None), 0.0))
-        for job in wanted & self._running.keys():
-            self._stop(self._running[job], Stop.CANCELLED)
-        if self.has_finished:
-            self._on_finished()
+            self._outcomes.finished.append((entry[1], FinalOutcome("cancelled", None), 0.0))
+        for job in cancelled & self._running.keys():
+            self._stop(self._running[job], StopReason.CANCELLED)
+        if self.has_outcomes:
+            self._on_outcome()
 
     def stop_all(self) -> None:
         """Tell everything that runs to stop; what does goes back as it was."""
-        self.put_away(older_than=0)
+        self.return_unstarted(older_than=0)
         for job in list(self._running.values()):
-            self._stop(job, Stop.DRAINED)
+            self._stop(job, StopReason.DRAINED)
 
     def stop_parked(self) -> None:
         """Let go of jobs that only wait for others: they can wait elsewhere."""
         for job in list(self._parked):
-            self._stop(job, Stop.DRAINED)
+            self._stop(job, StopReason.DRAINED)
 
-    def lose(self, claims: Collection[int] | None = None) -> int:
+    def drop_claims(self, claims: Collection[int] | None = None) -> int:
         """These claims, or all, were taken away: stop what runs under them, and record nothing of it."""
-        kept = [entry for entry in self._backlog if not _is_of(entry[1], claims)]
-        lost = len(self._backlog) - len(kept)
-        self._backlog = deque(kept)
+        remaining = [entry for entry in self._backlog if not _is_in_claims(entry[1], claims)]
+        dropped = len(self._backlog) - len(remaining)
+        self._backlog = deque(remaining)
         for job in list(self._running.values()):
-            if _is_of(job, claims):
-                self._stop(job, Stop.LOST)
-                lost += 1
+            if _is_in_claims(job, claims):
+                self._stop(job, StopReason.CLAIM_LOST)
+                dropped += 1
         if not self._running and not self._backlog:
             self._empty.set()
-        return lost
+        return dropped
 
-    def abandon(self, *, give_back: bool = True) -> None:
+    def abandon(self, *, return_jobs: bool = True) -> None:
         """Let go of what would not stop. If it ends after all, nobody listens any more."""
-        if give_back:
-            self._finished.unstarted += self._running.values()
+        if return_jobs:
+            self._outcomes.returned += self._running.values()
         self._running.clear()
         self._parked.clear()
         self._empty.set()
 
-    def _stop(self, job: Claimed, why: Stop) -> None:
-        self._executors.stop(job, self._tasks[job.task], why)
+    def _stop(self, job: ClaimedJob, reason: StopReason) -> None:
+        self._executors.stop(job, self._tasks[job.task], reason)
 
-    async def until_empty(self) -> None:
+    async def wait_empty(self) -> None:
         await self._empty.wait()
 
     def drain(self) -> None:
@@ -393,8 +407,8 @@ class Desk:
 
     async def close(self) -> None:
         self._executors.close()
-        await self._executors.closed()
+        await self._executors.wait_closed()
 
 
-def _is_of(job: Claimed, claims: Collection[int] | None) -> bool:
+def _is_in_claims(job: ClaimedJob, claims: Collection[int] | None) -> bool:
     return claims is None or job.claim in claims

@@ -12,68 +12,68 @@ from datetime import datetime
 from typing import Any
 
 from rota.engine import doctor_schema, doctor_server, doctor_work
-from rota.engine.charts import Chart
-from rota.model.checkup import Checked
+from rota.engine.charts import CheckContext
+from rota.model.checkup import CheckResult
 from rota.store import failures, views
 from rota.store.database import Database
 
-Check = Callable[[Chart], Awaitable[list[Checked]]]
+Check = Callable[[CheckContext], Awaitable[list[CheckResult]]]
 
-WITHIN = 2.0
+QUERY_TIMEOUT_SECONDS = 2.0
 """Seconds that one question may take."""
 
 CHECKS: Sequence[tuple[str, Check]] = (
-    ("schema", doctor_schema.schema),
-    ("server", doctor_server.server),
-    ("durability", doctor_server.durability),
-    ("connections", doctor_server.connections),
-    ("pooler", doctor_server.pooler),
-    ("clock", doctor_server.clock),
-    ("snapshots", doctor_server.snapshots),
-    ("notifications", doctor_server.notifications),
-    ("autovacuum", doctor_server.autovacuum),
-    ("wraparound", doctor_server.wraparound),
-    ("dead rows", doctor_schema.dead_rows),
-    ("indexes", doctor_schema.indexes),
-    ("workers", doctor_work.workers),
-    ("unclaimable", doctor_work.unclaimable),
-    ("paused", doctor_work.paused),
-    ("overdue", doctor_work.overdue),
-    ("orphans", doctor_work.orphans),
-    ("quarantine", doctor_work.quarantine),
+    ("schema", doctor_schema.check_schema),
+    ("server", doctor_server.check_server),
+    ("durability", doctor_server.check_durability),
+    ("connections", doctor_server.check_connections),
+    ("pooler", doctor_server.check_pooler),
+    ("clock", doctor_server.check_clock),
+    ("snapshots", doctor_server.check_snapshots),
+    ("notifications", doctor_server.check_notifications),
+    ("autovacuum", doctor_server.check_autovacuum),
+    ("wraparound", doctor_server.check_wraparound),
+    ("dead rows", doctor_schema.check_dead_rows),
+    ("indexes", doctor_schema.check_indexes),
+    ("workers", doctor_work.check_workers),
+    ("unclaimable", doctor_work.check_unclaimable),
+    ("paused", doctor_work.check_paused),
+    ("overdue", doctor_work.check_overdue),
+    ("orphans", doctor_work.check_orphans),
+    ("quarantine", doctor_work.check_quarantine),
 )
 
 
-async def look_over(database: Database, now: Callable[[], datetime]) -> AsyncIterator[Checked]:
+async def run_checks(database: Database, now: Callable[[], datetime]) -> AsyncIterator[CheckResult]:
     """What each check found. `now`: what time it is on this machine."""
 
-    async def ask(query: Any) -> list[Any]:
-        [[_, rows]] = await database.exchange([[views.within(WITHIN), query]])
+    async def fetch(query: Any) -> list[Any]:
+        [[_, rows]] = await database.pipeline([[views.set_timeout(QUERY_TIMEOUT_SECONDS), query]])
         return rows
 
     async with database.connection() as connection:
         pooled = connection.pooled
-    chart = Chart(database, ask, pooled, now)
+    context = CheckContext(database, fetch, pooled, now)
     for name, check in CHECKS:
         try:
-            found = await check(chart)
+            found = await check(context)
         except Exception as error:
-            found = [_unseen(name, error)]
+            found = [_failed_check(name, error)]
         for each in found:
             yield each
 
 
-def _unseen(name: str, error: Exception) -> Checked:
+def _failed_check(name: str, error: Exception) -> CheckResult:
     state = failures.sqlstate(error)
-    if failures.is_lost(error) or failures.is_unsent(error):
+    if failures.is_connection_lost(error) or failures.was_not_sent(error):
         raise error
     match state:
         case "42501":
-            why = f"this role may not look: {failures.first_line(error)}"
+            reason = f"this role may not look: {failures.first_line(error)}"
         case "57014":
-            why = f"the answer did not come within {WITHIN:g} s"
+            reason = f"the answer did not come within {QUERY_TIMEOUT_SECONDS:g} s"
         case "42P01" | "3F000":
-            why = "Rota's tables are not there"
+            reason = "Rota's tables are not there"
         case _:
-            why = failures.first_line(error)
-    return Checked(name, "unseen", why)
+            reason = failures.first_line(error)
+    return CheckResult(name, "unchecked", reason)

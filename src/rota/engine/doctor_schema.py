@@ -2,88 +2,97 @@
 
 from __future__ import annotations
 
-from rota.engine.charts import Chart
-from rota.model.checkup import Checked, duration, grade, size
+from rota.engine.charts import CheckContext
+from rota.model.checkup import CheckResult, format_duration, format_size, level_for
 from rota.store import doctor, migrate
 
-DEAD, TOO_DEAD = 20_000, 500_000
+NOTICE_DEAD_ROWS, PROBLEM_DEAD_ROWS = 20_000, 500_000
 """Rows that are gone and in the way, beside at least as many that are there."""
 
 
-async def schema(chart: Chart) -> list[Checked]:
-    applied = await migrate.applied(chart.database)
+async def check_schema(context: CheckContext) -> list[CheckResult]:
+    applied = await migrate.applied(context.database)
     behind = [each for each in migrate.migrations() if each.version not in applied]
-    newer = [each for each in applied if each > migrate.newest()]
-    where = f"schema {chart.schema!r}"
+    newer = [each for each in applied if each > migrate.newest_version()]
+    name = f"schema {context.schema!r}"
     if not applied:
-        words = f"{where} has not got Rota's tables"
-        return [Checked("schema", "problem", words, 0, "migrations", "rota db migrate")]
+        message = f"{name} has not got Rota's tables"
+        return [CheckResult("schema", "problem", message, 0, "migrations", "rota db migrate")]
     if newer:
-        words = f"{where} was made by a newer Rota: it has migration {max(newer):04d}"
+        message = f"{name} was made by a newer Rota: it has migration {max(newer):04d}"
         fix = "pip install --upgrade rota"
-        return [Checked("schema", "problem", words, max(newer), "migrations", fix)]
+        return [CheckResult("schema", "problem", message, max(newer), "migrations", fix)]
     if behind:
-        words = f"{where} is {len(behind)} migration(s) behind this Rota"
-        return [Checked("schema", "problem", words, len(behind), "migrations", "rota db migrate")]
-    words = f"{where} has all {len(applied)} migrations"
-    return [Checked("schema", "ok", words, len(applied), "migrations")]
+        message = f"{name} is {len(behind)} migration(s) behind this Rota"
+        return [
+            CheckResult("schema", "problem", message, len(behind), "migrations", "rota db migrate")
+        ]
+    message = f"{name} has all {len(applied)} migrations"
+    return [CheckResult("schema", "ok", message, len(applied), "migrations")]
 
 
-async def dead_rows(chart: Chart) -> list[Checked]:
-    tables = await chart.ask(doctor.tables(chart.schema))
+async def check_dead_rows(context: CheckContext) -> list[CheckResult]:
+    tables = await context.fetch(doctor.tables(context.schema))
     # A queue at speed has so many within a minute, and is well as long as autovacuum comes for them.
-    lately = 2 * (await chart.one(doctor.autovacuum())).every
-    bad = []
+    recent_seconds = 2 * (await context.fetch_one(doctor.autovacuum())).naptime_seconds
+    results = []
     for each in tables:
-        if each.dead < DEAD or each.dead < each.live:
+        if each.dead_rows < NOTICE_DEAD_ROWS or each.dead_rows < each.live_rows:
             continue
-        if each.ago is not None and each.ago <= lately:
+        if each.vacuumed_seconds_ago is not None and each.vacuumed_seconds_ago <= recent_seconds:
             continue
-        ago = "never" if each.ago is None else f"{duration(each.ago)} ago"
-        table = f"{chart.schema}.{each.name}"
-        words = (
-            f"{table} has {each.dead:,} rows that are gone beside {each.live:,} that are there, and "
-            f"{size(each.bytes)}; it was last vacuumed {ago}"
+        ago = (
+            "never"
+            if each.vacuumed_seconds_ago is None
+            else f"{format_duration(each.vacuumed_seconds_ago)} ago"
         )
-        level = grade(each.dead, DEAD, TOO_DEAD)
-        bad.append(
-            Checked("dead rows", level, words, each.dead, "rows", f"vacuum (analyze) {table};")
+        table = f"{context.schema}.{each.name}"
+        message = (
+            f"{table} has {each.dead_rows:,} rows that are gone beside {each.live_rows:,} that "
+            "are there, and "
+            f"{format_size(each.bytes)}; it was last vacuumed {ago}"
         )
-    if bad:
-        return bad
-    most = max((each.dead for each in tables), default=0)
-    words = f"no table has more than {most:,} rows that are gone and in the way"
-    return [Checked("dead rows", "ok", words, most, "rows")]
+        level = level_for(each.dead_rows, NOTICE_DEAD_ROWS, PROBLEM_DEAD_ROWS)
+        results.append(
+            CheckResult(
+                "dead rows", level, message, each.dead_rows, "rows", f"vacuum (analyze) {table};"
+            )
+        )
+    if results:
+        return results
+    max_dead = max((each.dead_rows for each in tables), default=0)
+    message = f"no table has more than {max_dead:,} rows that are gone and in the way"
+    return [CheckResult("dead rows", "ok", message, max_dead, "rows")]
 
 
-async def indexes(chart: Chart) -> list[Checked]:
-    applied = await migrate.applied(chart.database)
+async def check_indexes(context: CheckContext) -> list[CheckResult]:
+    applied = await migrate.applied(context.database)
     if set(applied) != {each.version for each in migrate.migrations()}:
-        return [Checked("indexes", "unseen", "the schema is another one than this Rota's")]
-    wanted = doctor.expected(chart.schema)
-    there = {each.name: each for each in await chart.ask(doctor.indexes(chart.schema))}
-    answers = []
-    for made in wanted.values():
-        if made.name not in there:
-            table = f"{chart.schema}.{made.table}"
-            words = f"index {made.name} of {table} is missing: what it is for reads all rows"
-            answers.append(Checked("indexes", "problem", words, 1, "index", made.text))
-    for each in there.values():
-        name = f"{chart.schema}.{each.name}"
-        if not each.valid:
+        return [CheckResult("indexes", "unchecked", "the schema is another one than this Rota's")]
+    expected = doctor.expected_indexes(context.schema)
+    existing = {each.name: each for each in await context.fetch(doctor.indexes(context.schema))}
+    results = []
+    for index in expected.values():
+        if index.name not in existing:
+            table = f"{context.schema}.{index.table}"
+            message = f"index {index.name} of {table} is missing: what it is for reads all rows"
+            results.append(CheckResult("indexes", "problem", message, 1, "index", index.statement))
+    for each in existing.values():
+        name = f"{context.schema}.{each.name}"
+        if not each.is_valid:
             fix = (
                 f"reindex index concurrently {name};"
-                if each.name in wanted
+                if each.name in expected
                 else f"drop index concurrently {name};"
             )
-            words = f"index {name} is invalid: it is written and never read"
-            answers.append(Checked("indexes", "problem", words, each.bytes, "bytes", fix))
-        elif each.name not in wanted and not each.scans:
-            words = (
+            message = f"index {name} is invalid: it is written and never read"
+            results.append(CheckResult("indexes", "problem", message, each.bytes, "bytes", fix))
+        elif each.name not in expected and not each.scans:
+            message = (
                 f"index {name} is not Rota's own and was never used, and every write to "
-                f"{chart.schema}.{each.table} pays for it ({size(each.bytes)})"
+                f"{context.schema}.{each.table} pays for it ({format_size(each.bytes)})"
             )
             fix = f"drop index concurrently {name};"
-            answers.append(Checked("indexes", "notice", words, each.bytes, "bytes", fix))
-    words = f"all {len(wanted)} indexes are there and can be used"
-    return answers or [Checked("indexes", "ok", words, len(wanted), "indexes")]
+            results.append(CheckResult("indexes", "notice", message, each.bytes, "bytes", fix))
+    message = f"all {len(expected)} indexes are there and can be used"
+    return results or [CheckResult("indexes", "ok", message, len(expected), "indexes")]

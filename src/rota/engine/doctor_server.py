@@ -2,207 +2,239 @@
 
 from __future__ import annotations
 
-from rota.engine.charts import Chart
-from rota.model.checkup import Checked, Level, duration, grade
+from rota.engine.charts import CheckContext
+from rota.model.checkup import CheckResult, Level, format_duration, level_for
 from rota.store import doctor
-from rota.store.doctor import Holder
+from rota.store.doctor import SnapshotHolderRow
 
-OLDEST = 140000
+MIN_SERVER_VERSION = 140000
 """The oldest PostgreSQL that Rota works with."""
 
-LONG, TOO_LONG = 60.0, 900.0
+NOTICE_TRANSACTION_SECONDS, PROBLEM_TRANSACTION_SECONDS = 60.0, 900.0
 """Seconds that a transaction may be open before it is worth a word, and before it does harm."""
 
-MANY, TOO_MANY = 1_000_000, 20_000_000
+NOTICE_SLOT_TRANSACTIONS, PROBLEM_SLOT_TRANSACTIONS = 1_000_000, 20_000_000
 """Transactions that a slot may be behind, for which there is no time."""
 
-FULL, TOO_FULL = 0.05, 0.5
+NOTICE_QUEUE_SHARE, PROBLEM_QUEUE_SHARE = 0.05, 0.5
 """Parts of the queue of notifications."""
 
 
-def literal(text: str) -> str:
+def quote_literal(text: str) -> str:
     """As it is written in a statement that somebody is going to paste."""
     return "'" + text.replace("'", "''") + "'"
 
 
-async def server(chart: Chart) -> list[Checked]:
-    found = await chart.one(doctor.server())
-    words = f"PostgreSQL {found.version}"
-    if found.number < OLDEST:
+async def check_server(context: CheckContext) -> list[CheckResult]:
+    found = await context.fetch_one(doctor.server())
+    message = f"PostgreSQL {found.version}"
+    if found.version_number < MIN_SERVER_VERSION:
         fix = "move to PostgreSQL 14 or later, with pg_upgrade"
-        return [Checked("server", "problem", f"{words} is too old", found.number // 10000, "", fix)]
-    if found.standby:
+        return [
+            CheckResult(
+                "server", "problem", f"{message} is too old", found.version_number // 10000, "", fix
+            )
+        ]
+    if found.is_standby:
         fix = "let ROTA_DATABASE_URL name the primary, or all hosts with target_session_attrs=read-write"
         return [
-            Checked("server", "problem", f"{words} is a standby: nothing can be written", fix=fix)
+            CheckResult(
+                "server", "problem", f"{message} is a standby: nothing can be written", fix=fix
+            )
         ]
-    if found.read_only:
-        fix = f"alter role {found.quoted} set default_transaction_read_only = off;"
-        words = f"transactions of {found.me} are read only unless they say otherwise"
-        return [Checked("server", "notice", words, fix=fix)]
-    unseen = []
-    if not found.sees_all:
-        words_unseen = (
-            f"{found.me} does not see what others do: old transactions of theirs go unseen"
+    if found.is_read_only:
+        fix = f"alter role {found.quoted_role} set default_transaction_read_only = off;"
+        message = f"transactions of {found.role} are read only unless they say otherwise"
+        return [CheckResult("server", "notice", message, fix=fix)]
+    limited = []
+    if not found.can_see_all_sessions:
+        limited_message = (
+            f"{found.role} does not see what others do: old transactions of theirs go unseen"
         )
-        fix = f"grant pg_read_all_stats to {found.quoted};"
-        unseen = [Checked("server", "unseen", words_unseen, fix=fix)]
-    return [Checked("server", "ok", words, found.number // 10000), *unseen]
+        fix = f"grant pg_read_all_stats to {found.quoted_role};"
+        limited = [CheckResult("server", "unchecked", limited_message, fix=fix)]
+    return [CheckResult("server", "ok", message, found.version_number // 10000), *limited]
 
 
-async def durability(chart: Chart) -> list[Checked]:
-    found = await chart.one(doctor.server())
+async def check_durability(context: CheckContext) -> list[CheckResult]:
+    found = await context.fetch_one(doctor.server())
     settings: tuple[tuple[str, bool, Level, str], ...] = (
         ("fsync", found.fsync, "problem", "destroy all"),
         # Storage that writes pages whole by itself is common, and then this is off for good reason.
-        ("full_page_writes", found.whole_pages, "notice", "leave pages half written"),
+        ("full_page_writes", found.full_page_writes, "notice", "leave pages half written"),
     )
-    answers = []
-    for name, on, level, harm in settings:
+    results = []
+    for name, on, level, consequence in settings:
         if not on:
-            words = (
+            message = (
                 f"{name} is off: unless your provider's storage does this, a crash of the machine may "
-                f"{harm}"
+                f"{consequence}"
             )
             fix = f"alter system set {name} = on; select pg_reload_conf();"
-            answers.append(Checked("durability", level, words, 0, "", fix))
-    well = Checked("durability", "ok", "what is committed outlives a crash of the machine")
-    return answers or [well]
+            results.append(CheckResult("durability", level, message, 0, "", fix))
+    passed = CheckResult("durability", "ok", "what is committed outlives a crash of the machine")
+    return results or [passed]
 
 
-async def connections(chart: Chart) -> list[Checked]:
-    found = await chart.one(doctor.server())
-    share = found.connections / found.most
-    words = f"{found.connections:,} of {found.most:,} connections are taken"
-    level = grade(share, 0.8, 0.95)
+async def check_connections(context: CheckContext) -> list[CheckResult]:
+    found = await context.fetch_one(doctor.server())
+    share = found.connections / found.max_connections
+    message = f"{found.connections:,} of {found.max_connections:,} connections are taken"
+    level = level_for(share, 0.8, 0.95)
     fix = (
         None
         if level == "ok"
-        else f"alter system set max_connections = {found.most * 2}; and restart the server, or put "
+        else f"alter system set max_connections = {found.max_connections * 2}; and restart the "
+        "server, or put "
         "PgBouncer before it; ROTA_CONNECTIONS says how many each instance may have"
     )
-    return [Checked("connections", level, words, round(100 * share, 1), "%", fix)]
+    return [CheckResult("connections", level, message, round(100 * share, 1), "%", fix)]
 
 
-async def pooler(chart: Chart) -> list[Checked]:
-    if not chart.pooled:
-        said = (
-            " (ROTA_POOLER=no says there is none)" if chart.database.settings.pooler == "no" else ""
+async def check_pooler(context: CheckContext) -> list[CheckResult]:
+    if not context.pooled:
+        note = (
+            " (ROTA_POOLER=no says there is none)"
+            if context.database.settings.pooler == "no"
+            else ""
         )
-        return [Checked("pooler", "ok", f"connected directly{said}")]
-    words = "a pooler in transaction mode is in between"
-    if chart.database.direct is not None:
-        return [Checked("pooler", "ok", f"{words}, and there is a way past it")]
-    words += ": workers look for work now and then instead of being told, and know a death by silence alone"
+        return [CheckResult("pooler", "ok", f"connected directly{note}")]
+    message = "a pooler in transaction mode is in between"
+    if context.database.direct_dsn is not None:
+        return [CheckResult("pooler", "ok", f"{message}, and there is a way past it")]
+    message += (
+        ": workers look for work now and then instead of being told, and know a death by "
+        "silence alone"
+    )
     fix = "ROTA_DIRECT_URL=postgresql://user:password@server:5432/name"
-    return [Checked("pooler", "notice", words, chart.database.settings.poll, "s", fix)]
+    return [
+        CheckResult("pooler", "notice", message, context.database.settings.poll_interval, "s", fix)
+    ]
 
 
-async def clock(chart: Chart) -> list[Checked]:
-    before = chart.now()
-    found = await chart.one(doctor.clock())
-    after = chart.now()
+async def check_clock(context: CheckContext) -> list[CheckResult]:
+    before = context.now()
+    found = await context.fetch_one(doctor.clock())
+    after = context.now()
     # It was read somewhere in between; what the way took is not held against it.
     early, late = (before - found.now).total_seconds(), (after - found.now).total_seconds()
-    off = 0.0 if early <= 0 <= late else early if early > 0 else late
-    answers = []
-    if abs(found.off) > 1:
-        name = f"{chart.schema}.clock"
+    skew = 0.0 if early <= 0 <= late else early if early > 0 else late
+    results = []
+    if abs(found.offset_seconds) > 1:
+        name = f"{context.schema}.clock"
         fix = f"drop what tests left: select pg_get_functiondef('{name}'::regproc) shows it"
-        words = (
-            f"{name}() is {duration(abs(found.off))} off the server's own clock: somebody set it"
+        message = (
+            f"{name}() is {format_duration(abs(found.offset_seconds))} off the server's "
+            "own clock: somebody set it"
         )
-        answers.append(Checked("clock", "problem", words, round(found.off, 3), "s", fix))
-    words = f"this machine's clock is {duration(abs(off))} {'before' if off > 0 else 'behind'} the server's"
-    if abs(off) < 0.001:
-        words = "this machine's clock and the server's agree"
-    level = grade(abs(off), 1, 30)
-    mends = None if level == "ok" else "timedatectl set-ntp true"
+        results.append(
+            CheckResult("clock", "problem", message, round(found.offset_seconds, 3), "s", fix)
+        )
+    message = (
+        f"this machine's clock is {format_duration(abs(skew))} "
+        f"{'before' if skew > 0 else 'behind'} the server's"
+    )
+    if abs(skew) < 0.001:
+        message = "this machine's clock and the server's agree"
+    level = level_for(abs(skew), 1, 30)
+    ntp_fix = None if level == "ok" else "timedatectl set-ntp true"
     if level != "ok":
-        words += "; Rota goes by the server's alone, but logs and times that code computes do not"
-    return [*answers, Checked("clock", level, words, round(off, 3), "s", mends)]
+        message += "; Rota goes by the server's alone, but logs and times that code computes do not"
+    return [*results, CheckResult("clock", level, message, round(skew, 3), "s", ntp_fix)]
 
 
-async def snapshots(chart: Chart) -> list[Checked]:
-    found = await chart.ask(doctor.snapshots())
-    bad = [checked for each in found if (checked := _holder(each)).level != "ok"]
-    if bad:
-        return bad
-    longest = max((each.seconds or 0.0 for each in found), default=0.0)
-    words = (
-        f"no transaction is open for longer than {duration(longest)}"
-        if longest
+async def check_snapshots(context: CheckContext) -> list[CheckResult]:
+    found = await context.fetch(doctor.snapshot_holders())
+    failed = [result for each in found if (result := _check_holder(each)).level != "ok"]
+    if failed:
+        return failed
+    max_seconds = max((each.seconds or 0.0 for each in found), default=0.0)
+    message = (
+        f"no transaction is open for longer than {format_duration(max_seconds)}"
+        if max_seconds
         else "no transaction is open"
     )
-    return [Checked("snapshots", "ok", words, round(longest, 1), "s")]
+    return [CheckResult("snapshots", "ok", message, round(max_seconds, 1), "s")]
 
 
-def _holder(holder: Holder) -> Checked:
+def _check_holder(holder: SnapshotHolderRow) -> CheckResult:
     """What is gone stays in the way of every claim for as long as somebody could still see it."""
     if holder.kind == "slot":
-        age = holder.age or 0
-        level = grade(age, MANY, TOO_MANY)
-        words = f"replication slot {holder.whose!r} ({holder.state}) is {age:,} transactions behind"
-        fix = (
-            f"select pg_drop_replication_slot({literal(holder.whose)}); if nobody reads it any more"
+        age = holder.xid_age or 0
+        level = level_for(age, NOTICE_SLOT_TRANSACTIONS, PROBLEM_SLOT_TRANSACTIONS)
+        message = (
+            f"replication slot {holder.name!r} ({holder.state}) is {age:,} transactions behind"
         )
-        return Checked("snapshots", level, words, age, "transactions", fix)
+        fix = f"select pg_drop_replication_slot({quote_literal(holder.name)}); if nobody reads it any more"
+        return CheckResult("snapshots", level, message, age, "transactions", fix)
     seconds = holder.seconds or 0.0
-    level = grade(seconds, LONG, TOO_LONG)
+    level = level_for(seconds, NOTICE_TRANSACTION_SECONDS, PROBLEM_TRANSACTION_SECONDS)
     if holder.kind == "prepared":
-        words = f"prepared transaction {holder.whose!r} has been open for {duration(seconds)}"
-        fix = f"rollback prepared {literal(holder.whose)}; or commit it"
+        message = (
+            f"prepared transaction {holder.name!r} has been open for {format_duration(seconds)}"
+        )
+        fix = f"rollback prepared {quote_literal(holder.name)}; or commit it"
     else:
-        who = f"process {holder.pid} ({holder.whose}, {holder.state})"
-        words = f"{who} has had a transaction open for {duration(seconds)}"
+        session = f"process {holder.pid} ({holder.name}, {holder.state})"
+        message = f"{session} has had a transaction open for {format_duration(seconds)}"
         fix = (
             f"select pg_terminate_backend({holder.pid}); and, so that it does not come again, "
             "alter database … set idle_in_transaction_session_timeout = '60s';"
         )
-    words += ": what is gone cannot be removed, and claims have to step over it"
-    return Checked("snapshots", level, words, round(seconds, 1), "s", fix)
+    message += ": what is gone cannot be removed, and claims have to step over it"
+    return CheckResult("snapshots", level, message, round(seconds, 1), "s", fix)
 
 
-async def notifications(chart: Chart) -> list[Checked]:
-    found = await chart.one(doctor.notifications())
-    percent = round(100 * found.full, 2)
-    words = f"the queue of notifications is {percent:g} % full"
-    level = grade(found.full, FULL, TOO_FULL)
+async def check_notifications(context: CheckContext) -> list[CheckResult]:
+    found = await context.fetch_one(doctor.notifications())
+    percent = round(100 * found.queue_usage, 2)
+    message = f"the queue of notifications is {percent:g} % full"
+    level = level_for(found.queue_usage, NOTICE_QUEUE_SHARE, PROBLEM_QUEUE_SHARE)
     fix = None
     if level != "ok":
-        words += "; when it is full, whoever commits with one fails"
+        message += "; when it is full, whoever commits with one fails"
         fix = "end the transaction of the session that listens and does not read"
         if found.pid is not None:
-            words += f"; process {found.pid} has had a transaction open for {duration(found.seconds or 0)}"
+            message += (
+                f"; process {found.pid} has had a transaction open for "
+                f"{format_duration(found.seconds or 0)}"
+            )
             fix = f"select pg_terminate_backend({found.pid});"
-    return [Checked("notifications", level, words, percent, "%", fix)]
+    return [CheckResult("notifications", level, message, percent, "%", fix)]
 
 
-async def autovacuum(chart: Chart) -> list[Checked]:
-    found = await chart.one(doctor.autovacuum())
-    answers = []
-    for name, on in (("autovacuum", found.on), ("track_counts", found.counted)):
+async def check_autovacuum(context: CheckContext) -> list[CheckResult]:
+    found = await context.fetch_one(doctor.autovacuum())
+    results = []
+    for name, on in (("autovacuum", found.is_enabled), ("track_counts", found.tracks_counts)):
         if not on:
             fix = f"alter system set {name} = on; select pg_reload_conf();"
-            words = f"{name} is off: nothing that is gone is ever removed, and queues grow slow"
-            answers.append(Checked("autovacuum", "problem", words, 0, "", fix))
-    for each in await chart.ask(doctor.tables(chart.schema)):
-        if not each.vacuumed:
-            table = f"{chart.schema}.{each.name}"
+            message = f"{name} is off: nothing that is gone is ever removed, and queues grow slow"
+            results.append(CheckResult("autovacuum", "problem", message, 0, "", fix))
+    for each in await context.fetch(doctor.tables(context.schema)):
+        if not each.has_autovacuum:
+            table = f"{context.schema}.{each.name}"
             fix = f"alter table {table} reset (autovacuum_enabled);"
-            words = f"autovacuum is off for {table}"
-            answers.append(Checked("autovacuum", "problem", words, each.dead, "dead rows", fix))
-    if found.every > 60:
+            message = f"autovacuum is off for {table}"
+            results.append(
+                CheckResult("autovacuum", "problem", message, each.dead_rows, "dead rows", fix)
+            )
+    if found.naptime_seconds > 60:
         fix = "alter system set autovacuum_naptime = '15s'; select pg_reload_conf();"
-        words = f"autovacuum looks every {duration(found.every)} only: queues turn over faster than that"
-        answers.append(Checked("autovacuum", "notice", words, found.every, "s", fix))
-    words = f"autovacuum is on and looks every {duration(found.every)}"
-    return answers or [Checked("autovacuum", "ok", words, found.every, "s")]
+        message = (
+            f"autovacuum looks every {format_duration(found.naptime_seconds)} only: queues "
+            "turn over faster than that"
+        )
+        results.append(
+            CheckResult("autovacuum", "notice", message, found.naptime_seconds, "s", fix)
+        )
+    message = f"autovacuum is on and looks every {format_duration(found.naptime_seconds)}"
+    return results or [CheckResult("autovacuum", "ok", message, found.naptime_seconds, "s")]
 
 
-async def wraparound(chart: Chart) -> list[Checked]:
-    found = await chart.one(doctor.autovacuum())
-    level = grade(found.age, 1_000_000_000, 1_500_000_000)
-    words = f"the oldest row is {found.age:,} transactions old, of 2,147,483,648 that may be"
+async def check_wraparound(context: CheckContext) -> list[CheckResult]:
+    found = await context.fetch_one(doctor.autovacuum())
+    level = level_for(found.xid_age, 1_000_000_000, 1_500_000_000)
+    message = f"the oldest row is {found.xid_age:,} transactions old, of 2,147,483,648 that may be"
     fix = None if level == "ok" else "vacuum freeze; and see to what keeps autovacuum from it"
-    return [Checked("wraparound", level, words, found.age, "transactions", fix)]
+    return [CheckResult("wraparound", level, message, found.xid_age, "transactions", fix)]

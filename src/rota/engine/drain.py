@@ -19,132 +19,136 @@ import asyncio
 import logging
 import time
 
-from rota.engine.announce import Announcer
-from rota.engine.life import Life, soon
+from rota.engine.announce import EventBus
+from rota.engine.life import WorkerSession, wait_at_most
 from rota.model import events
 
 log = logging.getLogger("rota")
 
-LONGEST_MARGIN = 3.0
-SHORTEST_MARGIN = 1.0
+MAX_MARGIN_SECONDS = 3.0
+MIN_MARGIN_SECONDS = 1.0
 
 
-class Drain:
+class WorkerDrain:
     def __init__(
         self,
-        life: Life,
-        grace: float,
-        announcer: Announcer,
-        stay: asyncio.Event | None = None,
+        session: WorkerSession,
+        drain_timeout: float,
+        event_bus: EventBus,
+        requests_answered: asyncio.Event | None = None,
     ) -> None:
-        self._life = life
-        self._stay = stay
-        self._announcer = announcer
+        self._session = session
+        self._requests_answered = requests_answered
+        self._event_bus = event_bus
         self._began = time.monotonic()
         # What stopping and recording may take.
-        self._margin = max(min(LONGEST_MARGIN, grace / 4), SHORTEST_MARGIN)
-        self._until = self._began + grace
+        self._margin = max(min(MAX_MARGIN_SECONDS, drain_timeout / 4), MIN_MARGIN_SECONDS)
+        self._deadline = self._began + drain_timeout
         self._hurried = asyncio.Event()
 
     def hurry(self) -> None:
         if not self._hurried.is_set():
-            self._say("hurrying: what runs is stopped and goes back")
-            self._until = min(self._until, time.monotonic() + self._margin)
+            self._log("hurrying: what runs is stopped and goes back")
+            self._deadline = min(self._deadline, time.monotonic() + self._margin)
             self._hurried.set()
 
     async def run(self) -> None:
         for step in (
-            self._take_nothing_more,
-            self._give_back_what_has_not_begun,
-            self._let_the_rest_end,
-            self._stop_the_rest,
-            self._record,
-            self._stay_with_the_rest,
-            self._stop_the_loops,
-            self._sign_off,
-            self._stop_the_heart,
+            self._stop_claiming,
+            self._return_unstarted,
+            self._wait_for_jobs,
+            self._stop_jobs,
+            self._flush_outcomes,
+            self._wait_for_requests,
+            self._stop_loops,
+            self._mark_stopped,
+            self._stop_heartbeat,
         ):
             await step()
 
-    async def _take_nothing_more(self) -> None:
-        life = self._life
-        life.take_nothing_more()
-        grace, running = self._until - self._began, life.desk.running
-        self._say(
-            f"draining: {running} running, up to {grace:g} s for them" if running else "draining"
+    async def _stop_claiming(self) -> None:
+        session = self._session
+        session.stop_claiming()
+        drain_timeout, running = self._deadline - self._began, session.slots.running
+        self._log(
+            f"draining: {running} running, up to {drain_timeout:g} s for them"
+            if running
+            else "draining"
         )
-        self._announcer.announce(events.WorkerDraining(life.id))
+        self._event_bus.publish(events.WorkerDraining(session.id))
         try:
-            await soon(life.retire(), min(self._margin, 1.0))
+            await wait_at_most(session.mark_draining(), min(self._margin, 1.0))
         except Exception as error:
-            log.warning("worker %s could not say that it drains: %s", life.id, error)
+            log.warning("worker %s could not say that it drains: %s", session.id, error)
 
-    async def _give_back_what_has_not_begun(self) -> None:
-        given = self._life.desk.put_away(older_than=0)
-        if given:
-            self._say(f"gave back {given} that had not begun")
-        self._life.desk.stop_parked()
-        self._life.exchange.wake()
+    async def _return_unstarted(self) -> None:
+        returned = self._session.slots.return_unstarted(older_than=0)
+        if returned:
+            self._log(f"gave back {returned} that had not begun")
+        self._session.slots.stop_parked()
+        self._session.claim_loop.wake()
 
-    async def _let_the_rest_end(self) -> None:
-        desk, ran = self._life.desk, self._life.desk.running
-        empty = asyncio.create_task(desk.until_empty())
+    async def _wait_for_jobs(self) -> None:
+        slots, running_before = self._session.slots, self._session.slots.running
+        empty = asyncio.create_task(slots.wait_empty())
         hurried = asyncio.create_task(self._hurried.wait())
         try:
             await asyncio.wait(
                 [empty, hurried],
-                timeout=max(self._left() - self._margin, 0),
+                timeout=max(self._seconds_left() - self._margin, 0),
                 return_when=asyncio.FIRST_COMPLETED,
             )
         finally:
             empty.cancel()
             hurried.cancel()
-        if ran and not desk.running:
-            self._say("all jobs have ended")
+        if running_before and not slots.running:
+            self._log("all jobs have ended")
 
-    async def _stop_the_rest(self) -> None:
-        desk = self._life.desk
-        if not desk.running:
+    async def _stop_jobs(self) -> None:
+        slots = self._session.slots
+        if not slots.running:
             return
-        self._say(f"stopping {desk.running} that still run")
-        desk.stop_all()
-        if not await soon(desk.until_empty(), max(self._left(), self._margin) / 2):
-            self._say(f"giving back {desk.running} that would not stop")
-            desk.abandon()
+        self._log(f"stopping {slots.running} that still run")
+        slots.stop_all()
+        if not await wait_at_most(slots.wait_empty(), max(self._seconds_left(), self._margin) / 2):
+            self._log(f"giving back {slots.running} that would not stop")
+            slots.abandon()
 
-    async def _record(self) -> None:
-        self._life.exchange.wake()
-        if not await soon(self._life.until_recorded(), max(self._left(), SHORTEST_MARGIN / 2)):
-            self._say(
+    async def _flush_outcomes(self) -> None:
+        self._session.claim_loop.wake()
+        if not await wait_at_most(
+            self._session.wait_flushed(), max(self._seconds_left(), MIN_MARGIN_SECONDS / 2)
+        ):
+            self._log(
                 "the database did not take every outcome in time: those jobs run again elsewhere"
             )
 
-    async def _stay_with_the_rest(self) -> None:
-        if self._stay is not None:
-            served = asyncio.create_task(self._stay.wait())
+    async def _wait_for_requests(self) -> None:
+        if self._requests_answered is not None:
+            answered = asyncio.create_task(self._requests_answered.wait())
             hurried = asyncio.create_task(self._hurried.wait())
             try:
                 await asyncio.wait(
-                    [served, hurried],
-                    timeout=max(self._left(), 0),
+                    [answered, hurried],
+                    timeout=max(self._seconds_left(), 0),
                     return_when=asyncio.FIRST_COMPLETED,
                 )
             finally:
-                served.cancel()
+                answered.cancel()
                 hurried.cancel()
 
-    async def _stop_the_loops(self) -> None:
-        await self._life.stop(within=SHORTEST_MARGIN / 2)
+    async def _stop_loops(self) -> None:
+        await self._session.stop(timeout=MIN_MARGIN_SECONDS / 2)
 
-    async def _sign_off(self) -> None:
-        await self._life.leave()
+    async def _mark_stopped(self) -> None:
+        await self._session.mark_stopped()
 
-    async def _stop_the_heart(self) -> None:
-        await self._life.end_heart()
-        self._say("left")
+    async def _stop_heartbeat(self) -> None:
+        await self._session.stop_heartbeat()
+        self._log("left")
 
-    def _left(self) -> float:
-        return self._until - time.monotonic()
+    def _seconds_left(self) -> float:
+        return self._deadline - time.monotonic()
 
-    def _say(self, what: str) -> None:
-        log.info("worker %s, %.1f s: %s", self._life.id, time.monotonic() - self._began, what)
+    def _log(self, message: str) -> None:
+        log.info("worker %s, %.1f s: %s", self._session.id, time.monotonic() - self._began, message)

@@ -12,35 +12,35 @@ from rota.errors import SignalTimeout, StepFailed
 from rota.model import codec
 from rota.model.durably import NO_DEFAULT
 from rota.model.readers import Reader
-from rota.model.replay import Entry
+from rota.model.replay import JournalEntry
 
-ABANDONED = '{"type":"Abandoned","message":"","traceback":"","attempt":0}'
+ABANDONED_ERROR = '{"type":"Abandoned","message":"","traceback":"","attempt":0}'
 """Of a step that the code did not wait for: a timeout of its own, a race that another branch has won."""
 
-TIMED_OUT = '{"type":"SignalTimeout","message":"","traceback":"","attempt":0}'
+SIGNAL_TIMEOUT_ERROR = '{"type":"SignalTimeout","message":"","traceback":"","attempt":0}'
 
 
-def opened(entry: Entry, seconds: float | None) -> Entry:
-    entry.open = True
+def open_entry(entry: JournalEntry, seconds: float | None) -> JournalEntry:
+    entry.is_open = True
     entry.seconds = seconds
     return entry
 
 
-def close(entry: Entry, tries: int, began: float) -> None:
-    entry.open = False
+def close_entry(entry: JournalEntry, tries: int, began: float) -> None:
+    entry.is_open = False
     entry.seconds = None
     entry.tries = tries
-    entry.took = time.perf_counter() - began
+    entry.duration = time.perf_counter() - began
 
 
-def abandoned(entry: Entry, tries: int, began: float) -> Entry:
+def abandoned_entry(entry: JournalEntry, tries: int, began: float) -> JournalEntry:
     """Another one: what was meant to be kept may be on its way."""
-    other = msgspec.structs.replace(entry, result=None, error=ABANDONED)
-    close(other, tries, began)
+    other = msgspec.structs.replace(entry, result=None, error=ABANDONED_ERROR)
+    close_entry(other, tries, began)
     return other
 
 
-def heard(entry: Entry, payload: str | None, read: Reader, default: Any) -> Any:
+def signal_value(entry: JournalEntry, payload: str | None, read: Reader, default: Any) -> Any:
     if payload is not None:
         return read(payload)
     if default is NO_DEFAULT:
@@ -48,8 +48,8 @@ def heard(entry: Entry, payload: str | None, read: Reader, default: Any) -> Any:
     return default
 
 
-def failure(entry: Entry, document: str) -> StepFailed:
-    error = codec.read_error(document.encode())
+def step_failed(entry: JournalEntry, document: str) -> StepFailed:
+    error = codec.decode_error(document.encode())
     return StepFailed(
         f"{entry} failed: {error.type}: {error.message}",
         step=entry.name,

@@ -24,123 +24,130 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from rota.engine import record
-from rota.engine.announce import Announcer
-from rota.engine.clock import Clock
-from rota.engine.desk import Batch, Desk
-from rota.engine.hand import Hand
-from rota.engine.inputs import fill, recall, trace_back
-from rota.engine.intake import Claim, Intake
-from rota.engine.meters import Meters
+from rota.engine.announce import EventBus
+from rota.engine.clock import DatabaseClock
+from rota.engine.desk import JobSlots, OutcomeBatch
+from rota.engine.hand import ReconnectingConnection
+from rota.engine.inputs import load_inputs, load_journal, load_trace_links
+from rota.engine.intake import ClaimPlanner, ClaimRequest
+from rota.engine.meters import Counters
 from rota.engine.tracing import Tracing
-from rota.engine.transaction import own_claim
+from rota.engine.transaction import split_claim
 from rota.loop import Loop
 from rota.model import codec, events
-from rota.model.outcome import Ended
-from rota.model.task import Definition
+from rota.model.outcome import FinalOutcome
+from rota.model.task import TaskDefinition
 from rota.store import failures, jobs, links, runs, waiters
 from rota.store.database import Database
-from rota.store.jobs import Claimed
+from rota.store.jobs import ClaimedJob
 
 log = logging.getLogger("rota")
 
-SETTLE_AT_ONCE = 1000
+PENDING_RELEASE_ROWS = 1000
 """Ends passed on late in one transaction."""
 
-ASIDE_FOR = 5.0
+CONTENDED_RETRY_SECONDS = 5.0
 """Seconds after which an outcome is sent again that could not be recorded by itself."""
 
-WORTH_A_SECOND = 100
+SECOND_ROUND_TRIP_JOBS = 100
 """Jobs that make a second round trip at the same time worth it."""
 
-WORTH_TWO = 400
+SEPARATE_ROUND_TRIP_JOBS = 400
 """Jobs, out and in, from which on they travel apart."""
 
 
 @dataclass(slots=True, eq=False)
-class _Trade:
+class RoundTrip:
     """One round trip: outcomes out, jobs in."""
 
-    batch: Batch
-    claim: Claim | None
+    batch: OutcomeBatch
+    request: ClaimRequest | None
 
 
-class Exchange(Loop):
+class ClaimLoop(Loop):
     def __init__(
         self,
         database: Database,
         worker: int,
-        desk: Desk,
-        tasks: Mapping[str, Definition],
+        slots: JobSlots,
+        tasks: Mapping[str, TaskDefinition],
         queues: Sequence[str],
-        news: Callable[[Sequence[str]], None],
-        announcer: Announcer,
-        clock: Clock,
+        notify_queues: Callable[[Sequence[str]], None],
+        event_bus: EventBus,
+        clock: DatabaseClock,
         tracing: Tracing | None = None,
-        meters: Meters | None = None,
+        counters: Counters | None = None,
     ) -> None:
         super().__init__()
         self._tracing = tracing or Tracing()
         self._clock = clock
-        self._meters = meters or Meters()
+        self._counters = counters or Counters()
         self._database = database
         self._worker = worker
-        self._desk = desk
-        self._intake = Intake(database.settings, worker, desk, tasks, queues)
-        self._news = news
-        self._announcer = announcer
-        self._definitions = tasks
-        self._some_hold = any(task.policy.hold for task in tasks.values())
-        self._unsettled = False  # whether ends are left that could not be passed on
-        self._free: list[Hand] = [Hand(database), Hand(database)]
-        self._trades: dict[_Trade, asyncio.Task[None]] = {}
-        self._unsure: list[Batch] = []  # sent, and not known to be recorded
-        self._aside: list[tuple[float, Batch]] = []  # somebody is in their way; when to try again
+        self._slots = slots
+        self._planner = ClaimPlanner(database.settings, worker, slots, tasks, queues)
+        self._notify_queues = notify_queues
+        self._event_bus = event_bus
+        self._tasks = tasks
+        self._any_visibility_timeout = any(
+            task.policy.visibility_timeout for task in tasks.values()
+        )
+        self._has_pending_releases = False  # whether ends are left that could not be passed on
+        self._idle_connections: list[ReconnectingConnection] = [
+            ReconnectingConnection(database),
+            ReconnectingConnection(database),
+        ]
+        self._in_flight: dict[RoundTrip, asyncio.Task[None]] = {}
+        self._unconfirmed: list[OutcomeBatch] = []  # sent, and not known to be recorded
+        self._contended: list[
+            tuple[float, OutcomeBatch]
+        ] = []  # somebody is in their way; when to try again
         self._error: BaseException | None = None
         self._on_refused: Callable[[int], None] = lambda jobs: None
-        desk.when_finished(self.wake)
+        slots.on_outcome(self.wake)
 
     # What others say
 
-    def look_again(self, *, suspects: bool = False) -> None:
+    def poll_now(self, *, suspects: bool = False) -> None:
         """There is news: look for jobs, also below the floors, perhaps also for those that were lost."""
-        self._intake.look_again()
+        self._planner.poll_now()
         if suspects:
-            self._intake.look_for_suspects()
+            self._planner.expect_suspects()
         # At once, without the detour through the loop: this is what an idle worker's latency is made of.
-        if not self._trades and not self._unsure and self._error is None:
-            self._launch(time.monotonic())
+        if not self._in_flight and not self._unconfirmed and self._error is None:
+            self._start_round_trips(time.monotonic())
         self.wake()
 
-    def when_scheduled(self, hear: Callable[[float | None], None]) -> None:
+    def on_next_schedule(self, callback: Callable[[float | None], None]) -> None:
         """Whom to tell, with every poll, in how many seconds the next schedule is due."""
-        self._intake.on_schedule = hear
+        self._planner.on_next_schedule = callback
 
-    def when_refused(self, hear: Callable[[int], None]) -> None:
+    def on_refused(self, callback: Callable[[int], None]) -> None:
         """Whom to tell how many outcomes were refused, when some were."""
-        self._on_refused = hear
+        self._on_refused = callback
 
     def stop_claiming(self) -> None:
-        self._intake.close()
+        self._planner.close()
         self.wake()
 
-    def knows(self, claim: int, nonce: UUID) -> bool:
+    def tracks(self, claim: int, nonce: UUID) -> bool:
         """Whether a claim is accounted for: on the desk, being written, or being answered."""
-        if claim in self._desk.claims() or nonce in self._desk.expected:
+        if claim in self._slots.claims() or nonce in self._slots.expected_nonces:
             return True
-        aside = (batch for _, batch in self._aside)
-        if any(claim in batch.claims for batch in (*self._unsure, *aside)):
+        contended = (batch for _, batch in self._contended)
+        if any(claim in batch.claims for batch in (*self._unconfirmed, *contended)):
             return True
         return any(
-            claim in trade.batch.claims
-            or (trade.claim and nonce in (trade.claim.nonce, trade.claim.other))
-            for trade in self._trades
+            claim in trip.batch.claims
+            or (trip.request and nonce in (trip.request.nonce, trip.request.suspect_nonce))
+            for trip in self._in_flight
         )
 
     @property
-    def is_clear(self) -> bool:
+    def is_flushed(self) -> bool:
         """Whether every outcome has been recorded and passed on."""
-        busy = self._desk.has_finished or self._unsure or self._trades or self._aside
-        return not (busy or self._unsettled)
+        busy = self._slots.has_outcomes or self._unconfirmed or self._in_flight or self._contended
+        return not (busy or self._has_pending_releases)
 
     # The loop
 
@@ -148,238 +155,255 @@ class Exchange(Loop):
         if self._error is not None:
             error, self._error = self._error, None
             raise error
-        if self._aside:
-            self._take_up(time.monotonic())
-        if self._unsure:
-            if not self._trades:
-                await self._send_again()
+        if self._contended:
+            self._retry_contended(time.monotonic())
+        if self._unconfirmed:
+            if not self._in_flight:
+                await self._resend()
                 return 0
             return None  # the trade under way wakes us when it ends
 
-        if self._unsettled and self._free:
-            await self._settle()
+        if self._has_pending_releases and self._idle_connections:
+            await self._release_pending()
         now = time.monotonic()
-        self._intake.tidy()
-        if not self._free:
+        self._planner.return_stale_jobs()
+        if not self._idle_connections:
             return None
-        if self._launch(now):
+        if self._start_round_trips(now):
             return 0
-        if self._trades:
+        if self._in_flight:
             return None
-        rest = self._intake.rest(now)
-        if self._aside:
-            again = max(self._aside[0][0] - now, 0.001)
-            rest = again if rest is None else min(rest, again)
-        return rest
+        pause = self._planner.pause_seconds(now)
+        if self._contended:
+            retry_in = max(self._contended[0][0] - now, 0.001)
+            pause = retry_in if pause is None else min(pause, retry_in)
+        return pause
 
-    def _take_up(self, now: float) -> None:
+    def _retry_contended(self, now: float) -> None:
         """Try once more what was put aside long enough ago."""
-        self._unsure += [batch for at, batch in self._aside if at <= now]
-        self._aside = [(at, batch) for at, batch in self._aside if at > now]
+        self._unconfirmed += [batch for at, batch in self._contended if at <= now]
+        self._contended = [(at, batch) for at, batch in self._contended if at > now]
 
-    def _launch(self, now: float) -> bool:
+    def _start_round_trips(self, now: float) -> bool:
         """Send off a trade, if there is one worth it; under load one each way."""
-        taking = self._desk.has_finished and not any(trade.batch for trade in self._trades)
-        claim = None if any(trade.claim for trade in self._trades) else self._intake.plan(now)
-        if not taking and claim is None:
+        with_outcomes = self._slots.has_outcomes and not any(trip.batch for trip in self._in_flight)
+        request = None if any(trip.request for trip in self._in_flight) else self._planner.plan(now)
+        if not with_outcomes and request is None:
             return False
-        weight = (self._desk.finished if taking else 0) + (claim.limit if claim else 0)
-        if self._trades and weight < WORTH_A_SECOND:
+        jobs_to_move = (self._slots.outcome_count if with_outcomes else 0) + (
+            request.limit if request else 0
+        )
+        if self._in_flight and jobs_to_move < SECOND_ROUND_TRIP_JOBS:
             return False
-        batch = self._desk.take() if taking else Batch()
-        if claim and batch and weight >= WORTH_TWO and len(self._free) == 2:
-            self._send_off(_Trade(Batch(), claim))
-            claim = None
-        self._send_off(_Trade(batch, claim))
+        batch = self._slots.take_outcomes() if with_outcomes else OutcomeBatch()
+        if (
+            request
+            and batch
+            and jobs_to_move >= SEPARATE_ROUND_TRIP_JOBS
+            and len(self._idle_connections) == 2
+        ):
+            self._start(RoundTrip(OutcomeBatch(), request))
+            request = None
+        self._start(RoundTrip(batch, request))
         return True
 
-    def _send_off(self, trade: _Trade) -> None:
-        self._trades[trade] = asyncio.create_task(self._trade(trade, self._free.pop()))
+    def _start(self, trip: RoundTrip) -> None:
+        self._in_flight[trip] = asyncio.create_task(self._send(trip, self._idle_connections.pop()))
 
-    async def _trade(self, trade: _Trade, hand: Hand) -> None:
+    async def _send(self, trip: RoundTrip, connection: ReconnectingConnection) -> None:
         try:
-            await self._exchange(trade, hand)
+            await self._round_trip(trip, connection)
         except BaseException as error:
-            if trade.batch:
-                self._unsure.append(trade.batch)
-            self._intake.more()
+            if trip.batch:
+                self._unconfirmed.append(trip.batch)
+            self._planner.expect_more()
             self._error = error
-            await hand.let_go()
+            await connection.close()
         finally:
-            self._free.append(hand)
-            del self._trades[trade]
+            self._idle_connections.append(connection)
+            del self._in_flight[trip]
             self.wake()
 
-    async def _exchange(self, trade: _Trade, hand: Hand) -> None:
-        batch, claim = trade.batch, trade.claim
-        segments = record.transactions(self._worker, batch)
-        recorded = len(segments)
+    async def _round_trip(self, trip: RoundTrip, connection: ReconnectingConnection) -> None:
+        batch, request = trip.batch, trip.request
+        transactions = record.statements_for(self._worker, batch)
+        outcome_transactions = len(transactions)
         # Before what they are read by is released.
-        noted = [[links.write(batch.traced)]] if batch.traced else []
-        if concerned := record.concerned(batch):
-            segments.append([waiters.tell(concerned)])
-        if claim is not None:
-            segments.append(self._intake.transaction(claim))
+        link_transactions = [[links.write(batch.trace_links)]] if batch.trace_links else []
+        if waiter_ids := record.waiter_ids(batch):
+            transactions.append([waiters.notify_waiters(waiter_ids)])
+        if request is not None:
+            transactions.append(self._planner.statements(request))
 
-        began = time.perf_counter()
-        answers = (await hand.send([*noted, *segments]))[len(noted) :]
-        took = time.perf_counter() - began
+        sent_at = time.perf_counter()
+        answers = (await connection.send([*link_transactions, *transactions]))[
+            len(link_transactions) :
+        ]
+        seconds = time.perf_counter() - sent_at
 
-        answer = self._accept(batch, answers[:recorded])
-        self._meters.exchanges.add(took)
-        self._meters.ended(batch, set(answer.refused))
-        record.announce(self._worker, batch, set(answer.refused), self._announcer)
-        if answer.refused:
-            self._on_refused(len(answer.refused))
-        trade.batch = Batch()
-        if late := set(answer.runs).difference(concerned):
+        result = self._accept(batch, answers[:outcome_transactions])
+        self._counters.round_trips.add(seconds)
+        self._counters.count_outcomes(batch, set(result.refused))
+        record.publish(self._worker, batch, set(result.refused), self._event_bus)
+        if result.refused:
+            self._on_refused(len(result.refused))
+        trip.batch = OutcomeBatch()
+        if other_runs := set(result.runs).difference(waiter_ids):
             # Runs that ended because a run in them did. Nothing is lost with it: who waits also looks.
-            await hand.send([[waiters.tell(sorted(late))]])
-        if claim is not None:
-            await self._receive(claim, answers[-1], took, hand)
+            await connection.send([[waiters.notify_waiters(sorted(other_runs))]])
+        if request is not None:
+            await self._receive_jobs(request, answers[-1], seconds, connection)
 
-    async def _receive(
-        self, claim: Claim, answers: list[list[Any]], took: float, hand: Hand
+    async def _receive_jobs(
+        self,
+        request: ClaimRequest,
+        answers: list[list[Any]],
+        seconds: float,
+        connection: ReconnectingConnection,
     ) -> None:
-        if woken := self._intake.woken(claim, answers):
-            self._news(woken)
-        found = self._intake.read(claim, answers, took)
-        self._meters.claimed(found)
-        if not found:
+        if woken_queues := self._planner.read_woken_queues(request, answers):
+            self._notify_queues(woken_queues)
+        claimed = self._planner.read_jobs(request, answers, seconds)
+        self._counters.count_claim(claimed)
+        if not claimed:
             return
-        await fill(found, self._definitions, hand)
-        await recall(found, hand, self._clock)
-        if self._tracing.look() is not None:
-            await trace_back(found, hand)
+        await load_inputs(claimed, self._tasks, connection)
+        await load_journal(claimed, connection, self._clock)
+        if self._tracing.active_spans() is not None:
+            await load_trace_links(claimed, connection)
         nonces: list[UUID] = []
         try:
-            if self._some_hold:
-                found = await self._hold(found, hand, nonces)
-            if self._announcer:
-                for job in found:
+            if self._any_visibility_timeout:
+                claimed = await self._apply_visibility_timeouts(claimed, connection, nonces)
+            if self._event_bus:
+                for job in claimed:
                     event = events.JobClaimed(self._worker, job.job, job.task, job.attempt)
-                    self._announcer.announce(event)
-            self._desk.put(found)
+                    self._event_bus.publish(event)
+            self._slots.add(claimed)
         finally:
-            self._desk.expected.difference_update(nonces)
+            self._slots.expected_nonces.difference_update(nonces)
 
-    async def _hold(self, found: list[Claimed], hand: Hand, nonces: list[UUID]) -> list[Claimed]:
+    async def _apply_visibility_timeouts(
+        self, claimed: list[ClaimedJob], connection: ReconnectingConnection, nonces: list[UUID]
+    ) -> list[ClaimedJob]:
         """Give jobs of tasks that are held for a time a claim of their own, which runs out by then."""
-        kept = []
-        for job in found:
-            seconds = self._definitions[job.task].policy.hold
+        held = []
+        for job in claimed:
+            seconds = self._tasks[job.task].policy.visibility_timeout
             if seconds is not None:
                 nonces.append(uuid4())
-                self._desk.expected.add(nonces[-1])
-                move = own_claim(self._worker, job, nonces[-1], seconds)
-                [[_, _, own]] = await hand.send([move])
-                if not own:
+                self._slots.expected_nonces.add(nonces[-1])
+                transaction = split_claim(self._worker, job, nonces[-1], seconds)
+                [[_, _, new_claim]] = await connection.send([transaction])
+                if not new_claim:
                     continue
-                job.claim = own[0]
-            kept.append(job)
-        return kept
+                job.claim = new_claim[0]
+            held.append(job)
+        return held
 
-    def _accept(self, batch: Batch, answers: list[list[list[Any]]]) -> record.Answer:
+    def _accept(self, batch: OutcomeBatch, answers: list[list[list[Any]]]) -> record.BatchResult:
         """Read what became of a batch."""
-        answer = record.read(batch, answers)
-        if batch.again:
-            self._intake.due_in(min(each.delay for _, each, _ in batch.again))
-        for _, asleep, _ in batch.asleep:
-            for each in asleep.waits:
+        result = record.read_answers(batch, answers)
+        if batch.retried:
+            self._planner.timer_due_in(min(each.delay for _, each, _ in batch.retried))
+        for _, suspended, _ in batch.suspended:
+            for each in suspended.waits:
                 if each.seconds is not None:
-                    self._intake.due_in(each.seconds)
-        self._hear_of(answer.queues, answer.runs, answer.rest)
-        return answer
+                    self._planner.timer_due_in(each.seconds)
+        self._after_release(result.queues, result.runs, result.pending)
+        return result
 
-    def _hear_of(self, queues: Collection[str], ended: Collection[int], rest: bool) -> None:
+    def _after_release(
+        self, queues: Collection[str], finished_runs: Collection[int], pending: bool
+    ) -> None:
         """Others were waiting for what ended."""
-        self._unsettled |= rest
+        self._has_pending_releases |= pending
         if queues:
-            self._intake.more()
-            self._news(list(queues))
-        if self._announcer:
-            for run in ended:
-                self._announcer.announce(events.RunFinished(self._worker, run))
+            self._planner.expect_more()
+            self._notify_queues(list(queues))
+        if self._event_bus:
+            for run in finished_runs:
+                self._event_bus.publish(events.RunFinished(self._worker, run))
 
-    async def _settle(self) -> None:
+    async def _release_pending(self) -> None:
         """Pass on ends that could not be passed on with the trade that recorded them."""
-        hand = self._free.pop()
+        connection = self._idle_connections.pop()
         try:
-            [[[settled]]] = await hand.send([[runs.settle(SETTLE_AT_ONCE)]])
-            self._unsettled = False
-            self._hear_of(settled.queues, settled.runs, settled.rest)
-            if settled.runs:
-                await hand.send([[waiters.tell(settled.runs)]])
+            [[[released]]] = await connection.send([[runs.release_pending(PENDING_RELEASE_ROWS)]])
+            self._has_pending_releases = False
+            self._after_release(released.queues, released.runs, released.pending)
+            if released.runs:
+                await connection.send([[waiters.notify_waiters(released.runs)]])
         except BaseException:
-            await hand.let_go()
+            await connection.close()
             raise
         finally:
-            self._free.append(hand)
+            self._idle_connections.append(connection)
 
     # What an answer is missing for
 
-    async def _send_again(self) -> None:
+    async def _resend(self) -> None:
         """Record a batch whose answer never came: it may have been recorded, or not."""
         # Out of the pile: news that comes meanwhile may send off a trade, on the other hand only.
-        batch, hand = self._unsure[0], self._free.pop()
+        batch, connection = self._unconfirmed[0], self._idle_connections.pop()
         try:
             try:
-                answers = await hand.send(record.transactions(self._worker, batch))
+                answers = await connection.send(record.statements_for(self._worker, batch))
             except Exception as error:
-                if failures.is_passing(error) and not failures.is_contended(error):
+                if failures.is_transient(error) and not failures.is_contended(error):
                     raise
-                self._unsure[:1] = self._instead(batch, error)
+                self._unconfirmed[:1] = self._replace(batch, error)
                 return
             refused = self._accept(batch, answers).refused
-            known: set[int] = set()
+            recorded: set[int] = set()
             if refused:
                 query = jobs.recorded(refused, sorted(batch.claims))
-                known = set((await hand.send([[query]]))[0][0])
-            self._unsure.pop(0)
-            self._meters.ended(batch, set(refused) - known)
-            record.announce(self._worker, batch, set(refused) - known, self._announcer)
-            self._on_refused(len(set(refused) - known))
+                recorded = set((await connection.send([[query]]))[0][0])
+            self._unconfirmed.pop(0)
+            self._counters.count_outcomes(batch, set(refused) - recorded)
+            record.publish(self._worker, batch, set(refused) - recorded, self._event_bus)
+            self._on_refused(len(set(refused) - recorded))
             # Of no consequence if it is lost: who waits also looks.
-            await hand.send([[waiters.tell(record.concerned(batch))]])
+            await connection.send([[waiters.notify_waiters(record.waiter_ids(batch))]])
         except BaseException:
-            await hand.let_go()
+            await connection.close()
             raise
         finally:
-            self._free.append(hand)
+            self._idle_connections.append(connection)
 
-    def _instead(self, batch: Batch, error: Exception) -> list[Batch]:
+    def _replace(self, batch: OutcomeBatch, error: Exception) -> list[OutcomeBatch]:
         """Return the batches to send in place of one that the database refused as a whole.
 
         Several outcomes are sent one by one, so that one of them cannot hold up the rest. A single outcome
         that can never be stored becomes a failure. Any other error is the server's fault: the outcome is
         kept and sent again later.
         """
-        parts = list(batch.singly())
-        if len(parts) > 1:
-            return parts
+        singles = list(batch.split())
+        if len(singles) > 1:
+            return singles
         if failures.is_unstorable(error):
-            rare = (*batch.asleep, *batch.restarted)
-            for job, what, took in (*batch.done, *batch.ended, *batch.again, *rare):
-                end = Ended("failed", codec.error_document(error, job.attempt, ""))
-                if what != end:
+            rare = (*batch.suspended, *batch.restarted)
+            for job, outcome, seconds in (*batch.succeeded, *batch.finished, *batch.retried, *rare):
+                failure = FinalOutcome("failed", codec.encode_error(error, job.attempt, ""))
+                if outcome != failure:
                     log.error(
                         "job %s (%s) fails: its outcome cannot be stored: %s",
                         job.job,
                         job.task,
                         failures.first_line(error),
                     )
-                    return [Batch(ended=[(job, end, took)])]
-        if not failures.is_contended(error) and not self._aside:
+                    return [OutcomeBatch(finished=[(job, failure, seconds)])]
+        if not failures.is_contended(error) and not self._contended:
             log.error(
                 "outcomes could not be recorded: %s; they are sent again every %.0f s",
                 failures.first_line(error),
-                ASIDE_FOR,
+                CONTENDED_RETRY_SECONDS,
             )
-        self._aside.append((time.monotonic() + ASIDE_FOR, batch))
+        self._contended.append((time.monotonic() + CONTENDED_RETRY_SECONDS, batch))
         return []
 
     async def close(self) -> None:
-        if self._trades:
-            await asyncio.wait(self._trades.values())
-        for hand in self._free:
-            await hand.let_go()
+        if self._in_flight:
+            await asyncio.wait(self._in_flight.values())
+        for connection in self._idle_connections:
+            await connection.close()

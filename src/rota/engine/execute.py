@@ -18,41 +18,41 @@ import msgspec
 
 from rota.errors import (
     ArgumentError,
-    HandBack,
+    Requeue,
     RetryLater,
     SignalTimeout,
     StepFailed,
     TaskTimeout,
 )
 from rota.model import codec
-from rota.model.context import Context, Port
-from rota.model.outcome import Again, Done, Ended, Lost, Outcome, Unstarted
+from rota.model.context import Context, ContextBackend
+from rota.model.outcome import Discarded, FinalOutcome, Outcome, Retried, Returned, Succeeded
 from rota.model.retry import Retry
-from rota.model.task import Definition
-from rota.store.jobs import Claimed
+from rota.model.task import TaskDefinition
+from rota.store.jobs import ClaimedJob
 
-Finished = Callable[[Claimed, Outcome, float], None]
+OnFinished = Callable[[ClaimedJob, Outcome, float], None]
 
-Ports = Callable[[Claimed], Port]
+ServicesFactory = Callable[[ClaimedJob], ContextBackend]
 
-NOTHING = Done(None)
-UNSTARTED = Unstarted()
-SKIPPED = Ended("skipped", None)
-LOST = Lost()
+NO_RESULT = Succeeded(None)
+RETURNED = Returned()
+SKIPPED = FinalOutcome("skipped", None)
+DISCARDED = Discarded()
 
-MARGIN = 5.0
+TIMEOUT_MARGIN_SECONDS = 5.0
 """Seconds an attempt gets beyond its deadline to end by itself, before it is given up."""
 
-HANDED_BACK = 1.0
-"""Seconds until the next attempt after a HandBack that nothing asked for."""
+REQUEUE_DELAY_SECONDS = 1.0
+"""Seconds until the next attempt after a Requeue that nothing asked for."""
 
 
-class Stop(Enum):
+class StopReason(Enum):
     """Why a running job is told to stop."""
 
     CANCELLED = "cancelled"
     DRAINED = "drained"
-    LOST = "lost"
+    CLAIM_LOST = "lost"
     """The claim is somebody else's now."""
 
 
@@ -61,34 +61,36 @@ class Executor(Protocol):
 
     def start(
         self,
-        job: Claimed,
-        task: Definition,
+        job: ClaimedJob,
+        task: TaskDefinition,
         retry: Retry,
         timeout: float | None,
         context: Surroundings | None = None,
     ) -> None:
         """Begin an attempt, with variables of its own."""
 
-    def stop(self, job: Claimed, why: Stop) -> None:
+    def stop(self, job: ClaimedJob, reason: StopReason) -> None:
         """Ask a job to stop; it may take its time, and it may not listen."""
 
     def close(self) -> None: ...
 
 
-def judge(
-    error: BaseException, job: Claimed, retry: Retry, context: Context | None = None
+def outcome_of_error(
+    error: BaseException, job: ClaimedJob, retry: Retry, context: Context | None = None
 ) -> Outcome:
     """What a failed attempt comes to: another one later, or the end. Never raises: an error that cannot
     be judged is recorded as one that could not."""
     try:
-        return _judge(error, job, retry, context)
-    except Exception as trouble:
-        return Ended("failed", codec.error_document(trouble, job.attempt, ""))
+        return _outcome_of_error(error, job, retry, context)
+    except Exception as raised:
+        return FinalOutcome("failed", codec.encode_error(raised, job.attempt, ""))
 
 
-def _judge(error: BaseException, job: Claimed, retry: Retry, context: Context | None) -> Outcome:
-    if isinstance(error, HandBack) and context is not None and context.draining:
-        return UNSTARTED
+def _outcome_of_error(
+    error: BaseException, job: ClaimedJob, retry: Retry, context: Context | None
+) -> Outcome:
+    if isinstance(error, Requeue) and context is not None and context.draining:
+        return RETURNED
     trace = error.__traceback__
     text = "".join(
         # The first frame is ours and says nothing about the user's code.
@@ -97,79 +99,81 @@ def _judge(error: BaseException, job: Claimed, retry: Retry, context: Context | 
     if isinstance(error, StepFailed) and error.__cause__ is not None:
         # What went wrong is what counts, not where; the text says that.
         error = error.__cause__
-    document = codec.error_document(error, job.attempt, text)
-    delay = None if isinstance(error, _FINAL) else retry.after(job.attempt, error)
-    if delay is not None and isinstance(error, HandBack):
-        delay = HANDED_BACK
-    return Ended("failed", document) if delay is None else Again(delay, document)
+    document = codec.encode_error(error, job.attempt, text)
+    delay = None if isinstance(error, _NON_RETRYABLE) else retry.delay_after(job.attempt, error)
+    if delay is not None and isinstance(error, Requeue):
+        delay = REQUEUE_DELAY_SECONDS
+    return FinalOutcome("failed", document) if delay is None else Retried(delay, document)
 
 
-class Unstorable(Exception):
+class ResultUnstorable(Exception):
     """The code ran, but what it returned cannot be stored; running it again would not help."""
 
 
 # What another attempt would come to as well: that nobody sent a signal in time is kept.
-_FINAL = (Unstorable, SignalTimeout)
+_NON_RETRYABLE = (ResultUnstorable, SignalTimeout)
 
 
-def too_late(timeout: float, error: BaseException | None = None) -> BaseException:
+def timeout_error(timeout: float, error: BaseException | None = None) -> BaseException:
     """What an attempt fails with that has missed its deadline, whatever it answered or raised in the end;
     only what a task asks for by name is heard all the same."""
-    if isinstance(error, RetryLater | HandBack):
+    if isinstance(error, RetryLater | Requeue):
         return error
-    late = TaskTimeout(f"it took longer than its timeout of {timeout:g} s")
-    late.__cause__ = error
-    return late
+    timed_out = TaskTimeout(f"it took longer than its timeout of {timeout:g} s")
+    timed_out.__cause__ = error
+    return timed_out
 
 
-def done(value: Any, task: Definition, limit: int) -> Done:
+def success(value: Any, task: TaskDefinition, payload_limit: int) -> Succeeded:
     try:
-        return Done(codec.encode(value, f"what task {task.name!r} returned", limit))
+        return Succeeded(codec.encode(value, f"what task {task.name!r} returned", payload_limit))
     except ArgumentError as error:
-        raise Unstorable(str(error)) from None
+        raise ResultUnstorable(str(error)) from None
 
 
-def stopped(why: Stop) -> Outcome:
-    match why:
-        case Stop.CANCELLED:
-            return Ended("cancelled", None)
-        case Stop.DRAINED:
-            return UNSTARTED
-        case Stop.LOST:
-            return LOST
+def outcome_of_stop(reason: StopReason) -> Outcome:
+    match reason:
+        case StopReason.CANCELLED:
+            return FinalOutcome("cancelled", None)
+        case StopReason.DRAINED:
+            return RETURNED
+        case StopReason.CLAIM_LOST:
+            return DISCARDED
 
 
-def fated(fate: Outcome, why: Stop | None) -> Outcome:
+def outcome_after_leaving(forced_outcome: Outcome, reason: StopReason | None) -> Outcome:
     """What an attempt comes to whose job has left, whatever its code did then."""
-    return stopped(why) if why is Stop.CANCELLED else fate
+    return outcome_of_stop(reason) if reason is StopReason.CANCELLED else forced_outcome
 
 
-def is_to_be_skipped(job: Claimed, condition: Definition) -> bool:
-    return bool(condition.fn(**condition.arguments.decode(job.args)))
+def should_skip(job: ClaimedJob, condition: TaskDefinition) -> bool:
+    return bool(condition.fn(**condition.arguments_decoder.decode(job.args)))
 
 
-def context_of(job: Claimed, task: Definition, ports: Ports | None) -> Context:
+def build_context(
+    job: ClaimedJob, task: TaskDefinition, services_for: ServicesFactory | None
+) -> Context:
     run = job.job if job.run is None else job.run
-    port = ports(job) if ports is not None else None
+    services = services_for(job) if services_for is not None else None
     return Context(
-        job.job, run, task.name, job.queue, job.attempt, port, job.checkpoint, job.options
+        job.job, run, task.name, job.queue, job.attempt, services, job.checkpoint, job.options
     )
 
 
-class _Options(msgspec.Struct):
+class _JobOptions(msgspec.Struct):
     retry: dict[str, Any] | None = None
     timeout: float | None = None
 
 
-_options = msgspec.json.Decoder(_Options)
+_OPTIONS_DECODER = msgspec.json.Decoder(_JobOptions)
 
 
-def policy_of(job: Claimed, task: Definition) -> tuple[Retry, float | None]:
+def effective_policy(job: ClaimedJob, task: TaskDefinition) -> tuple[Retry, float | None]:
     """The task's policy, with what this job's start said instead."""
     if job.options is None:
         return task.policy.retry, task.policy.timeout
-    own = _options.decode(job.options)
+    options = _OPTIONS_DECODER.decode(job.options)
     retry = task.policy.retry
-    if own.retry is not None:
-        retry = Retry(**own.retry, never=retry.never)
-    return retry, task.policy.timeout if own.timeout is None else own.timeout
+    if options.retry is not None:
+        retry = Retry(**options.retry, non_retryable=retry.non_retryable)
+    return retry, task.policy.timeout if options.timeout is None else options.timeout

@@ -7,10 +7,10 @@ from collections import defaultdict
 from contextvars import copy_context
 from typing import TYPE_CHECKING
 
-from rota.engine.address import reading
-from rota.engine.coroutines import LoopExecutor
-from rota.engine.execute import UNSTARTED, Executor, Finished, Ports, Stop
-from rota.engine.otel import Spans, lost
+from rota.engine.address import scripts_being_loaded
+from rota.engine.coroutines import CoroutineExecutor
+from rota.engine.execute import RETURNED, Executor, OnFinished, ServicesFactory, StopReason
+from rota.engine.otel import OtelTracer, report_lost_span
 from rota.engine.processes import ProcessExecutor
 from rota.engine.threads import ThreadExecutor
 from rota.engine.tracing import Tracing
@@ -18,91 +18,96 @@ from rota.errors import RotaError
 from rota.model import at_work
 from rota.model.outcome import Outcome
 from rota.model.retry import Retry
-from rota.model.task import Definition
-from rota.store.jobs import Claimed
+from rota.model.task import TaskDefinition
+from rota.store.jobs import ClaimedJob
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
 
 
-class Executors:
+class ExecutorPool:
     def __init__(
         self,
-        finished: Finished,
+        on_finished: OnFinished,
         payload_limit: int,
-        children: int,
-        ports: Ports | None = None,
+        max_processes: int,
+        services_for: ServicesFactory | None = None,
         worker: int | None = None,
         tracing: Tracing | None = None,
     ) -> None:
-        if reading:
+        if scripts_being_loaded:
             raise RotaError(
-                f"{reading[0]} is read here for the tasks it defines, and starts a worker: put what it "
+                f"{scripts_being_loaded[0]} is read here for the tasks it defines, and starts a "
+                "worker: put what it "
                 'does when it is run under `if __name__ == "__main__":`'
             )
-        self._coroutines = LoopExecutor(finished, payload_limit, ports)
-        self._threads = ThreadExecutor(finished, payload_limit, ports)
-        self._processes = ProcessExecutor(finished, payload_limit, ports, children, worker)
+        self._coroutines = CoroutineExecutor(on_finished, payload_limit, services_for)
+        self._threads = ThreadExecutor(on_finished, payload_limit, services_for)
+        self._processes = ProcessExecutor(
+            on_finished, payload_limit, services_for, max_processes, worker
+        )
         self.started: defaultdict[str, int] = defaultdict(int)
         """How often the code of each task began."""
-        self._known: dict[Definition, Executor] = {}
+        self._executor_by_task: dict[TaskDefinition, Executor] = {}
         self._worker = worker
         self._tracing = tracing
-        self._spans: Spans | None = None
-        self._open: dict[Claimed, Span] = {}
+        self._tracer: OtelTracer | None = None
+        self._open_spans: dict[ClaimedJob, Span] = {}
         # Each job sees the variables of the worker's start, and none that another job has set.
         self._context = copy_context()
         self._context.run(at_work.worker.set, worker)
 
-    def _of(self, task: Definition) -> Executor:
+    def _executor_for(self, task: TaskDefinition) -> Executor:
         if task.policy.isolation is not None:
             return self._processes
         return self._coroutines if task.is_async else self._threads
 
-    def start(self, job: Claimed, task: Definition, retry: Retry, timeout: float | None) -> None:
+    def start(
+        self, job: ClaimedJob, task: TaskDefinition, retry: Retry, timeout: float | None
+    ) -> None:
         context = self._context.copy()
-        if self._spans is not None:
-            context.run(self._trace, self._spans, job)
+        if self._tracer is not None:
+            context.run(self._start_span, self._tracer, job)
         self.started[job.task] += 1
-        executor = self._known.get(task)
+        executor = self._executor_by_task.get(task)
         if executor is None:
-            executor = self._known[task] = self._of(task)
+            executor = self._executor_by_task[task] = self._executor_for(task)
         executor.start(job, task, retry, timeout, context)
 
-    def look(self) -> None:
+    def refresh_tracing(self) -> None:
         """Find out whether attempts are traced from now on."""
         if self._tracing is not None:
-            self._spans = self._tracing.look()
+            self._tracer = self._tracing.active_spans()
 
-    def _trace(self, spans: Spans, job: Claimed) -> None:
+    def _start_span(self, tracer: OtelTracer, job: ClaimedJob) -> None:
         try:
-            self._open[job] = spans.attempt(job, self._worker)
+            self._open_spans[job] = tracer.start_attempt(job, self._worker)
         except Exception as error:
-            lost(error)
+            report_lost_span(error)
 
-    def untrace(self, job: Claimed, outcome: Outcome) -> None:
+    def end_span(self, job: ClaimedJob, outcome: Outcome) -> None:
         """An attempt that is traced has come to something."""
-        span = self._open.pop(job, None)
-        if span is None or self._spans is None:
+        span = self._open_spans.pop(job, None)
+        if span is None or self._tracer is None:
             return
         try:
-            self._spans.end(span, outcome)
+            self._tracer.end_attempt(span, outcome)
         except Exception as error:
-            lost(error)
+            report_lost_span(error)
 
-    def stop(self, job: Claimed, task: Definition, why: Stop) -> None:
-        self._of(task).stop(job, why)
+    def stop(self, job: ClaimedJob, task: TaskDefinition, reason: StopReason) -> None:
+        self._executor_for(task).stop(job, reason)
 
     def drain(self) -> None:
         """The worker is about to stop: isolated code is told, the rest sees it by itself."""
         self._processes.drain()
 
     def close(self) -> None:
-        for job in list(self._open):
-            self.untrace(job, UNSTARTED)  # it would not stop, and was given up
+        for job in list(self._open_spans):
+            self.end_span(job, RETURNED)  # it would not stop, and was given up
         self._threads.close()
         self._processes.close()
 
-    async def closed(self) -> None:
+    async def wait_closed(self) -> None:
         """Wait until no process is left. Call close first."""
-        await self._processes.closed()
+        await self._processes.wait_closed()

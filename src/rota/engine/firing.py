@@ -27,51 +27,51 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from rota.engine.misfits import Misfits, Where
+from rota.engine.misfits import DeferredSchedules, TickState
 from rota.engine.spans import FLOW, TASK
-from rota.engine.tracing import Around, Tracing
+from rota.engine.tracing import SpanScope, Tracing
 from rota.errors import RotaError
-from rota.model.schedule import Decision, decide
+from rota.model.schedule import TickDecision, decide
 from rota.store import failures, flows, jobs, runs, ticks
 from rota.store.database import Database, run
 from rota.store.flows import StartRun
-from rota.store.jobs import Start
-from rota.store.ticks import Due, Mark, Moved
+from rota.store.jobs import StartJob
+from rota.store.ticks import DueSchedule, ScheduleAdvance, TickRecord
 
 if TYPE_CHECKING:
-    from rota.store.session import Session
+    from rota.store.session import PgConnection
 
 log = logging.getLogger("rota")
 
-MANY_RUNS = 2000
+MAX_BATCH_RUNS = 2000
 """Runs in one transaction, about. A schedule has a thousand at most."""
 
-MANY_JOBS = 20_000
+MAX_BATCH_JOBS = 20_000
 """Jobs in one transaction, about: to make and to write them takes time, and the server ends it if it takes
 long. No schedule catches up with more than that, unless one run of it is more."""
 
-PUT_OFF = 60.0
+POSTPONE_SECONDS = 60.0
 """Seconds until somebody tries again what cannot be decided on."""
 
-Place = tuple[str, datetime]
+TickKey = tuple[str, datetime]
 """A schedule and one of its ticks."""
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class RunToStart:
     """A run to be started for a tick: of a task or of a flow."""
 
-    start: Start | StartRun
+    start: StartJob | StartRun
     queues: Sequence[str]
     trace: str | None = None
     """Where who starts it by hand is in a trace."""
 
 
-Make = Callable[[Due, datetime, bool], Made]
+RunFactory = Callable[[DueSchedule, datetime, bool], RunToStart]
 """Makes the run of a tick; raises where the input does not fit any more."""
 
 
-class _Misfit(RotaError):
+class _CannotStartHere(RotaError):
     """To be left to others."""
 
 
@@ -79,7 +79,7 @@ class Overtaken(RotaError):
     """Somebody else has moved a schedule on meanwhile: nothing has happened here."""
 
 
-class _Several(RotaError):
+class _SeveralRunsToCancel(RotaError):
     """More than one run is to be cancelled: nothing has happened yet."""
 
     def __init__(self, runs: Sequence[int]) -> None:
@@ -88,297 +88,314 @@ class _Several(RotaError):
 
 
 @dataclass(slots=True)
-class Fired:
+class FireResult:
     """What has come of it."""
 
-    seen: int = 0
+    handled: int = 0
     """Schedules seen to."""
-    more: bool = False
+    has_more: bool = False
     """Whether there are others that were left for the next time."""
-    alone: list[str] = field(default_factory=list)
+    one_by_one: list[str] = field(default_factory=list)
     """… and those to be seen to each by itself."""
-    started: dict[Place, int] = field(default_factory=dict)
+    started: dict[TickKey, int] = field(default_factory=dict)
     queues: set[str] = field(default_factory=set)
     lateness: list[float] = field(default_factory=list)
     """Of each that was started, how many seconds after its tick."""
 
 
 @dataclass(slots=True)
-class _Plan:
-    due: Due
-    decision: Decision
-    runs: list[tuple[datetime, Made]]
-    open: list[int]
+class _FirePlan:
+    due: DueSchedule
+    decision: TickDecision
+    runs: list[tuple[datetime, RunToStart]]
+    open_runs: list[int]
     """Runs of it that have not ended."""
 
 
 async def fire(
     database: Database,
-    targets: Mapping[str, Make],
-    who: tuple[str, int],
-    misfits: Misfits,
+    targets: Mapping[str, RunFactory],
+    process: tuple[str, int],
+    deferred: DeferredSchedules,
     name: str | None = None,
     tracing: Tracing | None = None,
-) -> Fired:
+) -> FireResult:
     """See to what is due of these targets, or to one schedule if it is."""
     cancelled: set[int] = set()
     while True:
         try:
             async with database.transaction() as connection:
-                firing = _Firing(
-                    connection, database.schema, targets, who, misfits, tracing or Tracing()
+                transaction = _FireTransaction(
+                    connection, database.schema, targets, process, deferred, tracing or Tracing()
                 )
-                fired = await firing.run(name, cancelled)
+                fired = await transaction.run(name, cancelled)
             break
-        except _Several as several:
+        except _SeveralRunsToCancel as several:
             for each in several.runs[:-1]:
                 await database.run(runs.cancel(each))
                 cancelled.add(each)
-    for span in firing.traced:
+    for span in transaction.spans:
         span.end()
     return fired
 
 
-class _Firing:
+class _FireTransaction:
     def __init__(
         self,
-        connection: Session,
+        connection: PgConnection,
         schema: str,
-        targets: Mapping[str, Make],
-        who: tuple[str, int],
-        misfits: Misfits,
+        targets: Mapping[str, RunFactory],
+        process: tuple[str, int],
+        deferred: DeferredSchedules,
         tracing: Tracing,
     ) -> None:
         self._connection = connection
         self._schema = schema
         self._targets = targets
-        self._who = who
-        self._misfits = misfits
+        self._process = process
+        self._deferred = deferred
         self._tracing = tracing
-        self.traced: list[Around] = []
+        self.spans: list[SpanScope] = []
         """Spans of what was started, each the first of a trace; told of once that has committed."""
 
-    async def run(self, name: str | None, cancelled: Collection[int] = ()) -> Fired:
+    async def run(self, name: str | None, cancelled: Collection[int] = ()) -> FireResult:
         """`cancelled`: runs that are on their way out."""
-        await self._ask(ticks.hurry())
-        others = self._misfits.left_to_others()
-        due = await self._ask(ticks.due(list(self._targets), others, name))
-        fired = Fired()
+        await self._query(ticks.set_short_timeouts())
+        deferred = self._deferred.deferred_names()
+        due = await self._query(ticks.lock_due(list(self._targets), deferred, name))
+        fired = FireResult()
         if not due:
             return fired
         # One time for all of it, as it was when these were due, whatever the clock does meanwhile.
         self._now = due[0].now
-        plans = await self._plans(due, fired, several=name is None)
-        new = await self._mark(plans)
+        plans = await self._plans(due, fired, in_batch=name is None)
+        new_ticks = await self._record_ticks(plans)
         for plan in plans:
-            await self._make_way(plan, new, cancelled)
-        await self._start(plans, new, fired)
+            await self._cancel_previous_runs(plan, new_ticks, cancelled)
+        await self._start(plans, new_ticks, fired)
         await self._advance(plans, fired.started)
         return fired
 
-    async def _plans(self, due: list[Due], fired: Fired, *, several: bool) -> list[_Plan]:
+    async def _plans(
+        self, due: list[DueSchedule], fired: FireResult, *, in_batch: bool
+    ) -> list[_FirePlan]:
         """Decide on each. What is left out stays as it is, and due."""
-        plans: list[_Plan] = []
-        wrong: dict[str, str] = {}
-        many = total = 0
+        plans: list[_FirePlan] = []
+        errors: dict[str, str] = {}
+        run_count = job_count = 0
         # After the locks, so that nothing is older than they are.
-        found = await self._ask(ticks.settle([each.name for each in due]))
-        now = {each.name: each for each in found}
+        found = await self._query(ticks.record_outcomes([each.name for each in due]))
+        statuses = {each.name: each for each in found}
         for each in due:
-            fired.seen += 1
-            if now[each.name].paused:
+            fired.handled += 1
+            if statuses[each.name].is_paused:
                 log.warning("schedule %r is paused: it has failed too often", each.name)
                 continue
-            if many >= MANY_RUNS or total >= MANY_JOBS:
-                fired.seen -= 1
-                fired.more = True
+            if run_count >= MAX_BATCH_RUNS or job_count >= MAX_BATCH_JOBS:
+                fired.handled -= 1
+                fired.has_more = True
                 continue
             try:
-                plan = self._plan(each, now[each.name].open)
-            except _Misfit:
-                fired.seen -= 1
+                plan = self._plan(each, statuses[each.name].open_runs)
+            except _CannotStartHere:
+                fired.handled -= 1
                 continue
             except Exception as error:
-                if self._misfits.leave(each.name, _where(each), told(error)):
-                    fired.seen -= 1
+                if self._deferred.defer(each.name, _tick_state(each), short_error(error)):
+                    fired.handled -= 1
                     continue
-                wrong[each.name] = told(error)
-                log.error("schedule %r cannot go on: %s", each.name, told(error))
+                errors[each.name] = short_error(error)
+                log.error("schedule %r cannot go on: %s", each.name, short_error(error))
                 continue
-            if several and plan.decision.cancel:
-                fired.seen -= 1
-                fired.alone.append(each.name)
+            if in_batch and plan.decision.cancel_open_runs:
+                fired.handled -= 1
+                fired.one_by_one.append(each.name)
                 continue
             plans.append(plan)
-            many += len(plan.runs)
-            total += sum(_size(made) for _, made in plan.runs)
-        if wrong:
-            await self._ask(ticks.put_off(wrong, PUT_OFF))
+            run_count += len(plan.runs)
+            job_count += sum(_job_count(planned) for _, planned in plan.runs)
+        if errors:
+            await self._query(ticks.postpone(errors, POSTPONE_SECONDS))
         return plans
 
-    def _plan(self, due: Due, open: list[int]) -> _Plan:
-        policy, position = due.policy, due.position(bool(open))
+    def _plan(self, due: DueSchedule, open_runs: list[int]) -> _FirePlan:
+        policy, position = due.policy, due.position(bool(open_runs))
         decision = decide(due.timetable, policy, position, due.now)
         if len(decision.start) > 1:
-            most = MANY_JOBS // _size(self._make(due, decision.start[-1]))
-            policy = replace(policy, at_most=min(policy.at_most, max(most, 1)))
+            max_runs = MAX_BATCH_JOBS // _job_count(self._make_run(due, decision.start[-1]))
+            policy = replace(policy, at_most=min(policy.at_most, max(max_runs, 1)))
             decision = decide(due.timetable, policy, position, due.now)
-        found = [(tick, self._make(due, tick)) for tick in decision.start]
-        made = [(tick, each) for tick, each in found if isinstance(each, Made)]
-        unfit = [(tick, each) for tick, each in found if isinstance(each, str)]
-        if not unfit:
-            self._misfits.fits(due.name)
+        found = [(tick, self._make_run(due, tick)) for tick in decision.start]
+        startable = [(tick, each) for tick, each in found if isinstance(each, RunToStart)]
+        rejected = [(tick, each) for tick, each in found if isinstance(each, str)]
+        if not rejected:
+            self._deferred.clear(due.name)
         else:
-            why = unfit[0][1]
-            if self._misfits.leave(due.name, _where(due), why):
-                raise _Misfit(why)
-            log.error("schedule %r cannot start %r: %s", due.name, due.target, why)
-            if not made:
+            reason = rejected[0][1]
+            if self._deferred.defer(due.name, _tick_state(due), reason):
+                raise _CannotStartHere(reason)
+            log.error("schedule %r cannot start %r: %s", due.name, due.target, reason)
+            if not startable:
                 # What starts nothing uses up none of the runs that it may have.
                 policy = replace(policy, max_runs=None)
                 decision = decide(due.timetable, policy, position, due.now)
-                unfit = [(tick, why) for tick in decision.start]
-            decision.skip += [(tick, "refused", why) for tick, why in unfit]
-        decision.start = [tick for tick, _ in made]
-        return _Plan(due, decision, made, open)
+                rejected = [(tick, reason) for tick in decision.start]
+            decision.skip += [(tick, "refused", reason) for tick, reason in rejected]
+        decision.start = [tick for tick, _ in startable]
+        return _FirePlan(due, decision, startable, open_runs)
 
-    def _make(self, due: Due, tick: datetime) -> Made | str:
+    def _make_run(self, due: DueSchedule, tick: datetime) -> RunToStart | str:
         """The run of a tick, or why there can be none."""
         try:
             return self._targets[due.target](due, tick, False)
         except Exception as error:
-            return told(error)
+            return short_error(error)
 
-    async def _make_way(self, plan: _Plan, new: set[Place], cancelled: Collection[int]) -> None:
+    async def _cancel_previous_runs(
+        self, plan: _FirePlan, new_ticks: set[TickKey], cancelled: Collection[int]
+    ) -> None:
         """A tick that was there already has been seen to, by hand or before the clock went back: no run is
         cancelled for it, and it does not wait for one."""
         due, decision = plan.due, plan.decision
-        if decision.cancel and any((due.name, tick) in new for tick in decision.start):
-            several = [run for run in plan.open if run not in cancelled]
-            if len(several) > 1:
-                raise _Several(several)
-            for each in several:
-                await self._ask(runs.cancel(each))
-        if decision.queued not in (None, due.queued) and (due.name, decision.queued) not in new:
+        if decision.cancel_open_runs and any(
+            (due.name, tick) in new_ticks for tick in decision.start
+        ):
+            open_runs = [run for run in plan.open_runs if run not in cancelled]
+            if len(open_runs) > 1:
+                raise _SeveralRunsToCancel(open_runs)
+            for each in open_runs:
+                await self._query(runs.cancel(each))
+        if (
+            decision.queued not in (None, due.queued)
+            and (due.name, decision.queued) not in new_ticks
+        ):
             decision.queued = None
             decision.due = decision.next
 
-    async def _mark(self, plans: list[_Plan]) -> set[Place]:
+    async def _record_ticks(self, plans: list[_FirePlan]) -> set[TickKey]:
         """Write every tick down. Answers those that nobody had seen to before."""
-        marks: list[Mark] = []
-        waited: set[Place] = set()
-        restated: list[Mark] = []
+        records: list[TickRecord] = []
+        queued_ticks: set[TickKey] = set()
+        changed_records: list[TickRecord] = []
         for plan in plans:
             due, decision, number = plan.due, plan.decision, plan.due.ticks
-            began = [(tick, "started", None) for tick in decision.start]
-            for tick, state, why in sorted([*began, *decision.skip], key=lambda each: each[0]):
+            started = [(tick, "started", None) for tick in decision.start]
+            for tick, state, reason in sorted([*started, *decision.skip], key=lambda each: each[0]):
                 if tick != due.queued:
                     number += 1
-                    marks.append(Mark(due.name, tick, number, state, why))
+                    records.append(TickRecord(due.name, tick, number, state, reason))
                 elif state == "started":
-                    waited.add((due.name, tick))  # it was written down when it had to wait
+                    queued_ticks.add((due.name, tick))  # it was written down when it had to wait
                 else:
-                    restated.append(Mark(due.name, tick, 0, state, why))
-            if due.queued is not None and decision.queued is None and not _has(plan, due.queued):
-                why = "the schedule has ended"
-                restated.append(Mark(due.name, due.queued, 0, "skipped", why))
-        if restated:
-            await self._ask(ticks.restate(restated, self._who, self._now))
-        if not marks:
-            return waited
-        return waited | set(await self._ask(ticks.mark(marks, self._who, self._now)))
+                    changed_records.append(TickRecord(due.name, tick, 0, state, reason))
+            if (
+                due.queued is not None
+                and decision.queued is None
+                and not _includes(plan, due.queued)
+            ):
+                reason = "the schedule has ended"
+                changed_records.append(TickRecord(due.name, due.queued, 0, "skipped", reason))
+        if changed_records:
+            await self._query(ticks.update_states(changed_records, self._process, self._now))
+        if not records:
+            return queued_ticks
+        return queued_ticks | set(
+            await self._query(ticks.record(records, self._process, self._now))
+        )
 
-    async def _start(self, plans: list[_Plan], new: set[Place], fired: Fired) -> None:
-        alone: list[tuple[Place, Start]] = []
-        whole: list[tuple[Place, StartRun]] = []
+    async def _start(
+        self, plans: list[_FirePlan], new_ticks: set[TickKey], fired: FireResult
+    ) -> None:
+        task_starts: list[tuple[TickKey, StartJob]] = []
+        flow_starts: list[tuple[TickKey, StartRun]] = []
         for plan in plans:
-            for tick, made in plan.runs:
-                place = (plan.due.name, tick)
-                if place not in new:
+            for tick, planned in plan.runs:
+                key = (plan.due.name, tick)
+                if key not in new_ticks:
                     continue
-                fired.queues.update(made.queues)
-                if isinstance(made.start, Start):
-                    alone.append((place, made.start))
+                fired.queues.update(planned.queues)
+                if isinstance(planned.start, StartJob):
+                    task_starts.append((key, planned.start))
                 else:
-                    whole.append((place, made.start))
-        if alone:
-            traces = self._trace([(place, each.task, TASK) for place, each in alone])
-            ids = await self._ask(jobs.start_many([each for _, each in alone], traces))
-            fired.started |= dict(zip([place for place, _ in alone], ids, strict=True))
-        if whole:
-            traces = self._trace([(place, each.flow or "", FLOW) for place, each in whole])
-            answers = await self._ask(
-                flows.start([each for _, each in whole], notify=False, traces=traces)
+                    flow_starts.append((key, planned.start))
+        if task_starts:
+            traces = self._open_spans([(key, each.task, TASK) for key, each in task_starts])
+            ids = await self._query(jobs.start_many([each for _, each in task_starts], traces))
+            fired.started |= dict(zip([key for key, _ in task_starts], ids, strict=True))
+        if flow_starts:
+            traces = self._open_spans([(key, each.flow or "", FLOW) for key, each in flow_starts])
+            answers = await self._query(
+                flows.start([each for _, each in flow_starts], notify=False, traces=traces)
             )
             ids = [each.run for each in answers]
-            fired.started |= dict(zip([place for place, _ in whole], ids, strict=True))
+            fired.started |= dict(zip([key for key, _ in flow_starts], ids, strict=True))
         fired.lateness = [(self._now - tick).total_seconds() for _, tick in fired.started]
         if fired.started:
-            ran = [(name, tick, id) for (name, tick), id in fired.started.items()]
-            await self._ask(ticks.started(ran, self._who, self._now))
+            started = [(name, tick, id) for (name, tick), id in fired.started.items()]
+            await self._query(ticks.record_runs(started, self._process, self._now))
 
-    def _trace(self, started: list[tuple[Place, str, str]]) -> list[str | None] | None:
+    def _open_spans(self, started: list[tuple[TickKey, str, str]]) -> list[str | None] | None:
         """A trace for each, where there are any."""
-        made = [
-            self._tracing.start(name, what=what, schedule=schedule)
-            for (schedule, _), name, what in started
+        spans = [
+            self._tracing.start(name, kind=kind, schedule=schedule)
+            for (schedule, _), name, kind in started
         ]
-        self.traced += made
-        traces = [each.trace for each in made]
+        self.spans += spans
+        traces = [each.trace for each in spans]
         return traces if any(traces) else None
 
-    async def _advance(self, plans: list[_Plan], started: dict[Place, int]) -> None:
+    async def _advance(self, plans: list[_FirePlan], started: dict[TickKey, int]) -> None:
         if not plans:
             return
-        mine: dict[str, dict[datetime, int]] = {}
+        runs_by_schedule: dict[str, dict[datetime, int]] = {}
         for (name, tick), id in started.items():
-            mine.setdefault(name, {})[tick] = id
-        moved = []
+            runs_by_schedule.setdefault(name, {})[tick] = id
+        advances = []
         for plan in plans:
             decision, due = plan.decision, plan.due
-            ran = mine.get(due.name, {})
-            seen = [*decision.start, *(tick for tick, _, _ in decision.skip)]
-            fresh = [tick for tick in seen if tick != due.queued]
-            moved.append(
-                Moved(
+            started_runs = runs_by_schedule.get(due.name, {})
+            handled = [*decision.start, *(tick for tick, _, _ in decision.skip)]
+            new_ticks = [tick for tick in handled if tick != due.queued]
+            advances.append(
+                ScheduleAdvance(
                     due,
                     decision,
-                    due.ticks + len(fresh),
-                    due.runs + len(ran),
-                    max(fresh, default=None),
-                    ran[max(ran)] if ran else None,
+                    due.ticks + len(new_ticks),
+                    due.runs + len(started_runs),
+                    max(new_ticks, default=None),
+                    started_runs[max(started_runs)] if started_runs else None,
                     decision.missed + sum(state == "missed" for _, state, _ in decision.skip),
                 )
             )
-        [count] = await self._ask(ticks.advance(moved))
-        if count != len(moved):
+        [count] = await self._query(ticks.advance(advances))
+        if count != len(advances):
             raise Overtaken("a schedule was moved on by somebody else; nothing was started here")
 
-    async def _ask(self, query: Any) -> list[Any]:
+    async def _query(self, query: Any) -> list[Any]:
         return await run(self._connection, query, self._schema)
 
 
-def _has(plan: _Plan, tick: datetime) -> bool:
-    told = (each for each, _, _ in plan.decision.skip)
-    return tick in plan.decision.start or tick in told
+def _includes(plan: _FirePlan, tick: datetime) -> bool:
+    skipped = (each for each, _, _ in plan.decision.skip)
+    return tick in plan.decision.start or tick in skipped
 
 
-def told(error: Exception) -> str:
+def short_error(error: Exception) -> str:
     """What an error says, short enough to be kept."""
     name = "" if isinstance(error, RotaError) else f"{type(error).__name__}: "
     return f"{name}{failures.first_line(error)}"[:500]
 
 
-def _size(made: Made | str) -> int:
+def _job_count(planned: RunToStart | str) -> int:
     """So many jobs it has; what cannot be made is as little as there can be."""
-    start = made.start if isinstance(made, Made) else None
+    start = planned.start if isinstance(planned, RunToStart) else None
     return max(start.size, 1) if isinstance(start, StartRun) else 1
 
 
-def _where(due: Due) -> Where:
+def _tick_state(due: DueSchedule) -> TickState:
     return due.next, due.queued
 
 
-def options_of(tick: datetime, backfilled: bool) -> str:
+def tick_options(tick: datetime, backfilled: bool) -> str:
     """What the job of a tick is started with, so that its code can know."""
     return msgspec.json.encode({"tick": tick, "backfilled": backfilled}).decode()

@@ -13,16 +13,16 @@ from typing import Any, Generic, Literal, TypeVar
 import msgspec
 
 from rota import logs
-from rota.model.outcome import Again, Done, Ended, Outcome, Unstarted
-from rota.store.jobs import Claimed
+from rota.model.outcome import FinalOutcome, Outcome, Retried, Returned, Succeeded
+from rota.store.jobs import ClaimedJob
 
 _LENGTH = struct.Struct(">I")
-LONGEST = 64 * 1024 * 1024
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 
 T = TypeVar("T")
 
 
-class Address(msgspec.Struct, frozen=True):
+class TaskAddress(msgspec.Struct, frozen=True):
     """Where a function is found: in a module, by name, behind so many wrappers."""
 
     module: str
@@ -36,30 +36,30 @@ class Address(msgspec.Struct, frozen=True):
 # From the worker
 
 
-class Setup(msgspec.Struct, frozen=True, tag=True):
+class ChildSetup(msgspec.Struct, frozen=True, tag=True):
     """Said once: how to find modules as the worker does, and how to log."""
 
     path: list[str]
     arguments: list[str]
-    logs: logs.Setup | None = None
+    logs: logs.LogSetup | None = None
 
 
-class Begin(msgspec.Struct, frozen=True, tag=True):
-    number: int
-    job: Claimed
+class BeginAttempt(msgspec.Struct, frozen=True, tag=True):
+    attempt_id: int
+    job: ClaimedJob
     task: str
-    address: Address
+    address: TaskAddress
     retry: dict[str, Any]
-    never: list[str]
-    limit: int
+    non_retryable: list[str]
+    payload_limit: int
     draining: bool
     worker: int | None = None
 
 
-class Tell(msgspec.Struct, frozen=True, tag=True):
+class Notice(msgspec.Struct, frozen=True, tag=True):
     """The job is to stop, or the worker is about to."""
 
-    number: int
+    attempt_id: int
     cancelled: bool
     draining: bool
 
@@ -67,93 +67,93 @@ class Tell(msgspec.Struct, frozen=True, tag=True):
 class Reply(msgspec.Struct, frozen=True, tag=True):
     """The answer to a question: JSON, or the error it came to."""
 
-    question: int
+    request_id: int
     value: bytes
     error: str = ""
-    kind: str = ""
+    error_type: str = ""
 
 
 # From the process
 
 
-class Began(msgspec.Struct, frozen=True, tag=True):
+class AttemptBegan(msgspec.Struct, frozen=True, tag=True):
     """Modules are imported and arguments read; the code runs from now on."""
 
-    number: int
+    attempt_id: int
 
 
-class Over(msgspec.Struct, frozen=True, tag=True):
-    number: int
-    what: Literal["done", "again", "ended", "unstarted"]
-    text: str | None
+class AttemptEnded(msgspec.Struct, frozen=True, tag=True):
+    attempt_id: int
+    kind: Literal["done", "again", "ended", "unstarted"]
+    document: str | None
     delay: float
-    took: float
+    seconds: float
 
     @classmethod
-    def of(cls, number: int, outcome: Outcome, took: float) -> Over:
+    def from_outcome(cls, attempt_id: int, outcome: Outcome, seconds: float) -> AttemptEnded:
         match outcome:
-            case Done(result):
-                return cls(number, "done", result, 0.0, took)
-            case Again(delay, error):
-                return cls(number, "again", error, delay, took)
-            case Ended(_, document):
-                return cls(number, "ended", document, 0.0, took)
+            case Succeeded(result):
+                return cls(attempt_id, "done", result, 0.0, seconds)
+            case Retried(delay, error):
+                return cls(attempt_id, "again", error, delay, seconds)
+            case FinalOutcome(_, error_document):
+                return cls(attempt_id, "ended", error_document, 0.0, seconds)
             case _:
-                return cls(number, "unstarted", None, 0.0, took)
+                return cls(attempt_id, "unstarted", None, 0.0, seconds)
 
     @property
     def outcome(self) -> Outcome:
-        match self.what:
+        match self.kind:
             case "done":
-                return Done(self.text)
+                return Succeeded(self.document)
             case "again":
-                return Again(self.delay, self.text or "{}")
+                return Retried(self.delay, self.document or "{}")
             case "ended":
-                return Ended("failed", self.text)
+                return FinalOutcome("failed", self.document)
             case "unstarted":
-                return Unstarted()
+                return Returned()
 
 
-class Ask(msgspec.Struct, frozen=True, tag=True):
+class Request(msgspec.Struct, frozen=True, tag=True):
     """Something only the worker can do: a method of the job's port, and its arguments in JSON."""
 
-    number: int
-    question: int
+    attempt_id: int
+    request_id: int
     method: str
     arguments: bytes
 
 
-FromWorker = Setup | Begin | Tell | Reply
-FromProcess = Began | Over | Ask
+FromWorker = ChildSetup | BeginAttempt | Notice | Reply
+FromProcess = AttemptBegan | AttemptEnded | Request
 
 _encoder = msgspec.msgpack.Encoder()
 
 
-def pack(message: FromWorker | FromProcess) -> bytes:
+def encode(message: FromWorker | FromProcess) -> bytes:
     data = _encoder.encode(message)
     return _LENGTH.pack(len(data)) + data
 
 
-class Unpacker(Generic[T]):
+class MessageReader(Generic[T]):
     """Bytes as they come → messages."""
 
-    def __init__(self, kind: Any) -> None:
-        self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(kind)
-        self._heard = bytearray()
+    def __init__(self, message_type: Any) -> None:
+        self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(message_type)
+        self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[T]:
         """Raises ValueError where it makes no sense."""
-        self._heard += data
-        while len(self._heard) >= _LENGTH.size:
-            (length,) = _LENGTH.unpack_from(self._heard)
-            if length > LONGEST:
+        self._buffer += data
+        while len(self._buffer) >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(self._buffer)
+            if length > MAX_MESSAGE_BYTES:
                 raise ValueError(f"a frame of {length} bytes")
             end = _LENGTH.size + length
-            if len(self._heard) < end:
+            if len(self._buffer) < end:
                 return
             try:
-                message = self._decoder.decode(bytes(self._heard[_LENGTH.size : end]))
+                message = self._decoder.decode(bytes(self._buffer[_LENGTH.size : end]))
             except msgspec.DecodeError as error:
                 raise ValueError(str(error)) from None
-            del self._heard[:end]
+            del self._buffer[:end]
             yield message

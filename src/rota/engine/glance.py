@@ -16,185 +16,205 @@ from typing import Any, Literal, NoReturn, Protocol, TypeVar, cast
 
 import msgspec
 
-from rota.engine.call import Call, FlowCall
-from rota.engine.calls import Calls, checked, digest
-from rota.engine.clock import Clock
-from rota.engine.stage import Cast, Stage
-from rota.engine.suspended import Suspended
+from rota.engine.call import BoundFlow, BoundTask
+from rota.engine.calls import ChildCalls, digest, validate_calls
+from rota.engine.clock import DatabaseClock
+from rota.engine.stage import SimulatedAttempt, Stubs
+from rota.engine.suspended import SuspendAttempt
 from rota.errors import (
-    CallsChanged,
+    ChildCallsChanged,
     DefinitionError,
-    HandBack,
     ReplayMismatch,
+    Requeue,
     RetryLater,
     RotaError,
 )
 from rota.model import codec
-from rota.model.context import CallOf, Failure
-from rota.model.outcome import Again, Ended, Judged
-from rota.model.replay import Entry
-from rota.model.task import Definition
+from rota.model.context import BoundCall, Failure
+from rota.model.outcome import FinalOutcome, Rejected, Retried
+from rota.model.replay import JournalEntry
+from rota.model.task import TaskDefinition
 from rota.store import runs
 from rota.store.database import Database
-from rota.store.jobs import Claimed
+from rota.store.jobs import ClaimedJob
 from rota.store.query import Query
 
 Row = TypeVar("Row")
 
-WITHIN = 10.0
+REPLAY_TIMEOUT_SECONDS = 10.0
 """Seconds in which the code has to come to where it was."""
 
-Problem = Literal["arguments", "replay", "error"]
+ProblemKind = Literal["arguments", "replay", "error"]
 
 
-class Trouble(msgspec.Struct, frozen=True):
+class ReplayProblem(msgspec.Struct, frozen=True):
     """Why a job would not go on."""
 
-    problem: Problem
+    kind: ProblemKind
     reason: str
-    given_up: bool = False
+    timed_out: bool = False
     """The code runs on, if it runs in a thread."""
 
 
-class Reader(Protocol):
+class ReadOnlyDatabase(Protocol):
     """Asks the database, and writes nothing."""
 
-    async def insist(self, query: Query[Row]) -> list[Row]: ...
+    async def run_with_retry(self, query: Query[Row]) -> list[Row]: ...
 
 
-_looked_at: ContextVar[_Glance | None] = ContextVar("rota glance", default=None)
+_current_check: ContextVar[_ReplayCheck | None] = ContextVar("rota glance", default=None)
 
-_ids = msgspec.json.Decoder(dict[str, int])
+_ID_DECODER = msgspec.json.Decoder(dict[str, int])
 
 
-def taken(inputs: str | None) -> dict[str, int]:
+def input_job_ids(inputs: str | None) -> dict[str, int]:
     """The jobs whose results a job takes, by the words it takes them by."""
-    return _ids.decode(inputs) if inputs else {}
+    return _ID_DECODER.decode(inputs) if inputs else {}
 
 
-def misfit(
-    task: Definition, args: str, inputs: str | None, known: Mapping[int, str | None]
-) -> Trouble | None:
+def check_arguments(
+    task: TaskDefinition, args: str, inputs: str | None, results: Mapping[int, str | None]
+) -> ReplayProblem | None:
     """Whether a job's arguments fit no longer, with the results it takes, as far as these are known: what
     jobs that have not ended will come to is taken to be right."""
-    ids = taken(inputs)
-    parts = [f'"{word}":{known[id] or "null"}' for word, id in ids.items() if id in known]
-    own = args[1:-1].strip()
-    whole = "{" + ",".join([own, *parts] if own else parts) + "}"
-    pending = {word for word, id in ids.items() if id not in known}
+    ids = input_job_ids(inputs)
+    parts = [
+        f'"{parameter}":{results[id] or "null"}' for parameter, id in ids.items() if id in results
+    ]
+    own_args = args[1:-1].strip()
+    document = "{" + ",".join([own_args, *parts] if own_args else parts) + "}"
+    pending = {parameter for parameter, id in ids.items() if id not in results}
     try:
-        for taker in filter(None, (task, task.skip_if)):
-            _reader(taker, pending).decode(whole)
+        for definition in filter(None, (task, task.skip_if)):
+            _decoder(definition, pending).decode(document)
     except (msgspec.ValidationError, ValueError) as error:
         reason = codec.describe(error) if isinstance(error, msgspec.ValidationError) else str(error)
-        return Trouble("arguments", reason)
+        return ReplayProblem("arguments", reason)
     except (DefinitionError, NotImplementedError) as error:
-        return Trouble("arguments", str(error))
+        return ReplayProblem("arguments", str(error))
     return None
 
 
-def _reader(task: Definition, pending: set[str]) -> msgspec.json.Decoder[dict[str, Any]]:
+def _decoder(task: TaskDefinition, pending: set[str]) -> msgspec.json.Decoder[dict[str, Any]]:
     if not pending:
-        return task.arguments
-    return task.decoder_of(
+        return task.arguments_decoder
+    return task.decoder_for(
         {
-            word: (task.hint(word), parameter.default is Parameter.empty)
-            for word, parameter in task.parameters.items()
-            if word not in pending
+            name: (task.hint(name), parameter.default is Parameter.empty)
+            for name, parameter in task.parameters.items()
+            if name not in pending
         },
         "an argument",
     )
 
 
-async def go_no_further() -> NoReturn:
+async def stop_here() -> NoReturn:
     """For what would have an effect, where code is only looked at."""
-    stage = _looked_at.get()
-    if stage is None:
+    check = _current_check.get()
+    if check is None:
         raise RotaError("nothing is started while code is only looked at")
-    stage.refuse("")
+    check.refuse("")
 
 
-async def glance(
-    task: Definition, job: Claimed, clock: Clock, reader: Reader, limit: int
-) -> Trouble | None:
+async def check_replay(
+    task: TaskDefinition,
+    job: ClaimedJob,
+    clock: DatabaseClock,
+    database: ReadOnlyDatabase,
+    limit: int,
+) -> ReplayProblem | None:
     """Where the code goes with what the job has come to. None: on."""
-    stage = _Glance(task, job, clock, reader, limit)
-    _looked_at.set(stage)
+    check = _ReplayCheck(task, job, clock, database, limit)
+    _current_check.set(check)
     try:
-        async with asyncio.timeout(WITHIN):
-            outcome = await stage.perform()
+        async with asyncio.timeout(REPLAY_TIMEOUT_SECONDS):
+            outcome = await check.run()
     except TimeoutError:
-        reason = f"the code did not come to where it was within {WITHIN:g} s, and was left alone"
-        return Trouble("error", reason, given_up=True)
-    raised = stage.raised
-    if stage.is_over:
+        reason = (
+            f"the code did not come to where it was within {REPLAY_TIMEOUT_SECONDS:g} s, "
+            "and was left alone"
+        )
+        return ReplayProblem("error", reason, timed_out=True)
+    raised = check.raised
+    if check.is_discarded:
         return None
     match outcome:
-        case Judged(error=error) if isinstance(raised, ReplayMismatch):
-            return Trouble("replay", f"comes to {raised.asked} where it had come to {raised.kept}")
-        case Judged(error=error) | Again(error=error) | Ended(state="failed", error=error):
-            if isinstance(raised, RetryLater | HandBack):
+        case Rejected(error=error) if isinstance(raised, ReplayMismatch):
+            return ReplayProblem(
+                "replay", f"comes to {raised.actual} where it had come to {raised.expected}"
+            )
+        case (
+            Rejected(error=error) | Retried(error=error) | FinalOutcome(state="failed", error=error)
+        ):
+            if isinstance(raised, RetryLater | Requeue):
                 return None
-            if isinstance(raised, CallsChanged):
-                return Trouble("replay", str(raised))
-            said = codec.read_error(None if error is None else error.encode())
-            return Trouble("error", f"{said.type}: {said.message}".rstrip(": "))
+            if isinstance(raised, ChildCallsChanged):
+                return ReplayProblem("replay", str(raised))
+            stored_error = codec.decode_error(None if error is None else error.encode())
+            return ReplayProblem(
+                "error", f"{stored_error.type}: {stored_error.message}".rstrip(": ")
+            )
     return None
 
 
-class _Glance(Stage):
+class _ReplayCheck(SimulatedAttempt):
     """Gives what was kept, and stops at whatever was not."""
 
     def __init__(
-        self, task: Definition, job: Claimed, clock: Clock, reader: Reader, limit: int
+        self,
+        task: TaskDefinition,
+        job: ClaimedJob,
+        clock: DatabaseClock,
+        database: ReadOnlyDatabase,
+        limit: int,
     ) -> None:
-        super().__init__(task, job, Cast(), limit)
+        super().__init__(task, job, Stubs(), limit)
         self._clock = clock
-        self._reader = reader
+        self._database = database
         # It only asks what calls came to.
-        nobody: Any = None
-        self._asks = Calls(cast(Database, reader), nobody, nobody, 0, nobody)
+        unused: Any = None
+        self._child_calls = ChildCalls(cast(Database, database), unused, unused, 0, unused)
 
     def now(self) -> datetime:
         return self._clock.now()
 
-    async def write(self, entries: Sequence[Entry]) -> None:
-        await self.stop()
+    async def write(self, entries: Sequence[JournalEntry]) -> None:
+        await self.discard()
 
-    async def begin(self, entry: Entry) -> None:
-        await self.stop()
+    async def on_step_begin(self, entry: JournalEntry) -> None:
+        await self.discard()
 
-    async def look(self, name: str) -> str | None:
-        await self.stop()
+    async def read_signal(self, name: str) -> str | None:
+        await self.discard()
 
-    async def make(
+    async def run_calls(
         self,
-        job: Claimed,
+        job: ClaimedJob,
         number: int,
-        calls: Sequence[CallOf[Any]],
-        limit: int | None,
-        collect: bool,
+        calls: Sequence[BoundCall[Any]],
+        concurrency: int | None,
+        return_exceptions: bool,
     ) -> list[Any]:
-        made: list[Call[Any] | FlowCall] = checked(calls, limit)
-        if not made:
+        bound: list[BoundTask[Any] | BoundFlow] = validate_calls(calls, concurrency)
+        if not bound:
             return []
-        known = await self._reader.insist(runs.calls(job.job, number))
-        if not known:
-            await self.stop()
-        [before] = known
-        if before.digest != digest(made):
-            raise CallsChanged(
-                f"makes other calls than it had made (run {before.run}), as its call {number + 1}"
+        found = await self._database.run_with_retry(runs.calls(job.job, number))
+        if not found:
+            await self.discard()
+        [previous] = found
+        if previous.digest != digest(bound):
+            raise ChildCallsChanged(
+                f"makes other calls than it had made (run {previous.run}), as its call {number + 1}"
             )
-        if before.state is None or (before.state != "succeeded" and not collect):
-            await self.stop()  # they are waited for, or made once more
-        called = await self._reader.insist(runs.called(before.run))
-        return await self._asks.results(made, called, collect)
+        if previous.state is None or (previous.state != "succeeded" and not return_exceptions):
+            await self.discard()  # they are waited for, or made once more
+        children = await self._database.run_with_retry(runs.call_results(previous.run))
+        return await self._child_calls.results(bound, children, return_exceptions)
 
-    async def failures(self, job: Claimed) -> list[Failure]:
-        return await self._asks.failures(job)
+    async def failures(self, job: ClaimedJob) -> list[Failure]:
+        return await self._child_calls.failures(job)
 
-    def refuse(self, what: str) -> NoReturn:
+    def refuse(self, operation: str) -> NoReturn:
         # It would happen again each time: from here on nothing was kept that could be given.
-        self.is_over = True
-        raise asyncio.CancelledError if self.task.is_async else Suspended
+        self.is_discarded = True
+        raise asyncio.CancelledError if self.task.is_async else SuspendAttempt

@@ -20,222 +20,228 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from rota.engine.lag import Lag
+from rota.engine.lag import LoopLag
 from rota.loop import Loop
-from rota.model.watch import Watch
+from rota.model.watch import FailureDetector
 from rota.store import claims, workers
-from rota.store.database import Database, exchange
+from rota.store.database import Database, pipeline
 from rota.store.query import Query
-from rota.store.workers import Seen, Told
+from rota.store.workers import BeatAnswer, ObservedWorker
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
 log = logging.getLogger("rota")
 
-LOOK = 1.0
+OBSERVE_SECONDS = 1.0
 """Seconds between looks at the others, while they are few."""
 
-FEW = 4
+FULL_RATE_WORKERS = 4
 """So many look once a second; beyond that each looks less often, and together they look no less."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pulse:
+class BeatResult:
     """What came of one beat or look."""
 
-    told: Told | None = None
-    sent: float = 0.0
-    died: bool = False
+    answer: BeatAnswer | None = None
+    sent_at: float = 0.0
+    declared_dead: bool = False
     """This worker was declared dead."""
-    dead: list[Seen] = field(default_factory=list)
+    dead_workers: list[ObservedWorker] = field(default_factory=list)
     """Others that seem to be."""
-    orphans: bool = False
+    has_orphans: bool = False
     """There are claims nobody looks after."""
 
 
-class Heart(Loop):
-    longest_rest_after_error = 1.0
+class Heartbeat(Loop):
+    max_error_delay_seconds = 1.0
 
     def __init__(
         self,
         database: Database,
         worker: int,
-        running: Callable[[], int],
-        hear: Callable[[Pulse], None],
+        count_running: Callable[[], int],
+        on_result: Callable[[BeatResult], None],
     ) -> None:
         super().__init__()
         self._database = database
         self._worker = worker
-        self._running = running
-        self._hear = hear
-        self._ours = asyncio.get_running_loop()
-        self._beat_every = database.settings.beat
-        self._beat_at = 0.0
-        self._watch = Watch(database.settings.dead_after)
+        self._count_running = count_running
+        self._on_result = on_result
+        self._worker_loop = asyncio.get_running_loop()
+        self._beat_interval = database.settings.heartbeat_interval
+        self._next_beat_at = 0.0
+        self._detector = FailureDetector(database.settings.dead_after)
         self._alone = False
-        self._many = 0
-        self._seat: int | None = None
+        self._other_workers = 0
+        self._session_lock: int | None = None
         self._connection: AsyncConnection[Any] | None = None
-        self._noticed = False
-        self._lag = Lag(self._ours)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread = threading.Thread(target=self._live, name="rota heart", daemon=True)
-        self._first = threading.Event()
+        self._connection_closed = False
+        self._lag = LoopLag(self._worker_loop)
+        self._thread_loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=self._thread_main, name="rota heart", daemon=True)
+        self._thread_started = threading.Event()
 
     # From the worker's loop
 
     def start(self) -> None:
         self._thread.start()
 
-    def ask(self) -> None:
+    def beat_now(self) -> None:
         """There is news about jobs of ours: beat at once, and hear it."""
-        self._call(self._beat_now)
+        self._call_in_thread(self._make_beat_due)
 
-    def look(self) -> None:
+    def observe_now(self) -> None:
         """There is news about the others: look at once."""
-        self._call(self._look_now)
+        self._call_in_thread(self._make_observation_due)
 
     @property
-    def lag(self) -> float:
+    def lag_seconds(self) -> float:
         """How many seconds the worker's event loop is late."""
-        return self._lag.now()
+        return self._lag.seconds()
 
-    def end(self) -> None:
+    def request_stop(self) -> None:
         """Beat no more."""
-        self._call(self.stop)
+        self._call_in_thread(self.stop)
 
-    async def ended(self) -> None:
+    async def wait_stopped(self) -> None:
         await asyncio.to_thread(self._thread.join, 1.0)
 
-    def _call(self, what: Callable[[], None]) -> None:
-        self._first.wait(5.0)
+    def _call_in_thread(self, callback: Callable[[], None]) -> None:
+        self._thread_started.wait(5.0)
         try:
-            assert self._loop is not None
-            self._loop.call_soon_threadsafe(what)
+            assert self._thread_loop is not None
+            self._thread_loop.call_soon_threadsafe(callback)
         except RuntimeError:
             return  # it has ended
 
     # In the thread
 
-    def _live(self) -> None:
-        asyncio.run(self._beat())
+    def _thread_main(self) -> None:
+        asyncio.run(self._main())
 
-    async def _beat(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._first.set()
-        lag = asyncio.create_task(self._lag.run())
+    async def _main(self) -> None:
+        self._thread_loop = asyncio.get_running_loop()
+        self._thread_started.set()
+        sampling = asyncio.create_task(self._lag.run())
         try:
             await self.run()
         finally:
             self._lag.stop()
-            await lag
+            await sampling
             await self._disconnect()
 
-    def _beat_now(self) -> None:
-        self._beat_at = 0.0
+    def _make_beat_due(self) -> None:
+        self._next_beat_at = 0.0
         self.wake()
 
-    def _look_now(self) -> None:
+    def _make_observation_due(self) -> None:
         self._alone = False
         self.wake()
 
     async def tick(self) -> float:
         try:
             async with asyncio.timeout(self._database.settings.dead_after / 2):
-                connection = await self._connected()
-                return await self._trade(connection)
+                connection = await self._ensure_connected()
+                return await self._round_trip(connection)
         except BaseException:
             # What was seen on that connection may be no more.
-            self._watch.forget()
-            self._beat_at = 0.0
+            self._detector.reset()
+            self._next_beat_at = 0.0
             await self._disconnect()
             raise
 
-    async def _trade(self, connection: AsyncConnection[Any]) -> float:
+    async def _round_trip(self, connection: AsyncConnection[Any]) -> float:
         now = time.monotonic()
-        beating = now >= self._beat_at
-        queries: list[Query[Any]] = [workers.look(self._worker)]
-        if beating:
-            beat = workers.beat(self._worker, self._seat, self._running(), self._lag.now())
+        beat_due = now >= self._next_beat_at
+        queries: list[Query[Any]] = [workers.list_others(self._worker)]
+        if beat_due:
+            beat = workers.beat(
+                self._worker, self._session_lock, self._count_running(), self._lag.seconds()
+            )
             queries = [beat, *queries, claims.orphans(0, 1)]
-        self._stop_listening(connection)
-        [answers] = await exchange(connection, [queries], self._database.schema)
-        self._listen(connection)
+        self._unwatch_socket(connection)
+        [answers] = await pipeline(connection, [queries], self._database.schema)
+        self._watch_socket(connection)
 
-        seen: list[Seen] = answers[1] if beating else answers[0]
-        dead = set(self._watch.see(seen, time.monotonic()))
-        self._many = len(seen)
-        self._alone = not seen
-        told = answers[0][0] if beating and answers[0] else None
-        died = beating and told is None
-        pulse = Pulse(
-            told=told,
-            sent=now,
-            died=died,
-            dead=[each for each in seen if each.worker in dead],
-            orphans=beating and bool(answers[2]),
+        observed: list[ObservedWorker] = answers[1] if beat_due else answers[0]
+        dead = set(self._detector.observe(observed, time.monotonic()))
+        self._other_workers = len(observed)
+        self._alone = not observed
+        answer = answers[0][0] if beat_due and answers[0] else None
+        declared_dead = beat_due and answer is None
+        result = BeatResult(
+            answer=answer,
+            sent_at=now,
+            declared_dead=declared_dead,
+            dead_workers=[each for each in observed if each.worker in dead],
+            has_orphans=beat_due and bool(answers[2]),
         )
-        if beating or pulse.dead:
-            self._say(pulse)
-        if died:
+        if beat_due or result.dead_workers:
+            self._deliver(result)
+        if declared_dead:
             self.stop()
-        if beating:
-            self._beat_at = now + self._beat_every
-        return self._rest(time.monotonic())
+        if beat_due:
+            self._next_beat_at = now + self._beat_interval
+        return self._pause_seconds(time.monotonic())
 
-    def _say(self, pulse: Pulse) -> None:
+    def _deliver(self, result: BeatResult) -> None:
         try:
-            self._ours.call_soon_threadsafe(self._hear, pulse)
+            self._worker_loop.call_soon_threadsafe(self._on_result, result)
         except RuntimeError:
             self.stop()  # the worker's loop is gone
 
-    def _rest(self, now: float) -> float:
-        beat = self._beat_at - now
-        if self._watch.look_again_in is not None:
-            return max(min(beat, self._watch.look_again_in), 0.001)
+    def _pause_seconds(self, now: float) -> float:
+        until_beat = self._next_beat_at - now
+        if self._detector.confirm_in_seconds is not None:
+            return max(min(until_beat, self._detector.confirm_in_seconds), 0.001)
         if self._alone:
-            return max(beat, 0.001)
-        look = min(LOOK * max(1.0, self._many / FEW), self._beat_every)
-        return max(min(beat, look * random.uniform(0.8, 1.0)), 0.001)
+            return max(until_beat, 0.001)
+        observe = min(
+            OBSERVE_SECONDS * max(1.0, self._other_workers / FULL_RATE_WORKERS), self._beat_interval
+        )
+        return max(min(until_beat, observe * random.uniform(0.8, 1.0)), 0.001)
 
     # The connection
 
-    async def _connected(self) -> AsyncConnection[Any]:
-        if self._noticed:
+    async def _ensure_connected(self) -> AsyncConnection[Any]:
+        if self._connection_closed:
             # There is something to read while we asked nothing: the server has hung up.
-            self._noticed = False
-            self._watch.forget()
+            self._connection_closed = False
+            self._detector.reset()
             await self._disconnect()
         if self._connection is None or self._connection.closed:
             self._connection = await self._database.connect(direct=True)
-            self._beat_at = 0.0
-            self._seat = None
+            self._next_beat_at = 0.0
+            self._session_lock = None
             if not self._connection.pooled:
-                await self._sit(self._connection)
+                await self._take_session_lock(self._connection)
         return self._connection
 
-    async def _sit(self, connection: AsyncConnection[Any]) -> None:
+    async def _take_session_lock(self, connection: AsyncConnection[Any]) -> None:
         """On a seat nobody has, nor a connection of ours that the server still believes in."""
-        while self._seat is None:
-            seat = random.randrange(2**31)
-            [[[taken]]] = await exchange(connection, [[workers.sit(seat)]], self._database.schema)
+        while self._session_lock is None:
+            key = random.randrange(2**31)
+            [[[taken]]] = await pipeline(
+                connection, [[workers.lock_session(key)]], self._database.schema
+            )
             if taken:
-                self._seat = seat
+                self._session_lock = key
 
-    def _listen(self, connection: AsyncConnection[Any]) -> None:
-        def notice() -> None:
-            self._noticed = True
-            self._stop_listening(connection)
+    def _watch_socket(self, connection: AsyncConnection[Any]) -> None:
+        def on_readable() -> None:
+            self._connection_closed = True
+            self._unwatch_socket(connection)
             self.wake()
 
-        asyncio.get_running_loop().add_reader(connection.pgconn.socket, notice)
+        asyncio.get_running_loop().add_reader(connection.pgconn.socket, on_readable)
 
-    def _stop_listening(self, connection: AsyncConnection[Any]) -> None:
+    def _unwatch_socket(self, connection: AsyncConnection[Any]) -> None:
         asyncio.get_running_loop().remove_reader(connection.pgconn.socket)
 
     async def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None and not connection.closed:
-            self._stop_listening(connection)
+            self._unwatch_socket(connection)
             await connection.close()

@@ -10,60 +10,70 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from rota.engine.clock import Clock
-from rota.engine.hand import Hand
+from rota.engine.clock import DatabaseClock
+from rota.engine.hand import ReconnectingConnection
 from rota.model.flow import is_optional
-from rota.model.task import Definition
+from rota.model.task import TaskDefinition
 from rota.store import flows, links, steps, views
-from rota.store.jobs import Claimed
+from rota.store.jobs import ClaimedJob
 
-_ids = msgspec.json.Decoder(dict[str, int])
+_ID_DECODER = msgspec.json.Decoder(dict[str, int])
 
 
-async def fill(jobs: Sequence[Claimed], tasks: Mapping[str, Definition], hand: Hand) -> None:
+async def load_inputs(
+    jobs: Sequence[ClaimedJob],
+    tasks: Mapping[str, TaskDefinition],
+    connection: ReconnectingConnection,
+) -> None:
     """Put the results that jobs take among their arguments."""
-    taken = [(job, _ids.decode(job.inputs)) for job in jobs if job.inputs]
-    if not taken:
+    with_inputs = [(job, _ID_DECODER.decode(job.inputs)) for job in jobs if job.inputs]
+    if not with_inputs:
         return
-    wanted = sorted({id for _, ids in taken for id in ids.values()})
-    [[found]] = await hand.send([[flows.inputs(wanted)]])
-    known = dict(found)
-    for job, ids in taken:
+    job_ids = sorted({id for _, ids in with_inputs for id in ids.values()})
+    [[found]] = await connection.send([[flows.job_results(job_ids)]])
+    results = dict(found)
+    for job, ids in with_inputs:
         task = tasks[job.task]
         parts = [
-            f'"{word}":{known.get(id) or "null"}'
-            for word, id in ids.items()
+            f'"{parameter}":{results.get(id) or "null"}'
+            for parameter, id in ids.items()
             # A job that has no result gives nothing: the parameter's default stands, or None.
-            if id in known or not _is_left_out(task, word)
+            if id in results or not _may_be_omitted(task, parameter)
         ]
-        own = job.args[1:-1].strip()
-        job.args = "{" + ",".join([own, *parts] if own else parts) + "}"
+        own_args = job.args[1:-1].strip()
+        job.args = "{" + ",".join([own_args, *parts] if own_args else parts) + "}"
 
 
-async def recall(jobs: Sequence[Claimed], hand: Hand, clock: Clock) -> None:
+async def load_journal(
+    jobs: Sequence[ClaimedJob], connection: ReconnectingConnection, clock: DatabaseClock
+) -> None:
     """Give jobs that have begun before what they came to."""
-    begun = {job.job: job for job in jobs if job.begun}
-    if not begun:
+    resumed = {job.job: job for job in jobs if job.has_steps}
+    if not resumed:
         return
-    for job in begun.values():
-        job.kept = []
-    [[known, [now]]] = await hand.send([[steps.of(list(begun.values())), views.clock()]])
+    for job in resumed.values():
+        job.stored_entries = []
+    [[rows, [now]]] = await connection.send(
+        [[steps.read(list(resumed.values())), views.database_time()]]
+    )
     clock.set(now)
-    for each in known:
-        kept = begun[each.job].kept
-        assert kept is not None
-        kept.append(each.kept)
+    for each in rows:
+        entries = resumed[each.job].stored_entries
+        assert entries is not None
+        entries.append(each.entry)
 
 
-async def trace_back(jobs: Sequence[Claimed], hand: Hand) -> None:
+async def load_trace_links(jobs: Sequence[ClaimedJob], connection: ReconnectingConnection) -> None:
     """Give jobs that are traced where those were that they have waited for."""
     traced = {job.job: job for job in jobs if job.trace is not None and job.run is not None}
     if not traced:
         return
-    [[found]] = await hand.send([[links.of(list(traced))]])
+    [[found]] = await connection.send([[links.read(list(traced))]])
     for job, trace in found:
-        traced[job].links = [*(traced[job].links or ()), trace]
+        traced[job].trace_links = [*(traced[job].trace_links or ()), trace]
 
 
-def _is_left_out(task: Definition, word: str) -> bool:
-    return is_optional(task, word) and (task.skip_if is None or is_optional(task.skip_if, word))
+def _may_be_omitted(task: TaskDefinition, parameter: str) -> bool:
+    return is_optional(task, parameter) and (
+        task.skip_if is None or is_optional(task.skip_if, parameter)
+    )

@@ -13,227 +13,257 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
-from rota.engine.desk import Desk
-from rota.model.floors import Floors, Look
-from rota.model.pace import Pace
+from rota.engine.desk import JobSlots
+from rota.model.floors import QueueCursors, ReadPlan
+from rota.model.pace import Prefetch
 from rota.model.settings import Settings
-from rota.model.task import Definition
+from rota.model.task import TaskDefinition
 from rota.store import jobs, timers, workers
-from rota.store.arrays import of_texts
-from rota.store.jobs import Claimed
+from rota.store.arrays import text_array
+from rota.store.jobs import ClaimedJob
 from rota.store.query import Query
 
-PUT_AWAY_AFTER = 1.0
+STALE_JOB_SECONDS = 1.0
 """Seconds a job may wait here for a place before it is given back."""
 
-WAKE_AT_ONCE = 1000
+MAX_WOKEN_JOBS = 1000
 """Sleeping jobs woken in one statement."""
 
 
 @dataclass(slots=True)
-class Claim:
+class ClaimRequest:
     """A claim about to be made, or under way."""
 
-    look: Look
+    read_plan: ReadPlan
     limit: int
-    timers: bool
-    patient: bool
-    suspects: int
+    with_timers: bool
+    prefetch_only: bool
+    suspect_limit: int
     """So many may come."""
-    news: int
-    losses: int
+    notification_count: int
+    suspect_notification_count: int
     """How often there had been news when it was planned."""
     nonce: UUID = field(default_factory=uuid4)
-    other: UUID = field(default_factory=uuid4)
+    suspect_nonce: UUID = field(default_factory=uuid4)
     """The nonce of the suspects' claims."""
 
 
-class Intake:
+class ClaimPlanner:
     def __init__(
         self,
         settings: Settings,
         worker: int,
-        desk: Desk,
-        tasks: Mapping[str, Definition],
+        slots: JobSlots,
+        tasks: Mapping[str, TaskDefinition],
         queues: Sequence[str],
     ) -> None:
         self._settings = settings
         self._worker = worker
-        self._desk = desk
-        patient = [name for name, task in tasks.items() if task.policy.patient]
+        self._slots = slots
+        prefetchable = [name for name, task in tasks.items() if task.policy.prefetchable]
         # As literals, since they go with every claim; many are not sent but listed, once.
-        few = len(tasks) <= workers.FEW
-        self._tasks = of_texts(tasks if few else ())
-        self._patient = of_texts(patient if few else ())
-        self._some_impatient = len(patient) < len(tasks)
-        self._none_patient = not patient
+        few = len(tasks) <= workers.MAX_INLINE_TASKS
+        self._tasks = text_array(tasks if few else ())
+        self._prefetchable = text_array(prefetchable if few else ())
+        self._some_not_prefetchable = len(prefetchable) < len(tasks)
+        self._none_prefetchable = not prefetchable
         self._queues = list(queues)
-        self._floors = Floors(queues)
-        self._pace = Pace(desk.capacity, settings.prefetch)
-        self.on_schedule: Callable[[float | None], None] = lambda due: None
-        self._open = True
-        self._more = True  # whether a look from the floors on may find something
-        self._suspects = True  # whether there may be a suspect
-        self._news = 0
-        self._losses = 0
-        self._poll_at = 0.0
-        self._timers_at = 0.0
+        self._cursors = QueueCursors(queues)
+        self._prefetch = Prefetch(slots.capacity, settings.prefetch)
+        self.on_next_schedule: Callable[[float | None], None] = lambda due: None
+        self._is_open = True
+        self._more_expected = True  # whether a look from the floors on may find something
+        self._suspects_expected = True  # whether there may be a suspect
+        self._notification_count = 0
+        self._suspect_notification_count = 0
+        self._next_poll_at = 0.0
+        self._next_timer_at = 0.0
 
     # What others say
 
-    def look_again(self) -> None:
+    def poll_now(self) -> None:
         """There is news: also below the floors."""
-        self._news += 1
-        self._more = True
-        self._floors.suspect()
+        self._notification_count += 1
+        self._more_expected = True
+        self._cursors.request_full_read()
 
-    def look_for_suspects(self) -> None:
+    def expect_suspects(self) -> None:
         """There is news of jobs that were lost with a worker."""
-        self._losses += 1
-        self._suspects = True
+        self._suspect_notification_count += 1
+        self._suspects_expected = True
 
-    def more(self) -> None:
+    def expect_more(self) -> None:
         """There is something new above the floors."""
-        self._more = True
+        self._more_expected = True
 
     def close(self) -> None:
         """Take nothing more."""
-        self._open = False
+        self._is_open = False
 
-    def due_in(self, seconds: float) -> None:
+    def timer_due_in(self, seconds: float) -> None:
         """Something will be due in so many seconds."""
-        self._timers_at = min(self._timers_at, time.monotonic() + seconds)
+        self._next_timer_at = min(self._next_timer_at, time.monotonic() + seconds)
 
     # Asking
 
-    def plan(self, now: float) -> Claim | None:
+    def plan(self, now: float) -> ClaimRequest | None:
         """The next claim, if one is worth it. There is one under way at a time."""
-        if not self._open or self._desk.reserved:
+        if not self._is_open or self._slots.is_reserved:
             return None
-        timers_due = now >= self._timers_at
-        full_at = self._floors.full_at
+        timers_due = now >= self._next_timer_at
+        full_read_at = self._cursors.full_read_at
         # Below the floors there may be more even when above them there is nothing left.
-        full_due = full_at is not None and now >= full_at
-        poll_due = now >= self._poll_at
-        places = self._desk.capacity - self._desk.running - self._desk.backlog
-        suspects = (self._suspects or poll_due) and places > 0
-        if self._suspects and suspects:
+        full_read_due = full_read_at is not None and now >= full_read_at
+        poll_due = now >= self._next_poll_at
+        free_slots = self._slots.capacity - self._slots.running - self._slots.backlog
+        with_suspects = (self._suspects_expected or poll_due) and free_slots > 0
+        if self._suspects_expected and with_suspects:
             # By themselves: if one has to run alone, nothing else should have come with it.
-            return self._claim(self._floors.look(now), 0, timers_due or poll_due, False, places)
-        if not (self._more or full_due or timers_due or poll_due or suspects):
+            return self._request(
+                self._cursors.plan(now), 0, timers_due or poll_due, False, free_slots
+            )
+        if not (self._more_expected or full_read_due or timers_due or poll_due or with_suspects):
             return None
-        ahead = self._pace.ahead
-        if self._desk.backlog > ahead // 2:
+        prefetch = self._prefetch.count
+        if self._slots.backlog > prefetch // 2:
             return None
-        patient = False
-        if self._some_impatient and ahead:
+        prefetch_only = False
+        if self._some_not_prefetchable and prefetch:
             # A job that is not simply tried again is claimed when it can start, not before: of one that
             # waits here when the worker dies nobody could say whether it had begun.
-            if places > 0:
-                ahead = 0
+            if free_slots > 0:
+                prefetch = 0
             else:
-                patient = True
-        limit = min(places + ahead, self._settings.batch)
-        if limit < 1 or (patient and self._none_patient):
+                prefetch_only = True
+        limit = min(free_slots + prefetch, self._settings.batch)
+        if limit < 1 or (prefetch_only and self._none_prefetchable):
             return None
         # A poll looks at the timers too: an idle worker asks once, not twice.
-        return self._claim(
-            self._floors.look(now),
+        return self._request(
+            self._cursors.plan(now),
             limit,
             timers_due or poll_due,
-            patient,
-            places if suspects else 0,
+            prefetch_only,
+            free_slots if with_suspects else 0,
         )
 
-    def _claim(self, look: Look, limit: int, timers: bool, patient: bool, suspects: int) -> Claim:
-        return Claim(look, limit, timers, patient, suspects, self._news, self._losses)
+    def _request(
+        self,
+        read_plan: ReadPlan,
+        limit: int,
+        with_timers: bool,
+        prefetch_only: bool,
+        suspect_limit: int,
+    ) -> ClaimRequest:
+        return ClaimRequest(
+            read_plan,
+            limit,
+            with_timers,
+            prefetch_only,
+            suspect_limit,
+            self._notification_count,
+            self._suspect_notification_count,
+        )
 
-    def transaction(self, claim: Claim) -> list[Query[Any]]:
+    def statements(self, request: ClaimRequest) -> list[Query[Any]]:
         """The statements that make a claim."""
-        look = claim.look
+        read_plan = request.read_plan
         # Timers first, in the claim's transaction: what has just become due is claimed with it.
-        wake: list[Query[Any]] = [timers.wake(WAKE_AT_ONCE)] if claim.timers else []
-        if claim.timers:
-            self._timers_at = time.monotonic() + 2 * self._settings.poll
+        wake: list[Query[Any]] = [timers.wake(MAX_WOKEN_JOBS)] if request.with_timers else []
+        if request.with_timers:
+            self._next_timer_at = time.monotonic() + 2 * self._settings.poll_interval
         statements = wake
-        if claim.suspects:
+        if request.suspect_limit:
             statements.append(
                 jobs.claim_suspects(
                     self._worker,
-                    claim.other,
+                    request.suspect_nonce,
                     self._tasks,
                     self._queues,
-                    claim.suspects,
+                    request.suspect_limit,
                     grave=True,
                 )
             )
-        if claim.limit:
+        if request.limit:
             statements.append(
                 jobs.claim(
                     self._worker,
-                    claim.nonce,
-                    self._patient if claim.patient else self._tasks,
-                    look.queues,
-                    look.lanes,
-                    look.floors,
-                    claim.limit,
-                    patient=claim.patient,
+                    request.nonce,
+                    self._prefetchable if request.prefetch_only else self._tasks,
+                    read_plan.queues,
+                    read_plan.priorities,
+                    read_plan.cursors,
+                    request.limit,
+                    prefetch_only=request.prefetch_only,
                 )
             )
         return statements
 
     # Answers
 
-    def read(self, claim: Claim, answers: list[list[Any]], took: float) -> list[Claimed]:
+    def read_jobs(
+        self, request: ClaimRequest, answers: list[list[Any]], seconds: float
+    ) -> list[ClaimedJob]:
         """The jobs a claim brought."""
         now = time.monotonic()
-        alone: list[Claimed] = answers[1 if claim.timers else 0] if claim.suspects else []
-        if claim.suspects:
+        suspects: list[ClaimedJob] = (
+            answers[1 if request.with_timers else 0] if request.suspect_limit else []
+        )
+        if request.suspect_limit:
             # What was said while it was on its way may be newer than what it saw.
-            self._suspects = bool(alone) or self._losses != claim.losses
-        if not claim.limit:
-            return alone
-        found: list[Claimed] = answers[-1]
-        self._pace.answered(self._desk.idle, took, full=len(found) == claim.limit)
-        self._more = self._floors.learn(claim.look, found, claim.limit, took, now)
-        if self._news != claim.news:
-            self._more = True
-            self._floors.suspect()
-        self._poll_at = now + self._settings.poll * random.uniform(0.8, 1.2)
-        return [*alone, *found]
+            self._suspects_expected = (
+                bool(suspects)
+                or self._suspect_notification_count != request.suspect_notification_count
+            )
+        if not request.limit:
+            return suspects
+        claimed: list[ClaimedJob] = answers[-1]
+        self._prefetch.on_claim(
+            self._slots.idle_slots, seconds, is_full=len(claimed) == request.limit
+        )
+        self._more_expected = self._cursors.record(
+            request.read_plan, claimed, request.limit, seconds, now
+        )
+        if self._notification_count != request.notification_count:
+            self._more_expected = True
+            self._cursors.request_full_read()
+        self._next_poll_at = now + self._settings.poll_interval * random.uniform(0.8, 1.2)
+        return [*suspects, *claimed]
 
-    def woken(self, claim: Claim, answers: list[list[Any]]) -> list[str]:
+    def read_woken_queues(self, request: ClaimRequest, answers: list[list[Any]]) -> list[str]:
         """The queues that a claim has woken sleeping jobs of."""
-        if not claim.timers:
+        if not request.with_timers:
             return []
         [woken] = answers[0]
         # What others lay to sleep meanwhile is seen by the polls, which come about as often.
-        rest = 2 * self._settings.poll if woken.next is None else woken.next
-        rest = min(rest, 2 * self._settings.poll)
-        self._timers_at = time.monotonic() + (0 if woken.count == WAKE_AT_ONCE else rest)
-        self.on_schedule(woken.schedule)
+        delay = (
+            2 * self._settings.poll_interval if woken.next_seconds is None else woken.next_seconds
+        )
+        delay = min(delay, 2 * self._settings.poll_interval)
+        self._next_timer_at = time.monotonic() + (0 if woken.count == MAX_WOKEN_JOBS else delay)
+        self.on_next_schedule(woken.next_schedule_seconds)
         if woken.count:
-            self._more = True
+            self._more_expected = True
         queues: list[str] = woken.queues
         return queues
 
-    def tidy(self) -> None:
+    def return_stale_jobs(self) -> None:
         """Give up what has waited here for too long."""
-        if self._desk.backlog:
-            self._pace.waited(self._desk.waited)
-            self._desk.put_away(PUT_AWAY_AFTER)
+        if self._slots.backlog:
+            self._prefetch.on_wait(self._slots.oldest_wait_seconds)
+            self._slots.return_unstarted(STALE_JOB_SECONDS)
 
-    def rest(self, now: float) -> float | None:
+    def pause_seconds(self, now: float) -> float | None:
         """Seconds until there is something to do; None: not before somebody says so."""
-        if not self._open:
+        if not self._is_open:
             return None
-        until = [self._poll_at, self._timers_at]
-        if self._floors.full_at is not None:
-            until.append(self._floors.full_at)
-        if self._desk.backlog:
-            until.append(now + PUT_AWAY_AFTER / 4)
-        room = self._desk.running + self._desk.backlog < self._desk.capacity
-        if not room:
+        due_times = [self._next_poll_at, self._next_timer_at]
+        if self._cursors.full_read_at is not None:
+            due_times.append(self._cursors.full_read_at)
+        if self._slots.backlog:
+            due_times.append(now + STALE_JOB_SECONDS / 4)
+        has_free_slot = self._slots.running + self._slots.backlog < self._slots.capacity
+        if not has_free_slot:
             # Nothing to do until a job ends, which wakes us; the backlog is looked after meanwhile.
-            return PUT_AWAY_AFTER / 4 if self._desk.backlog else None
-        return max(min(until) - now, 0.001)
+            return STALE_JOB_SECONDS / 4 if self._slots.backlog else None
+        return max(min(due_times) - now, 0.001)

@@ -26,280 +26,294 @@ from datetime import datetime
 from importlib.metadata import version
 from typing import Any
 
-from rota.engine.announce import Announcer
-from rota.engine.calls import Calls
-from rota.engine.clock import Clock
-from rota.engine.courier import Courier
-from rota.engine.desk import Desk
-from rota.engine.exchange import Exchange
-from rota.engine.firing import Make
-from rota.engine.heart import Heart, Pulse
-from rota.engine.meters import Counted
-from rota.engine.news import News
-from rota.engine.port import JobPort
-from rota.engine.presence import Presence
-from rota.engine.prune import Prune
+from rota.engine.announce import EventBus
+from rota.engine.calls import ChildCalls
+from rota.engine.clock import DatabaseClock
+from rota.engine.courier import AlertDelivery
+from rota.engine.desk import JobSlots
+from rota.engine.exchange import ClaimLoop
+from rota.engine.firing import RunFactory
+from rota.engine.heart import BeatResult, Heartbeat
+from rota.engine.meters import ProcessCounters
+from rota.engine.news import Notifier
+from rota.engine.port import JobServices
+from rota.engine.presence import ClaimReconciler
+from rota.engine.prune import Pruner
 from rota.engine.reaper import Reaper
 from rota.engine.scheduler import Scheduler
-from rota.engine.scribe import Scribe
-from rota.engine.tally import Tally
-from rota.engine.threads import MOST_THREADS
-from rota.engine.tidy import Tidy
+from rota.engine.scribe import StepWriter
+from rota.engine.tally import MinuteStats
+from rota.engine.threads import MAX_THREADS
+from rota.engine.tidy import Cleaner
 from rota.engine.tracing import Tracing
-from rota.engine.waiting import Waiting
-from rota.engine.wakeups import Wakeups
-from rota.engine.watchman import Refusals, Watchman
+from rota.engine.waiting import ResultWaiter
+from rota.engine.wakeups import Listener
+from rota.engine.watchman import AlertEvaluator, RefusedCounter
 from rota.loop import Loop
 from rota.model import at_work
-from rota.model.context import Port
-from rota.model.task import Definition
+from rota.model.context import ContextBackend
+from rota.model.task import TaskDefinition
 from rota.store import claims, views, waiters, workers
 from rota.store.database import Database
-from rota.store.jobs import Claimed
-from rota.store.plain import Plain
+from rota.store.jobs import ClaimedJob
+from rota.store.plain import RawConnections
 from rota.store.query import in_schema
-from rota.store.schedules import Definition as Schedule
+from rota.store.schedules import ScheduleDefinition as Schedule
 
 log = logging.getLogger("rota")
 
 
 @dataclass(frozen=True, slots=True)
-class Outfit:
+class WorkerConfig:
     """What a worker works with, in every life."""
 
     database: Database
-    wakeups: Wakeups
-    news: News
-    waiting: Waiting
-    plain: Plain
-    announcer: Announcer
-    tasks: Mapping[str, Definition]
+    listener: Listener
+    notifier: Notifier
+    results: ResultWaiter
+    raw_connections: RawConnections
+    event_bus: EventBus
+    tasks: Mapping[str, TaskDefinition]
     queues: Sequence[str]
     concurrency: int
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    schedules: Mapping[str, Make] = field(default_factory=dict)
+    run_factories: Mapping[str, RunFactory] = field(default_factory=dict)
     """What schedules may start, and how it is made."""
-    declared: Sequence[Schedule] = ()
+    declared_schedules: Sequence[Schedule] = ()
     """Schedules, as the code declares them."""
-    refusals: Refusals = field(default_factory=Refusals)
+    refused_counter: RefusedCounter = field(default_factory=RefusedCounter)
     tracing: Tracing = field(default_factory=Tracing)
-    counted: Counted = field(default_factory=Counted)
+    process_counters: ProcessCounters = field(default_factory=ProcessCounters)
 
 
-class Life:
+class WorkerSession:
     def __init__(
-        self, outfit: Outfit, id: int, hear: Callable[[Pulse], None], now: datetime
+        self, config: WorkerConfig, id: int, on_beat: Callable[[BeatResult], None], now: datetime
     ) -> None:
-        database, news = outfit.database, outfit.news
+        database, notifier = config.database, config.notifier
         self.id = id
         self.draining = False
-        self.clock = Clock(now)
+        self.clock = DatabaseClock(now)
         self.database = database
-        self.news = news
-        self.plain = outfit.plain
-        self.tasks = outfit.tasks
-        self.tracing = outfit.tracing
-        self._outfit = outfit
-        self._on_pulse = hear
-        self.meters = outfit.counted.begin()
-        self.desk = Desk(
-            outfit.tasks,
-            outfit.concurrency,
+        self.notifier = notifier
+        self.raw_connections = config.raw_connections
+        self.tasks = config.tasks
+        self.tracing = config.tracing
+        self._config = config
+        self._on_beat = on_beat
+        self.counters = config.process_counters.begin_session()
+        self.slots = JobSlots(
+            config.tasks,
+            config.concurrency,
             database.settings.payload_limit,
-            self._port,
-            database.settings.children,
-            self._mark,
+            self._services_for,
+            database.settings.max_processes,
+            self._mark_exclusive,
             id,
-            outfit.tracing,
+            config.tracing,
         )
-        self.meters.started = self.desk.started
-        self.scribe = Scribe(database, id)
-        self.calls = Calls(database, outfit.waiting, news, id, self.desk, outfit.tracing)
-        self.exchange = Exchange(
+        self.counters.started = self.slots.started
+        self.step_writer = StepWriter(database, id)
+        self.child_calls = ChildCalls(
+            database, config.results, notifier, id, self.slots, config.tracing
+        )
+        self.claim_loop = ClaimLoop(
             database,
             id,
-            self.desk,
-            outfit.tasks,
-            outfit.queues,
-            news.tell,
-            outfit.announcer,
+            self.slots,
+            config.tasks,
+            config.queues,
+            notifier.notify,
+            config.event_bus,
             self.clock,
-            outfit.tracing,
-            self.meters,
+            config.tracing,
+            self.counters,
         )
-        self.presence = Presence(database, id, self.desk, self.exchange, news)
-        self.reaper = Reaper(database, id, news, outfit.announcer, self.meters)
-        self.prune = Prune(database, id)
+        self.reconciler = ClaimReconciler(database, id, self.slots, self.claim_loop, notifier)
+        self.reaper = Reaper(database, id, notifier, config.event_bus, self.counters)
+        self.pruner = Pruner(database, id)
         self.scheduler = Scheduler(
-            database, news, outfit.announcer, id, outfit.schedules, outfit.tracing, outfit.declared
+            database,
+            notifier,
+            config.event_bus,
+            id,
+            config.run_factories,
+            config.tracing,
+            config.declared_schedules,
         )
-        self.scheduler.meters = self.meters
-        self.tally = Tally(database, id, self.clock, self.meters)
-        self.exchange.when_scheduled(self.scheduler.hear)
-        self.tidy = Tidy(database, id)
-        self.courier = Courier(database)
-        self.watchman = Watchman(database, outfit.announcer, outfit.refusals, self.courier.wake)
-        self.exchange.when_refused(outfit.refusals.add)
-        self.heart = Heart(database, id, lambda: self.desk.running, self._hear)
-        self.presence.listen_to(self.heart)
-        self.threads = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="rota step")
+        self.scheduler.counters = self.counters
+        self.minute_stats = MinuteStats(database, id, self.clock, self.counters)
+        self.claim_loop.on_next_schedule(self.scheduler.on_next_schedule)
+        self.cleaner = Cleaner(database, id)
+        self.alert_delivery = AlertDelivery(database)
+        self.alert_evaluator = AlertEvaluator(
+            database, config.event_bus, config.refused_counter, self.alert_delivery.wake
+        )
+        self.claim_loop.on_refused(config.refused_counter.add)
+        self.heartbeat = Heartbeat(database, id, lambda: self.slots.running, self._on_result)
+        self.reconciler.set_heartbeat(self.heartbeat)
+        self.step_threads = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="rota step")
         """For steps of coroutines that are plain functions."""
-        self._services: list[Loop] = [
-            self.exchange,
-            self.presence,
+        self._loops: list[Loop] = [
+            self.claim_loop,
+            self.reconciler,
             self.reaper,
-            self.prune,
+            self.pruner,
             self.scheduler,
-            self.tally,
-            self.watchman,
-            self.courier,
-            self.tidy,
+            self.minute_stats,
+            self.alert_evaluator,
+            self.alert_delivery,
+            self.cleaner,
         ]
-        self._loops: list[asyncio.Task[None]] = []
+        self._loop_tasks: list[asyncio.Task[None]] = []
         self._unsubscribe: Callable[[], None] = lambda: None
 
     @classmethod
-    async def begin(cls, outfit: Outfit, hear: Callable[[Pulse], None]) -> Life:
-        settings = outfit.database.settings
-        [id] = await outfit.database.insist(
+    async def start(
+        cls, config: WorkerConfig, on_beat: Callable[[BeatResult], None]
+    ) -> WorkerSession:
+        settings = config.database.settings
+        [id] = await config.database.run_with_retry(
             workers.register(
                 socket.gethostname(),
                 os.getpid(),
                 settings.version,
-                outfit.queues,
-                list(outfit.tasks),
-                outfit.concurrency,
-                [name for name, task in outfit.tasks.items() if not task.policy.patient],
-                schedules=[each.name for each in outfit.declared],
-                engine=version("rota"),
-                metadata=outfit.metadata,
+                config.queues,
+                list(config.tasks),
+                config.concurrency,
+                [name for name, task in config.tasks.items() if not task.policy.prefetchable],
+                schedules=[each.name for each in config.declared_schedules],
+                rota_version=version("rota"),
+                metadata=config.metadata,
                 notify=settings.notify,
             )
         )
-        [now] = await outfit.database.insist(views.clock())
-        life = cls(outfit, id, hear, now)
+        [now] = await config.database.run_with_retry(views.database_time())
+        session = cls(config, id, on_beat, now)
         if settings.notify:
-            channel = in_schema(waiters.NEWS, outfit.database.schema)
-            life._unsubscribe = outfit.wakeups.subscribe(channel, life._hear_word)
-        life.heart.start()
-        around = copy_context()
-        around.run(at_work.worker.set, id)  # so that log lines say whose they are
-        life._loops = [
+            channel = in_schema(waiters.WAKE_CHANNEL, config.database.schema)
+            session._unsubscribe = config.listener.subscribe(channel, session._on_notification)
+        session.heartbeat.start()
+        context = copy_context()
+        context.run(at_work.worker.set, id)  # so that log lines say whose they are
+        session._loop_tasks = [
             asyncio.create_task(
-                each.run(), name=f"rota {type(each).__name__.lower()}", context=around
+                each.run(), name=f"rota {type(each).__name__.lower()}", context=context
             )
-            for each in life._services
+            for each in session._loops
         ]
-        return life
+        return session
 
-    def _port(self, job: Claimed) -> Port:
+    def _services_for(self, job: ClaimedJob) -> ContextBackend:
         """What a job's context reaches the rest by."""
-        return JobPort(self, job)
+        return JobServices(self, job)
 
-    async def _mark(self, job: Claimed, alone: bool) -> bool:
-        query = claims.mark(self.id, job.claim, job.job, alone=alone)
-        return bool(await self.database.insist(query))
+    async def _mark_exclusive(self, job: ClaimedJob, exclusive: bool) -> bool:
+        query = claims.mark_running(self.id, job.claim, job.job, exclusive=exclusive)
+        return bool(await self.database.run_with_retry(query))
 
-    def _hear(self, pulse: Pulse) -> None:
-        if pulse.told is not None:
-            self.clock.set(pulse.told.now)
-        self.presence.hear(pulse)
-        self.reaper.hear(pulse)
-        self._on_pulse(pulse)
+    def _on_result(self, result: BeatResult) -> None:
+        if result.answer is not None:
+            self.clock.set(result.answer.now)
+        self.reconciler.on_beat(result)
+        self.reaper.on_beat(result)
+        self._on_beat(result)
 
-    def _hear_word(self, word: str) -> None:
-        if word in (waiters.CANCEL, waiters.DRAIN):
-            self.heart.ask()
-        elif word == waiters.WORKER:
-            self.heart.look()
-        elif word == waiters.SCHEDULE:
-            self.scheduler.look()
-        elif word in self._outfit.queues:
-            self.exchange.look_again()
-        elif word == waiters.LOST:
-            self.exchange.look_again(suspects=True)
-        elif word == waiters.MISSED:
+    def _on_notification(self, payload: str) -> None:
+        if payload in (waiters.CANCEL_REQUESTED, waiters.DRAIN_REQUESTED):
+            self.heartbeat.beat_now()
+        elif payload == waiters.WORKER_REGISTERED:
+            self.heartbeat.observe_now()
+        elif payload == waiters.SCHEDULE_CHANGED:
+            self.scheduler.on_schedules_changed()
+        elif payload in self._config.queues:
+            self.claim_loop.poll_now()
+        elif payload == waiters.JOBS_LOST:
+            self.claim_loop.poll_now(suspects=True)
+        elif payload == waiters.MAY_HAVE_MISSED:
             # It may have been any of these. Somebody who came unseen could die unseen, too.
-            self.heart.ask()
-            self.scheduler.look()
-            self.exchange.look_again(suspects=True)
+            self.heartbeat.beat_now()
+            self.scheduler.on_schedules_changed()
+            self.claim_loop.poll_now(suspects=True)
 
     # Ending it
 
-    def take_nothing_more(self) -> None:
+    def stop_claiming(self) -> None:
         """Stop claiming, and let what runs know."""
         self.draining = True
-        self.prune.stop()
-        self.tidy.stop()
+        self.pruner.stop()
+        self.cleaner.stop()
         self.scheduler.stop()
-        self.exchange.stop_claiming()
-        self.desk.drain()
+        self.claim_loop.stop_claiming()
+        self.slots.drain()
 
-    async def retire(self) -> None:
+    async def mark_draining(self) -> None:
         """Say in the registry that nothing more is taken: from then on claiming refuses, too."""
-        await self.database.run(workers.retire(self.id))
+        await self.database.run(workers.mark_draining(self.id))
 
-    async def until_recorded(self) -> None:
-        while not self.exchange.is_clear:
-            self.exchange.wake()
+    async def wait_flushed(self) -> None:
+        while not self.claim_loop.is_flushed:
+            self.claim_loop.wake()
             await asyncio.sleep(0.01)
 
-    async def stop(self, within: float) -> None:
+    async def stop(self, timeout: float) -> None:
         """Stop every loop but the heart."""
         self._unsubscribe()
         self._unsubscribe = lambda: None
-        for service in self._services:
-            service.stop()
-        if not self._loops:
+        for loop in self._loops:
+            loop.stop()
+        if not self._loop_tasks:
             return
-        _, stuck = await asyncio.wait(self._loops, timeout=within)
+        _, stuck = await asyncio.wait(self._loop_tasks, timeout=timeout)
         for each in stuck:
             each.cancel()
-        self._loops = []
-        await soon(self.exchange.close(), within)
-        await soon(self.scribe.close(), within)
-        await soon(self.tally.close(), within)
-        await soon(self.desk.close(), within)
-        self.threads.shutdown(wait=False, cancel_futures=True)
+        self._loop_tasks = []
+        await wait_at_most(self.claim_loop.close(), timeout)
+        await wait_at_most(self.step_writer.close(), timeout)
+        await wait_at_most(self.minute_stats.close(), timeout)
+        await wait_at_most(self.slots.close(), timeout)
+        self.step_threads.shutdown(wait=False, cancel_futures=True)
 
-    async def leave(self) -> None:
+    async def mark_stopped(self) -> None:
         """Sign off; the heart stops last."""
         try:
-            if await soon(self.database.insist(workers.leave(self.id), patience=1.0), 1.0):
+            if await wait_at_most(
+                self.database.run_with_retry(workers.mark_stopped(self.id), outage_timeout=1.0), 1.0
+            ):
                 return
             error: object = "the database does not answer"
-        except Exception as trouble:
-            error = trouble
+        except Exception as raised:
+            error = raised
         log.warning("worker %s could not sign off: %s", self.id, error)
 
-    async def end_heart(self) -> None:
-        self._outfit.counted.end(self.meters)
-        self.heart.end()
-        await self.heart.ended()
+    async def stop_heartbeat(self) -> None:
+        self._config.process_counters.end_session(self.counters)
+        self.heartbeat.request_stop()
+        await self.heartbeat.wait_stopped()
 
 
-_left_alone: set[asyncio.Future[object]] = set()
+_cancelled_tasks: set[asyncio.Future[object]] = set()
 """What is cancelled and not waited for: kept, lest it be collected on its way."""
 
 
-async def soon(doing: Coroutine[Any, Any, object], within: float) -> bool:
+async def wait_at_most(coroutine: Coroutine[Any, Any, object], timeout: float) -> bool:
     """Do something, for so many seconds at most. Was it done?
 
     What was not is cancelled and left alone: a query on a connection that is dead takes seconds to be
     cancelled.
     """
-    task: asyncio.Future[object] = asyncio.ensure_future(doing)
-    await asyncio.wait([task], timeout=max(within, 0.0))
+    task: asyncio.Future[object] = asyncio.ensure_future(coroutine)
+    await asyncio.wait([task], timeout=max(timeout, 0.0))
     if task.done():
         task.result()
         return True
-    _left_alone.add(task)
-    task.add_done_callback(_let_go)
+    _cancelled_tasks.add(task)
+    task.add_done_callback(_discard_cancelled)
     task.cancel()
     return False
 
 
-def _let_go(task: asyncio.Future[object]) -> None:
-    _left_alone.discard(task)
+def _discard_cancelled(task: asyncio.Future[object]) -> None:
+    _cancelled_tasks.discard(task)
     if not task.cancelled():
         task.exception()

@@ -14,60 +14,68 @@ from contextvars import ContextVar
 from typing import Any
 from zlib import crc32
 
-BRANCHED = 2**30
+BRANCH_CALL_OFFSET = 2**30
 """From here on calls are numbered that branches make."""
 
 
-class Line:
-    __slots__ = ("_branches", "key", "lines", "task")
+class Branch:
+    __slots__ = ("_child_count", "branches", "key", "task")
 
-    def __init__(self, lines: Lines, task: asyncio.Task[Any] | None, key: str) -> None:
-        self.lines = lines
+    def __init__(self, branches: Branches, task: asyncio.Task[Any] | None, key: str) -> None:
+        self.branches = branches
         self.task = task
         self.key = key
-        self._branches = 0
+        self._child_count = 0
 
-    def branch(self, task: asyncio.Task[Any] | None) -> Line:
-        self._branches += 1
-        return Line(self.lines, task, f"{self.key}{self._branches}.")
+    def add_child(self, task: asyncio.Task[Any] | None) -> Branch:
+        self._child_count += 1
+        return Branch(self.branches, task, f"{self.key}{self._child_count}.")
 
 
-_line: ContextVar[Line | None] = ContextVar("rota line", default=None)
+_current: ContextVar[Branch | None] = ContextVar("rota line", default=None)
 """Of the task this is, or of the one that has begun it."""
 
 
-class Lines:
-    def __init__(self, is_own: Callable[[], bool]) -> None:
-        self._is_own = is_own
-        self._own = Line(self, None, "")
-        self._calls: Counter[str] = Counter()
+class Branches:
+    def __init__(self, in_main_branch: Callable[[], bool]) -> None:
+        self._in_main_branch = in_main_branch
+        self._main = Branch(self, None, "")
+        self._call_counts: Counter[str] = Counter()
 
-    def here(self) -> str:
+    def current_branch(self) -> str:
         """The line that this code is in: "" is the job's own, "2.1." the first branch of its second."""
-        if self._is_own():
+        if self._in_main_branch():
             return ""
         task = asyncio.current_task()
-        line = _line.get()
-        if line is None or line.lines is not self:
-            line = self._own
-        elif line.task is task:
-            return line.key
-        line = line.branch(task)
-        _line.set(line)
-        return line.key
+        branch = _current.get()
+        if branch is None or branch.branches is not self:
+            branch = self._main
+        elif branch.task is task:
+            return branch.key
+        branch = branch.add_child(task)
+        _current.set(branch)
+        return branch.key
 
-    def known(self) -> str | None:
+    def known_branch(self) -> str | None:
         """Return the key of the branch this code is on, or None if it has had no operation yet."""
-        if self._is_own():
+        if self._in_main_branch():
             return ""
-        line = _line.get()
-        if line is None or line.lines is not self or line.task is not asyncio.current_task():
+        branch = _current.get()
+        if (
+            branch is None
+            or branch.branches is not self
+            or branch.task is not asyncio.current_task()
+        ):
             return None
-        return line.key
+        return branch.key
 
-    def call(self) -> int:
+    def next_call_number(self) -> int:
         """Which of the job's calls the next one here is: the same again, whatever others do meanwhile."""
-        line = self.here()
-        nth = self._calls[line]
-        self._calls[line] += 1
-        return nth if not line else BRANCHED + crc32(f"{line}{nth}".encode()) % BRANCHED
+        branch = self.current_branch()
+        nth = self._call_counts[branch]
+        self._call_counts[branch] += 1
+        return (
+            nth
+            if not branch
+            else BRANCH_CALL_OFFSET + crc32(f"{branch}{nth}".encode()) % BRANCH_CALL_OFFSET
+        )

@@ -10,74 +10,79 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from rota.store.jobs import Claimed
+from rota.store.jobs import ClaimedJob
 
-A_WHILE = 10.0
+HARMLESS_AFTER_SECONDS = 10.0
 """Seconds after which code that runs is taken to be harmless."""
 
-Mark = Callable[[Claimed, bool], Awaitable[bool]]
+MarkExclusive = Callable[[ClaimedJob, bool], Awaitable[bool]]
 """Note whether a suspect runs alone. False: it is no longer ours."""
 
 
-class Lone:
+class ExclusiveRun:
     """Of all that is on a desk, the one job that is to run alone."""
 
-    def __init__(self, mark: Mark, others: Callable[[], int], free: Callable[[], None]) -> None:
-        self._mark = mark
-        self._others = others
-        self._free = free
-        self._job: Claimed | None = None
-        self._quiet = asyncio.Event()
-        self._no_longer: asyncio.Task[None] | None = None
+    def __init__(
+        self,
+        mark_exclusive: MarkExclusive,
+        count_others: Callable[[], int],
+        on_released: Callable[[], None],
+    ) -> None:
+        self._mark_exclusive = mark_exclusive
+        self._count_others = count_others
+        self._on_released = on_released
+        self._job: ClaimedJob | None = None
+        self._others_finished = asyncio.Event()
+        self._release_task: asyncio.Task[None] | None = None
 
     @property
-    def reserved(self) -> bool:
+    def is_reserved(self) -> bool:
         """Whether nothing else may start."""
         return self._job is not None
 
-    def expect(self, job: Claimed) -> None:
+    def reserve(self, job: ClaimedJob) -> None:
         """It is here: nothing else begins from now on."""
         self._job = job
-        self._quiet.clear()
-        self.look()
+        self._others_finished.clear()
+        self.check_alone()
 
-    def look(self) -> None:
+    def check_alone(self) -> None:
         """Something has ended."""
-        if self._job is not None and not self._others():
-            self._quiet.set()
+        if self._job is not None and not self._count_others():
+            self._others_finished.set()
 
-    async def begin(self, job: Claimed) -> bool:
+    async def begin(self, job: ClaimedJob) -> bool:
         """Wait until it is alone. False: it has been taken away meanwhile."""
         try:
-            async with asyncio.timeout(A_WHILE):
-                await self._quiet.wait()
+            async with asyncio.timeout(HARMLESS_AFTER_SECONDS):
+                await self._others_finished.wait()
         except TimeoutError:
             pass  # what still runs has run for a while
-        if not await self._mark(job, True):
+        if not await self._mark_exclusive(job, True):
             self.end(job)
             return False
-        self._no_longer = asyncio.create_task(self._let_others_in(job, A_WHILE))
+        self._release_task = asyncio.create_task(self._release_after(job, HARMLESS_AFTER_SECONDS))
         return True
 
-    def waits(self, job: Claimed) -> None:
+    def allow_others(self, job: ClaimedJob) -> None:
         """It waits for others, and does nothing that could do harm: perhaps for one that is to run here."""
-        if job is self._job and self._no_longer is not None:
-            self._no_longer.cancel()
-            self._no_longer = asyncio.create_task(self._let_others_in(job, 0))
+        if job is self._job and self._release_task is not None:
+            self._release_task.cancel()
+            self._release_task = asyncio.create_task(self._release_after(job, 0))
 
-    async def _let_others_in(self, job: Claimed, after: float) -> None:
-        await asyncio.sleep(after)
-        if await self._mark(job, False):
+    async def _release_after(self, job: ClaimedJob, delay: float) -> None:
+        await asyncio.sleep(delay)
+        if await self._mark_exclusive(job, False):
             self._release(job)
 
-    def end(self, job: Claimed) -> None:
+    def end(self, job: ClaimedJob) -> None:
         """It has ended, or was taken away."""
-        if self._no_longer is not None and job is self._job:
-            self._no_longer.cancel()
-            self._no_longer = None
+        if self._release_task is not None and job is self._job:
+            self._release_task.cancel()
+            self._release_task = None
         self._release(job)
 
-    def _release(self, job: Claimed) -> None:
+    def _release(self, job: ClaimedJob) -> None:
         if job is self._job:
             self._job = None
-            self._free()
+            self._on_released()

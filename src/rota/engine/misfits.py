@@ -12,37 +12,37 @@ from datetime import datetime
 
 log = logging.getLogger("rota")
 
-LEFT_TO_OTHERS = 15.0
+DEFER_SECONDS = 15.0
 """Seconds that others have for what does not fit here, before it is refused."""
 
-Where = tuple[datetime | None, datetime | None]
+TickState = tuple[datetime | None, datetime | None]
 """The next tick of a schedule and the one that waits: others who see to it move it on."""
 
 
-class Misfits:
+class DeferredSchedules:
     """Schedules that do not fit what is here, and since when that is known."""
 
     def __init__(self) -> None:
-        self._since: dict[str, tuple[Where, float]] = {}
+        self._deferred_since: dict[str, tuple[TickState, float]] = {}
 
-    def left_to_others(self) -> list[str]:
-        begin = time.monotonic() - LEFT_TO_OTHERS
-        return [name for name, (_, since) in self._since.items() if since > begin]
+    def deferred_names(self) -> list[str]:
+        cutoff = time.monotonic() - DEFER_SECONDS
+        return [name for name, (_, since) in self._deferred_since.items() if since > cutoff]
 
-    def leave(self, name: str, where: Where, why: str) -> bool:
+    def defer(self, name: str, tick_state: TickState, reason: str) -> bool:
         """Whether others have still to be given the time; no: none of them has taken it, for it is where it
         was."""
-        before, _ = self._since.get(name, (None, 0.0))
-        if before == where:
+        previous, _ = self._deferred_since.get(name, (None, 0.0))
+        if previous == tick_state:
             return False
-        self._since[name] = where, time.monotonic()
+        self._deferred_since[name] = tick_state, time.monotonic()
         log.info(
             "schedule %r is left to others for %g s: %s, as things are here",
             name,
-            LEFT_TO_OTHERS,
-            why,
+            DEFER_SECONDS,
+            reason,
         )
         return True
 
-    def fits(self, name: str) -> None:
-        self._since.pop(name, None)
+    def clear(self, name: str) -> None:
+        self._deferred_since.pop(name, None)

@@ -21,60 +21,60 @@ from rota.store.query import in_schema
 
 log = logging.getLogger("rota")
 
-SILENCE = 0.02
+MIN_SILENCE_SECONDS = 0.02
 """Seconds without news after which the next may ride in its transaction."""
 
-SOON = 0.001
-TOGETHER = 0.005
+MIN_BATCH_SECONDS = 0.001
+MAX_BATCH_SECONDS = 0.005
 """Seconds over which news is gathered: where it comes one at a time, as from somebody who waits for each
 result, and where it comes in numbers."""
 
 
-class News:
+class Notifier:
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._channel = in_schema(waiters.NEWS, database.schema)
-        self._words: set[str] = set()
-        self._told = 0  # times somebody had news since it last went out
-        self._sender: asyncio.Task[None] | None = None
-        self._last = 0.0
+        self._channel = in_schema(waiters.WAKE_CHANNEL, database.schema)
+        self._queues: set[str] = set()
+        self._notify_calls = 0  # times somebody had news since it last went out
+        self._send_task: asyncio.Task[None] | None = None
+        self._last_sent = 0.0
         self.sent = 0
         """How often news went out by itself."""
 
-    def ride(self) -> bool:
+    def may_notify_in_transaction(self) -> bool:
         """Whether news may ride in a transaction that starts now."""
         now = time.monotonic()
-        if not self._database.settings.notify or now - self._last < SILENCE:
+        if not self._database.settings.notify or now - self._last_sent < MIN_SILENCE_SECONDS:
             return False
-        self._last = now
+        self._last_sent = now
         return True
 
-    def tell(self, queues: Iterable[str]) -> None:
+    def notify(self, queues: Iterable[str]) -> None:
         """Send news of what has been committed."""
         if not self._database.settings.notify:
             return
-        self._words.update(queues)
-        self._told += 1
-        if self._sender is None:
-            self._sender = asyncio.get_running_loop().create_task(self._send())
+        self._queues.update(queues)
+        self._notify_calls += 1
+        if self._send_task is None:
+            self._send_task = asyncio.get_running_loop().create_task(self._send())
 
     async def _send(self) -> None:
         try:
-            while self._words:
-                words, self._words, self._told = sorted(self._words), set(), 0
-                self._last = time.monotonic()
+            while self._queues:
+                queues, self._queues, self._notify_calls = sorted(self._queues), set(), 0
+                self._last_sent = time.monotonic()
                 try:
-                    await self._database.run(waiters.notify(self._channel, words))
+                    await self._database.run(waiters.notify(self._channel, queues))
                     self.sent += 1
                 except Exception as error:
                     log.debug("news could not be sent, polling will find the work: %s", error)
-                await asyncio.sleep(SOON)
-                if self._told > 1:
-                    await asyncio.sleep(TOGETHER - SOON)
+                await asyncio.sleep(MIN_BATCH_SECONDS)
+                if self._notify_calls > 1:
+                    await asyncio.sleep(MAX_BATCH_SECONDS - MIN_BATCH_SECONDS)
         finally:
-            self._sender = None
+            self._send_task = None
 
     async def close(self) -> None:
         """Send what has not been sent."""
-        if self._sender is not None:
-            await asyncio.wait([self._sender], timeout=1.0)
+        if self._send_task is not None:
+            await asyncio.wait([self._send_task], timeout=1.0)

@@ -21,20 +21,20 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from weakref import WeakSet
 
-from rota.model.replay import Entry
+from rota.model.replay import JournalEntry
 
 
-class Notes:
-    def __init__(self, write: Callable[[Sequence[Entry]], Awaitable[Any]]) -> None:
+class PendingEntries:
+    def __init__(self, write: Callable[[Sequence[JournalEntry]], Awaitable[Any]]) -> None:
         self._write = write
-        self._later: list[Entry] = []
-        self._underway: list[asyncio.Future[None]] = []
+        self._entries: list[JournalEntry] = []
+        self._active_writes: list[asyncio.Future[None]] = []
         self._failed: list[_FailedStep] = []
 
-    def add(self, entry: Entry) -> None:
-        self._later.append(entry)
+    def add(self, entry: JournalEntry) -> None:
+        self._entries.append(entry)
 
-    def add_failed(self, entry: Entry, branch: str) -> None:
+    def add_failed(self, entry: JournalEntry, branch: str) -> None:
         self._failed.append(_FailedStep(entry, branch))
 
     @property
@@ -50,39 +50,39 @@ class Notes:
         for failed in list(self._failed):
             if failed.is_handled_by(branch):
                 self._failed.remove(failed)
-                self._later.append(failed.entry)
+                self._entries.append(failed.entry)
 
     @property
     def has_wait(self) -> bool:
-        return any(entry.kind == "wait" for entry in self._later)
+        return any(entry.kind == "wait" for entry in self._entries)
 
-    async def keep(self, entries: Sequence[Entry]) -> None:
-        later = self.take()
-        if not later:
+    async def write(self, entries: Sequence[JournalEntry]) -> None:
+        pending = self.take()
+        if not pending:
             await self._write(entries)
             return
-        over = asyncio.get_running_loop().create_future()
-        self._underway.append(over)
+        done = asyncio.get_running_loop().create_future()
+        self._active_writes.append(done)
         try:
-            await self._write([*later, *entries])
+            await self._write([*pending, *entries])
         except BaseException:
-            self._later = later + self._later
+            self._entries = pending + self._entries
             raise
         finally:
-            self._underway.remove(over)
-            over.set_result(None)
+            self._active_writes.remove(done)
+            done.set_result(None)
 
     async def flush(self) -> None:
         """Write all entries, and wait for those that another branch is writing."""
-        while self._later or self._underway:
-            if self._later:
-                await self.keep([])
+        while self._entries or self._active_writes:
+            if self._entries:
+                await self.write([])
             else:
-                await asyncio.wait(self._underway)
+                await asyncio.wait(self._active_writes)
 
-    def take(self) -> list[Entry]:
-        later, self._later = self._later, []
-        return later
+    def take(self) -> list[JournalEntry]:
+        entries, self._entries = self._entries, []
+        return entries
 
 
 class _FailedStep:
@@ -90,7 +90,7 @@ class _FailedStep:
 
     __slots__ = ("_branch", "_task", "_tasks_before", "entry")
 
-    def __init__(self, entry: Entry, branch: str) -> None:
+    def __init__(self, entry: JournalEntry, branch: str) -> None:
         self.entry = entry
         self._branch = branch
         self._task = asyncio.current_task()

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 from rota.engine import spans
 from rota.model import codec
 from rota.model.outcome import (
-    Again,
-    Asleep,
-    Done,
-    Ended,
-    Judged,
-    Lost,
+    AlreadyRecorded,
+    Discarded,
+    FinalOutcome,
     Outcome,
-    Recorded,
+    Rejected,
     Restarted,
-    Unstarted,
+    Retried,
+    Returned,
+    Succeeded,
+    Suspended,
 )
-from rota.store.jobs import Claimed
+from rota.store.jobs import ClaimedJob
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -37,7 +37,7 @@ _TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 SAMPLED = 1
 
 
-class Spans:
+class OtelTracer:
     """Makes spans with a tracer."""
 
     def __init__(self, tracer: Tracer) -> None:
@@ -52,15 +52,15 @@ class Spans:
         name: str,
         queues: Sequence[str],
         count: int,
-        what: str,
+        kind: str,
         schedule: str | None,
-    ) -> Open:
+    ) -> OpenSpan:
         """A start: below what is current; of a schedule, a trace of its own."""
         attributes: dict[str, Any] = {
             spans.SYSTEM: "rota",
             spans.OPERATION: "start",
             spans.OPERATION_TYPE: "send",
-            what: name,
+            kind: name,
         }
         if len(queues) == 1:
             attributes[spans.DESTINATION] = queues[0]
@@ -76,20 +76,22 @@ class Spans:
             record_exception=False,
             set_status_on_exception=False,
         )
-        return Open(self, span)
+        return OpenSpan(self, span)
 
-    def within(self, name: str, attributes: Mapping[str, Any], *, sends: bool = False) -> Open:
+    def child_span(
+        self, name: str, attributes: Mapping[str, Any], *, is_producer: bool = False
+    ) -> OpenSpan:
         """Something a job does."""
         span = self._tracer.start_span(
             name,
-            kind=self._api.SpanKind.PRODUCER if sends else self._api.SpanKind.INTERNAL,
+            kind=self._api.SpanKind.PRODUCER if is_producer else self._api.SpanKind.INTERNAL,
             attributes=dict(attributes),
             record_exception=False,
             set_status_on_exception=False,
         )
-        return Open(self, span)
+        return OpenSpan(self, span)
 
-    def attempt(self, job: Claimed, worker: int | None) -> Span:
+    def start_attempt(self, job: ClaimedJob, worker: int | None) -> Span:
         """An attempt, below the job's start. It is current from now on, where this is called, and until its
         context goes: each attempt has one of its own."""
         attributes: dict[str, Any] = {
@@ -98,62 +100,64 @@ class Spans:
             spans.OPERATION_TYPE: "process",
             spans.DESTINATION: job.queue,
             spans.MESSAGE: str(job.job),
-            **of_job(job),
+            **job_attributes(job),
             spans.TASK: job.task,
         }
         if worker is not None:
             attributes[spans.WORKER] = worker
-        if job.begun:
+        if job.has_steps:
             attributes[spans.RESUMED] = True
-        started = self.place(job.trace) if job.trace is not None else None
-        nowhere: Context = self._context.Context()
-        above = nowhere
-        if started is not None:
-            above = self._api.set_span_in_context(self._api.NonRecordingSpan(started), nowhere)
+        start_context = self.parse_traceparent(job.trace) if job.trace is not None else None
+        empty_context: Context = self._context.Context()
+        parent = empty_context
+        if start_context is not None:
+            parent = self._api.set_span_in_context(
+                self._api.NonRecordingSpan(start_context), empty_context
+            )
         span = self._tracer.start_span(
             spans.RUN.format(task=job.task),
-            context=above,
+            context=parent,
             kind=self._api.SpanKind.CONSUMER,
             attributes=attributes,
-            links=self.links(job.links or ()),
+            links=self.links(job.trace_links or ()),
             record_exception=False,
             set_status_on_exception=False,
         )
         job.span = traceparent(span)
-        self._context.attach(self._api.set_span_in_context(span, nowhere))
+        self._context.attach(self._api.set_span_in_context(span, empty_context))
         return span
 
-    def end(self, span: Span, outcome: Outcome) -> None:
+    def end_attempt(self, span: Span, outcome: Outcome) -> None:
         """An attempt has come to something."""
         if span.is_recording():
-            word, error = _come_to(outcome)
-            span.set_attribute(spans.OUTCOME, word)
-            if isinstance(outcome, Again):
+            outcome_name, error = _outcome_name(outcome)
+            span.set_attribute(spans.OUTCOME, outcome_name)
+            if isinstance(outcome, Retried):
                 span.set_attribute(spans.RETRY_IN, outcome.delay)
             if error is not None:
-                self.fail(span, codec.error_type(error) or "Exception")
+                self.set_error(span, codec.error_type(error) or "Exception")
         span.end()
 
-    def fail(self, span: Span, kind: str) -> None:
-        span.set_attribute(spans.ERROR, kind)
-        span.set_status(self._api.StatusCode.ERROR, kind)
+    def set_error(self, span: Span, error_type: str) -> None:
+        span.set_attribute(spans.ERROR, error_type)
+        span.set_status(self._api.StatusCode.ERROR, error_type)
 
     def links(self, traces: Sequence[str]) -> list[Link]:
-        places = (self.place(each) for each in traces)
-        return [self._api.Link(each) for each in places if each is not None]
+        contexts = (self.parse_traceparent(each) for each in traces)
+        return [self._api.Link(each) for each in contexts if each is not None]
 
-    def place(self, text: str) -> SpanContext | None:
+    def parse_traceparent(self, text: str) -> SpanContext | None:
         """A place that was kept; None: it makes no sense."""
         found = _TRACEPARENT.fullmatch(text)
         if found is None:
             return None
-        place = self._api.SpanContext(
+        context = self._api.SpanContext(
             trace_id=int(found[1], 16),
             span_id=int(found[2], 16),
             is_remote=True,
             trace_flags=self._api.TraceFlags(int(found[3], 16)),
         )
-        return place if place.is_valid else None
+        return context if context.is_valid else None
 
     def attach(self, span: Span) -> Any:
         return self._context.attach(self._api.set_span_in_context(span))
@@ -162,76 +166,76 @@ class Spans:
         self._context.detach(token)
 
 
-class Open:
+class OpenSpan:
     """A span that is open."""
 
-    __slots__ = ("_made", "_span", "_token", "trace")
+    __slots__ = ("_span", "_token", "_tracer", "trace")
 
-    def __init__(self, made: Spans, span: Span) -> None:
-        self._made = made
+    def __init__(self, tracer: OtelTracer, span: Span) -> None:
+        self._tracer = tracer
         self._span = span
         self._token: Any = None
         self.trace = traceparent(span)
 
-    def __enter__(self) -> Open:
-        self._token = self._made.attach(self._span)
+    def __enter__(self) -> OpenSpan:
+        self._token = self._tracer.attach(self._span)
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        self._made.detach(self._token)
+        self._tracer.detach(self._token)
         if error is not None:
-            self._made.fail(self._span, type(error).__name__)
+            self._tracer.set_error(self._span, type(error).__name__)
         self.end()
 
-    def tell(self, attributes: Mapping[str, Any]) -> None:
+    def set_attributes(self, attributes: Mapping[str, Any]) -> None:
         self._span.set_attributes(dict(attributes))
 
     def link(self, traces: Sequence[str]) -> None:
-        for each in self._made.links(traces):
+        for each in self._tracer.links(traces):
             self._span.add_link(each.context)
 
     def end(self) -> None:
         try:
             self._span.end()
         except Exception as error:
-            lost(error)
+            report_lost_span(error)
 
 
 def traceparent(span: Span) -> str | None:
     """Where a span is; None: nowhere."""
-    place = span.get_span_context()
-    if not place.is_valid:
+    context = span.get_span_context()
+    if not context.is_valid:
         return None
-    return f"00-{place.trace_id:032x}-{place.span_id:016x}-{place.trace_flags:02x}"
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
 
 
-def is_kept(trace: str) -> bool:
+def is_sampled(trace: str) -> bool:
     """Whether anybody will see a span that is there."""
     return bool(int(trace[-2:], 16) & SAMPLED)
 
 
-def continue_at(trace: str) -> None:
+def continue_trace(trace: str) -> None:
     """Let code that comes now, in a process of its own, be where its attempt is."""
     try:
         from opentelemetry import trace as api
     except ImportError:
         return
-    made = Spans(api.get_tracer(spans.SCOPE))
-    if (place := made.place(trace)) is not None:
-        made.attach(api.NonRecordingSpan(place))
+    tracer = OtelTracer(api.get_tracer(spans.SCOPE))
+    if (context := tracer.parse_traceparent(trace)) is not None:
+        tracer.attach(api.NonRecordingSpan(context))
 
 
-_complained: set[str] = set()
+_reported: set[str] = set()
 
 
-def lost(error: Exception) -> None:
+def report_lost_span(error: Exception) -> None:
     """Tell of a span that is lost, once for each kind of trouble."""
     kind = type(error).__name__
-    log.log(logging.DEBUG if kind in _complained else logging.WARNING, "a span is lost: %s", kind)
-    _complained.add(kind)
+    log.log(logging.DEBUG if kind in _reported else logging.WARNING, "a span is lost: %s", kind)
+    _reported.add(kind)
 
 
-def of_job(job: Claimed) -> dict[str, Any]:
+def job_attributes(job: ClaimedJob) -> dict[str, Any]:
     return {
         spans.JOB_ID: job.job,
         spans.RUN_ID: job.job if job.run is None else job.run,
@@ -239,22 +243,22 @@ def of_job(job: Claimed) -> dict[str, Any]:
     }
 
 
-def _come_to(outcome: Outcome) -> tuple[str, str | None]:
+def _outcome_name(outcome: Outcome) -> tuple[str, str | None]:
     """An outcome in a word, and the error it came of."""
     match outcome:
-        case Done() | Recorded():
+        case Succeeded() | AlreadyRecorded():
             return "succeeded", None
-        case Again():
+        case Retried():
             return "failed", outcome.error
-        case Ended(state, error):
+        case FinalOutcome(state, error):
             return state, error if state == "failed" else None
-        case Judged(state, error):
+        case Rejected(state, error):
             return state, error
-        case Asleep():
+        case Suspended():
             return "asleep", None
         case Restarted():
             return "restarted", None
-        case Unstarted():
+        case Returned():
             return "given back", None
-        case Lost():
+        case Discarded():
             return "lost", None

@@ -12,88 +12,95 @@ import logging
 import time
 from uuid import UUID
 
-from rota.engine.desk import Desk
-from rota.engine.exchange import SETTLE_AT_ONCE, Exchange
-from rota.engine.heart import Heart, Pulse
-from rota.engine.news import News
-from rota.engine.record import give_back
+from rota.engine.desk import JobSlots
+from rota.engine.exchange import PENDING_RELEASE_ROWS, ClaimLoop
+from rota.engine.heart import BeatResult, Heartbeat
+from rota.engine.news import Notifier
+from rota.engine.record import return_to_queue
 from rota.loop import Loop
 from rota.store import claims, runs, waiters
-from rota.store.database import Database, exchange
-from rota.store.workers import Told
+from rota.store.database import Database, pipeline
+from rota.store.workers import BeatAnswer
 
 log = logging.getLogger("rota")
 
 
-class Presence(Loop):
+class ClaimReconciler(Loop):
     def __init__(
-        self, database: Database, worker: int, desk: Desk, trades: Exchange, news: News
+        self,
+        database: Database,
+        worker: int,
+        slots: JobSlots,
+        claim_loop: ClaimLoop,
+        notifier: Notifier,
     ) -> None:
         super().__init__()
         self._database = database
         self._worker = worker
-        self._desk = desk
-        self._exchange = trades
-        self._news = news
-        self._heart: Heart | None = None
-        self._told: Told | None = None
-        self._missed: dict[int, float] = {}  # claims, and when they were missed first
+        self._slots = slots
+        self._claim_loop = claim_loop
+        self._notifier = notifier
+        self._heartbeat: Heartbeat | None = None
+        self._answer: BeatAnswer | None = None
+        self._missing_since: dict[int, float] = {}  # claims, and when they were missed first
 
-    def listen_to(self, heart: Heart) -> None:
-        self._heart = heart
+    def set_heartbeat(self, heartbeat: Heartbeat) -> None:
+        self._heartbeat = heartbeat
 
-    def hear(self, pulse: Pulse) -> None:
+    def on_beat(self, result: BeatResult) -> None:
         """What a beat brought."""
-        told = pulse.told
-        if told is None:
+        answer = result.answer
+        if answer is None:
             return
-        if told.unwanted:
-            self._desk.cancel(told.unwanted)
-        self._look_for_lost(told, pulse.sent)
-        self._told = told
+        if answer.jobs_to_cancel:
+            self._slots.cancel(answer.jobs_to_cancel)
+        self._drop_lost_claims(answer, result.sent_at)
+        self._answer = answer
         self.wake()
 
-    def _look_for_lost(self, told: Told, sent: float) -> None:
-        missing = self._desk.held() - set(told.claims)
+    def _drop_lost_claims(self, answer: BeatAnswer, sent_at: float) -> None:
+        missing = self._slots.unfinished_claims() - set(answer.claims)
         # A claim may have come after the beat was sent: one that is missed is asked for once more.
-        lost = {claim for claim in missing if sent > self._missed.get(claim, sent)}
+        lost = {claim for claim in missing if sent_at > self._missing_since.get(claim, sent_at)}
         now = time.monotonic()
-        self._missed = {claim: self._missed.get(claim, now) for claim in missing - lost}
+        self._missing_since = {
+            claim: self._missing_since.get(claim, now) for claim in missing - lost
+        }
         if lost:
-            many = self._desk.lose(lost)
-            log.warning("%s job(s) are no longer ours: their claims were taken away", many)
-        if self._missed and self._heart is not None:
-            self._heart.ask()
+            dropped = self._slots.drop_claims(lost)
+            log.warning("%s job(s) are no longer ours: their claims were taken away", dropped)
+        if self._missing_since and self._heartbeat is not None:
+            self._heartbeat.beat_now()
 
     async def tick(self) -> None:
-        told, self._told = self._told, None
-        if told is None:
+        answer, self._answer = self._answer, None
+        if answer is None:
             return
         unknown = {
             id
-            for id, nonce in zip(told.claims, told.nonces, strict=True)
-            if not self._exchange.knows(id, UUID(nonce))
+            for id, nonce in zip(answer.claims, answer.nonces, strict=True)
+            if not self._claim_loop.tracks(id, UUID(nonce))
         }
         if unknown:
-            await self._give_back(unknown)
-        if told.echoes:
-            await self._settle()
+            await self._return_unknown(unknown)
+        if answer.has_pending_releases:
+            await self._release_pending()
 
-    async def _give_back(self, unknown: set[int]) -> None:
-        for held in await self._database.run(claims.mine(self._worker)):
+    async def _return_unknown(self, unknown: set[int]) -> None:
+        for held in await self._database.run(claims.by_worker(self._worker)):
             # Asked anew: what was unknown when the beat was sent may have arrived since.
-            if held.id not in unknown or self._exchange.knows(held.id, held.nonce):
+            if held.id not in unknown or self._claim_loop.tracks(held.id, held.nonce):
                 continue
             async with self._database.connection() as connection:
-                segment = give_back(self._worker, [held.id], held.jobs)
-                [answers] = await exchange(connection, [segment], self._database.schema)
-            [moved] = answers[1]
-            if moved.jobs:
+                transaction = return_to_queue(self._worker, [held.id], held.jobs)
+                [answers] = await pipeline(connection, [transaction], self._database.schema)
+            [move] = answers[1]
+            if move.jobs:
                 log.warning("gave back claim %s: its answer was lost", held.id)
-                self._news.tell(moved.queues)
+                self._notifier.notify(move.queues)
 
-    async def _settle(self) -> None:
-        [settled] = await self._database.run(runs.settle(SETTLE_AT_ONCE))
-        self._news.tell(settled.queues)
-        if settled.runs:
-            await self._database.run(waiters.tell(settled.runs))
+    async def _release_pending(self) -> None:
+        [released] = await self._database.run(runs.release_pending(PENDING_RELEASE_ROWS))
+        self._notifier.notify(released.queues)
+        if released.runs:
+            await self._database.run(waiters.notify_waiters(released.runs))

@@ -22,328 +22,363 @@ from itertools import count
 
 import msgspec
 
-from rota.engine.address import address_of, name_of
-from rota.engine.childport import ANSWERS
-from rota.engine.children import PATIENCE, Child
+from rota.engine.address import import_path_of, type_name
+from rota.engine.childport import REPLY_TYPES
+from rota.engine.children import STOP_GRACE_SECONDS, ChildProcess
 from rota.engine.execute import (
-    LOST,
-    MARGIN,
+    DISCARDED,
+    RETURNED,
     SKIPPED,
-    UNSTARTED,
-    Finished,
-    Ports,
-    Stop,
-    is_to_be_skipped,
-    judge,
-    stopped,
-    too_late,
+    TIMEOUT_MARGIN_SECONDS,
+    OnFinished,
+    ServicesFactory,
+    StopReason,
+    outcome_of_error,
+    outcome_of_stop,
+    should_skip,
+    timeout_error,
 )
-from rota.engine.frames import Address, Ask, Began, Begin, FromProcess, Over, Reply, Tell
+from rota.engine.frames import (
+    AttemptBegan,
+    AttemptEnded,
+    BeginAttempt,
+    FromProcess,
+    Notice,
+    Reply,
+    Request,
+    TaskAddress,
+)
 from rota.errors import ProcessLost
-from rota.model.context import Port
-from rota.model.outcome import Done, Outcome
+from rota.model.context import ContextBackend
+from rota.model.outcome import Outcome, Succeeded
 from rota.model.retry import Retry
-from rota.model.task import Definition
-from rota.store.jobs import Claimed
+from rota.model.task import TaskDefinition
+from rota.store.jobs import ClaimedJob
 
 log = logging.getLogger("rota")
 
-IDLE_FOR = 60.0
-WAIT_FOR = 1.0
+IDLE_SECONDS = 60.0
+PROCESS_WAIT_SECONDS = 1.0
 """Seconds a job waits for a process before it goes back."""
 
-BEGIN_WITHIN = 120.0
+BEGIN_TIMEOUT_SECONDS = 120.0
 """Seconds a process has to start and import what it needs."""
 
 
 @dataclass(eq=False, slots=True)
-class Attempt:
+class ProcessAttempt:
     """One job here, from its start to its outcome."""
 
-    number: int
-    job: Claimed
-    task: Definition
-    address: Address
+    id: int
+    job: ClaimedJob
+    task: TaskDefinition
+    address: TaskAddress
     retry: Retry
     timeout: float | None
-    since: float
-    child: Child | None = None
+    began: float
+    child: ChildProcess | None = None
     has_begun: bool = False
-    why: Stop | None = None
+    stop_reason: StopReason | None = None
     error: BaseException | None = None
     """Why its process was killed, if it was for its own sake."""
     timer: asyncio.TimerHandle | None = None
     """Until it must have been given a process, have begun, have ended: one after the other."""
-    last: asyncio.TimerHandle | None = None
+    stop_timer: asyncio.TimerHandle | None = None
     """Until one that was told to stop is killed, and until one that was killed is given up."""
-    port: Port | None = None
+    services: ContextBackend | None = None
 
-    def forget(self) -> None:
-        for timer in (self.timer, self.last):
+    def cancel_timers(self) -> None:
+        for timer in (self.timer, self.stop_timer):
             if timer is not None:
                 timer.cancel()
-        self.timer = self.last = None
+        self.timer = self.stop_timer = None
 
 
 class ProcessExecutor:
     def __init__(
         self,
-        finished: Finished,
+        on_finished: OnFinished,
         payload_limit: int,
-        ports: Ports | None = None,
-        children: int = 0,
+        services_for: ServicesFactory | None = None,
+        max_processes: int = 0,
         worker: int | None = None,
     ) -> None:
-        self._finished = finished
-        self._limit = payload_limit
-        self._ports = ports
-        self._most = children or _cores()
+        self._on_finished = on_finished
+        self._payload_limit = payload_limit
+        self._services_for = services_for
+        self._max_processes = max_processes or _cpu_count()
         self._worker = worker
         self._loop = asyncio.get_running_loop()
-        self._numbers = count()
-        self._attempts: dict[Claimed, Attempt] = {}
-        self._waiting: deque[Attempt] = deque()
-        self._children: dict[Child, Attempt | None] = {}
-        self._resting: dict[Child, asyncio.TimerHandle] = {}
-        self._answering: set[asyncio.Task[None]] = set()
-        self._addresses: dict[Definition, Address] = {}
+        self._attempt_ids = count()
+        self._attempts: dict[ClaimedJob, ProcessAttempt] = {}
+        self._waiting: deque[ProcessAttempt] = deque()
+        self._children: dict[ChildProcess, ProcessAttempt | None] = {}
+        self._idle_timers: dict[ChildProcess, asyncio.TimerHandle] = {}
+        self._request_tasks: set[asyncio.Task[None]] = set()
+        self._addresses: dict[TaskDefinition, TaskAddress] = {}
         self._is_draining = self._is_closed = False
 
-    def check(self, task: Definition) -> Address:
+    def address_for(self, task: TaskDefinition) -> TaskAddress:
         """Where the task is found. Raises DefinitionError."""
         if task not in self._addresses:
-            self._addresses[task] = address_of(task)
+            self._addresses[task] = import_path_of(task)
         return self._addresses[task]
 
     # In, through
 
     def start(
         self,
-        job: Claimed,
-        task: Definition,
+        job: ClaimedJob,
+        task: TaskDefinition,
         retry: Retry,
         timeout: float | None,
         context: Surroundings | None = None,
     ) -> None:
         # What its code sees of the surroundings goes with the job: where it is in a trace.
-        attempt = Attempt(
-            next(self._numbers), job, task, self.check(task), retry, timeout, time.perf_counter()
+        attempt = ProcessAttempt(
+            next(self._attempt_ids),
+            job,
+            task,
+            self.address_for(task),
+            retry,
+            timeout,
+            time.perf_counter(),
         )
         self._attempts[job] = attempt
         try:
-            if task.skip_if is not None and is_to_be_skipped(job, task.skip_if):
+            if task.skip_if is not None and should_skip(job, task.skip_if):
                 self._loop.call_soon(self._finish, attempt, SKIPPED)
                 return
         except Exception as error:
-            self._loop.call_soon(self._finish, attempt, judge(error, job, retry))
+            self._loop.call_soon(self._finish, attempt, outcome_of_error(error, job, retry))
             return
         self._waiting.append(attempt)
-        attempt.timer = self._loop.call_later(WAIT_FOR, self._hand_back, attempt)
-        self._fill()
+        attempt.timer = self._loop.call_later(PROCESS_WAIT_SECONDS, self._return_waiting, attempt)
+        self._assign_waiting()
 
-    def _fill(self) -> None:
+    def _assign_waiting(self) -> None:
         """Give those that wait to processes, as far as there are any."""
         while self._waiting and not self._is_closed:
-            child = self._free()
+            child = self._acquire_child()
             if child is None:
                 return
             attempt = self._waiting.popleft()
             self._children[child] = attempt
             attempt.child = child
-            attempt.forget()
-            attempt.timer = self._loop.call_later(BEGIN_WITHIN, self._has_not_begun, attempt)
+            attempt.cancel_timers()
+            attempt.timer = self._loop.call_later(
+                BEGIN_TIMEOUT_SECONDS, self._on_begin_timeout, attempt
+            )
             child.send(
-                Begin(
-                    attempt.number,
+                BeginAttempt(
+                    attempt.id,
                     attempt.job,
                     attempt.task.name,
                     attempt.address,
-                    attempt.retry.document(),
-                    [name_of(kind) for kind in attempt.retry.never],
-                    self._limit,
+                    attempt.retry.to_dict(),
+                    [type_name(kind) for kind in attempt.retry.non_retryable],
+                    self._payload_limit,
                     self._is_draining,
                     self._worker,
                 )
             )
 
-    def _free(self) -> Child | None:
-        if self._resting:
-            child, timer = self._resting.popitem()  # the last to rest, so that the others get old
+    def _acquire_child(self) -> ChildProcess | None:
+        if self._idle_timers:
+            child, timer = (
+                self._idle_timers.popitem()
+            )  # the last to rest, so that the others get old
             timer.cancel()
             return child
-        if len(self._children) >= self._most:
+        if len(self._children) >= self._max_processes:
             return None
         try:
-            child = Child(self._hear, self._bury)
+            child = ChildProcess(self._on_message, self._on_child_exit)
         except OSError as error:
             log.warning("no process for isolated tasks could be started: %s", error)
             return None
         self._children[child] = None
         return child
 
-    def _hear(self, child: Child, message: FromProcess) -> None:
+    def _on_message(self, child: ChildProcess, message: FromProcess) -> None:
         attempt = self._children.get(child)
-        if attempt is None or attempt.number != message.number or self._is_closed:
+        if attempt is None or attempt.id != message.attempt_id or self._is_closed:
             return
         match message:
-            case Began():
+            case AttemptBegan():
                 attempt.has_begun = True
                 if attempt.timer is not None:
                     attempt.timer.cancel()
-                attempt.since = time.perf_counter()
+                attempt.began = time.perf_counter()
                 if attempt.timeout is not None:
                     attempt.timer = self._loop.call_later(
-                        attempt.timeout, self._kill, attempt, too_late(attempt.timeout)
+                        attempt.timeout, self._kill, attempt, timeout_error(attempt.timeout)
                     )
-            case Over():
-                child.served += 1
+            case AttemptEnded():
+                child.served_jobs += 1
                 self._children[child] = None
-                self._rest(child)
-                self._finish(attempt, message.outcome, message.took)
-            case Ask():
-                answering = self._loop.create_task(self._answer(child, attempt, message))
-                self._answering.add(answering)
-                answering.add_done_callback(self._answering.discard)
+                self._mark_idle(child)
+                self._finish(attempt, message.outcome, message.seconds)
+            case Request():
+                handling = self._loop.create_task(self._handle_request(child, attempt, message))
+                self._request_tasks.add(handling)
+                handling.add_done_callback(self._request_tasks.discard)
 
-    async def _answer(self, child: Child, attempt: Attempt, ask: Ask) -> None:
+    async def _handle_request(
+        self, child: ChildProcess, attempt: ProcessAttempt, request: Request
+    ) -> None:
         try:
-            if ask.method not in ANSWERS or self._ports is None:
-                raise RuntimeError(f"a process cannot ask for {ask.method!r} here")
-            if attempt.port is None:
-                attempt.port = self._ports(attempt.job)
-            answer = getattr(attempt.port, ask.method)(*msgspec.json.decode(ask.arguments))
+            if request.method not in REPLY_TYPES or self._services_for is None:
+                raise RuntimeError(f"a process cannot ask for {request.method!r} here")
+            if attempt.services is None:
+                attempt.services = self._services_for(attempt.job)
+            answer = getattr(attempt.services, request.method)(
+                *msgspec.json.decode(request.arguments)
+            )
             if isinstance(answer, Awaitable):
                 answer = await answer
-            reply = Reply(ask.question, msgspec.json.encode(answer))
+            reply = Reply(request.request_id, msgspec.json.encode(answer))
         except Exception as error:
-            reply = Reply(ask.question, b"", str(error), type(error).__name__)
+            reply = Reply(request.request_id, b"", str(error), type(error).__name__)
         if self._children.get(child) is attempt:
             child.send(reply)
 
     # Out
 
-    def _finish(self, attempt: Attempt, outcome: Outcome, took: float | None = None) -> None:
-        attempt.forget()
+    def _finish(
+        self, attempt: ProcessAttempt, outcome: Outcome, seconds: float | None = None
+    ) -> None:
+        attempt.cancel_timers()
         if self._attempts.pop(attempt.job, None) is None:
             return
-        if attempt.why is Stop.LOST:
-            outcome = LOST
-        elif attempt.why is not None and not isinstance(outcome, Done):
-            outcome = stopped(attempt.why)
-        if took is None:
-            took = time.perf_counter() - attempt.since
-        self._finished(attempt.job, outcome, took)
-        self._fill()
+        if attempt.stop_reason is StopReason.CLAIM_LOST:
+            outcome = DISCARDED
+        elif attempt.stop_reason is not None and not isinstance(outcome, Succeeded):
+            outcome = outcome_of_stop(attempt.stop_reason)
+        if seconds is None:
+            seconds = time.perf_counter() - attempt.began
+        self._on_finished(attempt.job, outcome, seconds)
+        self._assign_waiting()
 
-    def _rest(self, child: Child) -> None:
-        if child.is_fit and not self._is_closed:
-            self._resting[child] = self._loop.call_later(IDLE_FOR, self._let_go, child)
+    def _mark_idle(self, child: ChildProcess) -> None:
+        if child.is_reusable and not self._is_closed:
+            self._idle_timers[child] = self._loop.call_later(IDLE_SECONDS, self._stop_idle, child)
 
-    def _let_go(self, child: Child) -> None:
-        self._resting.pop(child).cancel()
-        child.end()
+    def _stop_idle(self, child: ChildProcess) -> None:
+        self._idle_timers.pop(child).cancel()
+        child.stop()
 
-    def _bury(self, child: Child) -> None:
+    def _on_child_exit(self, child: ChildProcess) -> None:
         """A process is no more."""
         attempt = self._children.pop(child)
-        if (timer := self._resting.pop(child, None)) is not None:
+        if (timer := self._idle_timers.pop(child, None)) is not None:
             timer.cancel()
         if attempt is not None and attempt.job in self._attempts:
-            if attempt.why is None and attempt.error is None and self._is_blameless(attempt):
+            if (
+                attempt.stop_reason is None
+                and attempt.error is None
+                and self._may_reassign(attempt)
+            ):
                 # It died while it had nothing to do; what was sent to it meanwhile goes to another.
                 attempt.child = None
-                attempt.forget()
-                attempt.timer = self._loop.call_later(WAIT_FOR, self._hand_back, attempt)
+                attempt.cancel_timers()
+                attempt.timer = self._loop.call_later(
+                    PROCESS_WAIT_SECONDS, self._return_waiting, attempt
+                )
                 self._waiting.appendleft(attempt)
             else:
-                error = attempt.error or _lost(child, attempt)
-                self._finish(attempt, judge(error, attempt.job, attempt.retry))
-        self._fill()
+                error = attempt.error or _process_lost_error(child, attempt)
+                self._finish(attempt, outcome_of_error(error, attempt.job, attempt.retry))
+        self._assign_waiting()
 
     @staticmethod
-    def _is_blameless(attempt: Attempt) -> bool:
+    def _may_reassign(attempt: ProcessAttempt) -> bool:
         """A process that has served before died without having begun this one."""
         child = attempt.child
-        return child is not None and child.served > 0 and not attempt.has_begun
+        return child is not None and child.served_jobs > 0 and not attempt.has_begun
 
     # What does not end by itself
 
-    def _hand_back(self, attempt: Attempt) -> None:
+    def _return_waiting(self, attempt: ProcessAttempt) -> None:
         self._waiting.remove(attempt)
-        self._finish(attempt, UNSTARTED, 0.0)
+        self._finish(attempt, RETURNED, 0.0)
 
-    def _has_not_begun(self, attempt: Attempt) -> None:
-        late = f"its process was not ready to run it within {BEGIN_WITHIN:g} s"
+    def _on_begin_timeout(self, attempt: ProcessAttempt) -> None:
+        reason = f"its process was not ready to run it within {BEGIN_TIMEOUT_SECONDS:g} s"
         self._kill(
-            attempt, ProcessLost(f"{late}; is there something that hangs in what it imports?")
+            attempt, ProcessLost(f"{reason}; is there something that hangs in what it imports?")
         )
 
-    def _kill(self, attempt: Attempt, error: BaseException | None) -> None:
+    def _kill(self, attempt: ProcessAttempt, error: BaseException | None) -> None:
         assert attempt.child is not None
         attempt.error = error
-        attempt.forget()
-        attempt.last = self._loop.call_later(MARGIN, self._give_up, attempt)
+        attempt.cancel_timers()
+        attempt.stop_timer = self._loop.call_later(TIMEOUT_MARGIN_SECONDS, self._abandon, attempt)
         attempt.child.kill()
 
-    def _give_up(self, attempt: Attempt) -> None:
+    def _abandon(self, attempt: ProcessAttempt) -> None:
         """Not even killing helped: the system does not let it go."""
         assert attempt.child is not None
         pid = attempt.child.pid
         log.warning("process %s does not end; job %s is given up", pid, attempt.job.job)
         error = attempt.error or ProcessLost(f"its process {pid} was killed and does not end")
-        self._finish(attempt, judge(error, attempt.job, attempt.retry))
+        self._finish(attempt, outcome_of_error(error, attempt.job, attempt.retry))
 
-    def stop(self, job: Claimed, why: Stop) -> None:
+    def stop(self, job: ClaimedJob, reason: StopReason) -> None:
         attempt = self._attempts.get(job)
         if attempt is None:
             return
-        attempt.why = why
+        attempt.stop_reason = reason
         if attempt.child is None:
             with suppress(ValueError):
                 self._waiting.remove(attempt)
-            attempt.forget()
-            self._loop.call_soon(self._finish, attempt, UNSTARTED, 0.0)
+            attempt.cancel_timers()
+            self._loop.call_soon(self._finish, attempt, RETURNED, 0.0)
             return
-        attempt.child.send(Tell(attempt.number, True, why is Stop.DRAINED))
-        if attempt.last is None:
-            attempt.last = self._loop.call_later(PATIENCE, self._kill, attempt, None)
+        attempt.child.send(Notice(attempt.id, True, reason is StopReason.DRAINED))
+        if attempt.stop_timer is None:
+            attempt.stop_timer = self._loop.call_later(
+                STOP_GRACE_SECONDS, self._kill, attempt, None
+            )
 
     def drain(self) -> None:
         """The worker is about to stop: code that looks can see it."""
         self._is_draining = True
         for child, attempt in self._children.items():
             if attempt is not None:
-                child.send(Tell(attempt.number, False, True))
+                child.send(Notice(attempt.id, False, True))
 
     def close(self) -> None:
         """End all processes; nothing is finished any more. `closed()` waits for it."""
         self._is_closed = True
         for attempt in self._attempts.values():
-            attempt.forget()
+            attempt.cancel_timers()
         self._attempts.clear()
         self._waiting.clear()
-        for timer in self._resting.values():
+        for timer in self._idle_timers.values():
             timer.cancel()
-        self._resting.clear()
+        self._idle_timers.clear()
         for child, busy in self._children.items():
             if busy is None:
-                child.end()
+                child.stop()
             else:
                 child.kill()
 
-    async def closed(self) -> None:
-        for answering in self._answering:
-            answering.cancel()
+    async def wait_closed(self) -> None:
+        for handling in self._request_tasks:
+            handling.cancel()
         try:
             if self._children:
-                await asyncio.wait([child.over for child in self._children], timeout=MARGIN)
+                await asyncio.wait(
+                    [child.exited for child in self._children], timeout=TIMEOUT_MARGIN_SECONDS
+                )
         finally:
             # Also when the worker waits no longer: no process outlives it, or is left unreaped.
             for child in list(self._children):
                 child.kill_and_reap()
 
 
-def _cores() -> int:
+def _cpu_count() -> int:
     """Those this process may use, where the system says."""
     try:
         return len(os.sched_getaffinity(0))
@@ -351,15 +386,15 @@ def _cores() -> int:
         return os.cpu_count() or 1
 
 
-def _lost(child: Child, attempt: Attempt) -> ProcessLost:
+def _process_lost_error(child: ChildProcess, attempt: ProcessAttempt) -> ProcessLost:
     when = "" if attempt.has_begun else " before it began"
     hint = ""
-    if child.code == -signal.SIGKILL:
+    if child.exit_code == -signal.SIGKILL:
         hint = ": somebody killed it, or the system did for want of memory"
-    return ProcessLost(f"the process it ran in {_how(child.code)}{when}{hint}")
+    return ProcessLost(f"the process it ran in {_describe_exit(child.exit_code)}{when}{hint}")
 
 
-def _how(code: int | None) -> str:
+def _describe_exit(code: int | None) -> str:
     if code is not None and code < 0:
         with suppress(ValueError):
             return f"was ended by {signal.Signals(-code).name}"

@@ -13,68 +13,70 @@ import logging
 import time
 from collections import Counter
 
-from rota.engine.announce import Announcer
-from rota.engine.heart import Pulse
-from rota.engine.meters import Meters
-from rota.engine.news import News
+from rota.engine.announce import EventBus
+from rota.engine.heart import BeatResult
+from rota.engine.meters import Counters
+from rota.engine.news import Notifier
 from rota.loop import Loop
 from rota.model import events
 from rota.store import claims, failures, waiters, workers
-from rota.store.claims import Orphan
+from rota.store.claims import OrphanedClaim
 from rota.store.database import Database
-from rota.store.jobs import Moved
-from rota.store.workers import Seen
+from rota.store.jobs import MoveResult
+from rota.store.workers import ObservedWorker
 
 log = logging.getLogger("rota")
 
-PAGE = 100
+CLAIMS_PER_PAGE = 100
 """Claims looked at in one go."""
 
-FORGET_AFTER = 24 * 3600.0
-FORGET_EVERY = 600.0
+ENDED_WORKER_RETENTION_SECONDS = 24 * 3600.0
+ENDED_WORKER_CLEANUP_SECONDS = 600.0
 
 
 class Reaper(Loop):
-    longest_rest_after_error = 2.0
+    max_error_delay_seconds = 2.0
 
     def __init__(
         self,
         database: Database,
         worker: int,
-        news: News,
-        announcer: Announcer,
-        meters: Meters | None = None,
+        notifier: Notifier,
+        event_bus: EventBus,
+        counters: Counters | None = None,
     ) -> None:
         super().__init__()
         self._database = database
         self._worker = worker
-        self._news = news
-        self._announcer = announcer
-        self._meters = meters or Meters()
-        self._dead: dict[int, Seen] = {}
-        self._orphans = False
-        self._forget_at = time.monotonic() + FORGET_EVERY
+        self._notifier = notifier
+        self._event_bus = event_bus
+        self._counters = counters or Counters()
+        self._dead_workers: dict[int, ObservedWorker] = {}
+        self._has_orphans = False
+        self._next_cleanup_at = time.monotonic() + ENDED_WORKER_CLEANUP_SECONDS
 
-    def hear(self, pulse: Pulse) -> None:
-        self._dead.update({each.worker: each for each in pulse.dead})
-        self._orphans |= pulse.orphans
-        if self._dead or self._orphans or time.monotonic() >= self._forget_at:
+    def on_beat(self, result: BeatResult) -> None:
+        self._dead_workers.update({each.worker: each for each in result.dead_workers})
+        self._has_orphans |= result.has_orphans
+        if self._dead_workers or self._has_orphans or time.monotonic() >= self._next_cleanup_at:
             self.wake()
 
     async def tick(self) -> None:
-        if self._dead:
-            await self._declare()
-        if self._orphans:
+        if self._dead_workers:
+            await self._declare_dead()
+        if self._has_orphans:
             await self._reap()
-            self._orphans = False
-        if time.monotonic() >= self._forget_at:
-            self._forget_at = time.monotonic() + FORGET_EVERY
-            await self._database.run(workers.forget(FORGET_AFTER))
+            self._has_orphans = False
+        if time.monotonic() >= self._next_cleanup_at:
+            self._next_cleanup_at = time.monotonic() + ENDED_WORKER_CLEANUP_SECONDS
+            await self._database.run(workers.delete_ended(ENDED_WORKER_RETENTION_SECONDS))
 
-    async def _declare(self) -> None:
-        seen = list(self._dead.values())
-        declared = await self._database.run(workers.declare(seen))
-        self._dead = {id: each for id, each in self._dead.items() if each not in seen}
+    async def _declare_dead(self) -> None:
+        observed = list(self._dead_workers.values())
+        declared = await self._database.run(workers.mark_dead(observed))
+        self._dead_workers = {
+            id: each for id, each in self._dead_workers.items() if each not in observed
+        }
         for each in declared:
             log.warning(
                 "worker %s (%s, process %s) is dead: what it held goes back",
@@ -82,57 +84,57 @@ class Reaper(Loop):
                 each.host,
                 each.pid,
             )
-            self._announcer.announce(events.WorkerDied(self._worker, each.worker))
-        self._orphans |= bool(declared)
-        self._meters.declared_dead += len(declared)
+            self._event_bus.publish(events.WorkerDied(self._worker, each.worker))
+        self._has_orphans |= bool(declared)
+        self._counters.declared_dead += len(declared)
 
     async def _reap(self) -> None:
         after = 0
-        taken: Counter[int] = Counter()
+        taken_back: Counter[int] = Counter()
         while not self._stopped:
-            page = await self._database.run(claims.orphans(after, PAGE))
+            page = await self._database.run(claims.orphans(after, CLAIMS_PER_PAGE))
             for orphan in page:
                 after = orphan.id
-                taken[orphan.worker] += await self._take_back(orphan)
-            if len(page) < PAGE:
+                taken_back[orphan.worker] += await self._take_back(orphan)
+            if len(page) < CLAIMS_PER_PAGE:
                 break
-        for worker, many in taken.items():
-            if many:
-                log.warning("took %s job(s) back from worker %s", many, worker)
+        for worker, count in taken_back.items():
+            if count:
+                log.warning("took %s job(s) back from worker %s", count, worker)
 
-    async def _take_back(self, orphan: Orphan) -> int:
+    async def _take_back(self, orphan: OrphanedClaim) -> int:
         """Answers how many jobs went back."""
-        moved = 0
+        count = 0
         try:
-            moved = await self._move(orphan)
+            count = await self._reap_claim(orphan)
         except Exception as error:
             if failures.is_contended(error):
                 log.debug("claim %s is in somebody's hands: %s", orphan.id, error)
                 return 0
-            if failures.is_passing(error):
+            if failures.is_transient(error):
                 raise
             log.error("claim %s cannot be taken back as a whole: %s", orphan.id, error)
             for job in orphan.jobs:
                 try:
-                    moved += await self._move(orphan, [job])
+                    count += await self._reap_claim(orphan, [job])
                 except Exception as each:
-                    if failures.is_passing(each) and not failures.is_contended(each):
+                    if failures.is_transient(each) and not failures.is_contended(each):
                         raise
                     log.error("job %s of claim %s cannot be taken back: %s", job, orphan.id, each)
-        return moved
+        return count
 
-    async def _move(self, orphan: Orphan, only: list[int] | None = None) -> int:
-        [moved] = await self._database.run(claims.reap(orphan.id, only))
-        if not moved.jobs:
+    async def _reap_claim(self, orphan: OrphanedClaim, only_jobs: list[int] | None = None) -> int:
+        [move] = await self._database.run(claims.reap(orphan.id, only_jobs))
+        if not move.jobs:
             return 0
-        await self._tell(moved)
-        self._meters.reaped += len(moved.jobs)
-        if self._announcer:
-            jobs = tuple(moved.jobs)
-            self._announcer.announce(events.JobsReaped(self._worker, orphan.worker, jobs))
-        return len(moved.jobs)
+        await self._notify(move)
+        self._counters.reaped += len(move.jobs)
+        if self._event_bus:
+            jobs = tuple(move.jobs)
+            self._event_bus.publish(events.JobsReaped(self._worker, orphan.worker, jobs))
+        return len(move.jobs)
 
-    async def _tell(self, moved: Moved) -> None:
+    async def _notify(self, move: MoveResult) -> None:
         # Of no consequence if it is lost: who waits also looks.
-        self._news.tell([*moved.queues, waiters.LOST])
-        await self._database.run(waiters.tell([*moved.jobs, *moved.runs]))
+        self._notifier.notify([*move.queues, waiters.JOBS_LOST])
+        await self._database.run(waiters.notify_waiters([*move.jobs, *move.runs]))

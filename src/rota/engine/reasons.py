@@ -6,248 +6,279 @@ import shlex
 from datetime import datetime
 from typing import Any
 
-from rota.engine.takers import ready
-from rota.engine.telling import WORKER, Around, Teller, nobody
+from rota.engine.takers import queued_reasons
+from rota.engine.telling import WORKER_COMMAND, ReasonBuilder, Situation, no_worker_reason
 from rota.model import codec
-from rota.model.checkup import duration
-from rota.model.replay import label
-from rota.model.why import Kind, Reason
-from rota.store.why import Place, Wait, Wanted
+from rota.model.checkup import format_duration
+from rota.model.replay import entry_label
+from rota.model.why import ExplanationReason, SubjectKind
+from rota.store.why import AwaitedLockRow, JobSituationRow, WaitingRow
 
-LATE = 5.0
+MAX_LAG_SECONDS = 5.0
 """Seconds that a worker's event loop may be late before it counts for something."""
 
 
-def reasons(place: Place, around: Around, *, of: int) -> list[Reason]:
+def reasons_for(
+    job: JobSituationRow, situation: Situation, *, asked_about: int
+) -> list[ExplanationReason]:
     """Why the job there does not run; `of`: what was asked about, which needs no name."""
-    tell = Teller(place, around, "it" if place.job == of else f"job {place.job} ({place.task})")
-    match place.place:
+    builder = ReasonBuilder(
+        job, situation, "it" if job.job == asked_about else f"job {job.job} ({job.task})"
+    )
+    match job.state:
         case "ended":
-            return [tell(code="ended", words=f"{tell.it} has ended: it {_came_to(place.outcome)}")]
+            return [
+                builder(
+                    code="ended",
+                    message=f"{builder.name} has ended: it {_outcome_text(job.outcome)}",
+                )
+            ]
         case "quarantined":
-            return [_quarantined(tell)]
+            return [_quarantined(builder)]
         case "running":
-            return _held(tell)
+            return _held(builder)
         case "asleep":
-            return _asleep(tell)
+            return _sleeping(builder)
         case "ready":
-            return ready(tell)
+            return queued_reasons(builder)
     return []
 
 
 # In quarantine
 
 
-def _quarantined(tell: Teller) -> Reason:
-    place = tell.place
-    changed = codec.read_error(place.error).type == "rota.errors.ReplayMismatch"
-    why = "its code has changed under way" if changed else "too many workers were lost with it"
-    first = "deploy code that fits what it came to, then " if changed else ""
-    return tell(
+def _quarantined(builder: ReasonBuilder) -> ExplanationReason:
+    job = builder.job
+    changed = codec.decode_error(job.error).type == "rota.errors.ReplayMismatch"
+    cause = "its code has changed under way" if changed else "too many workers were lost with it"
+    before = "deploy code that fits what it came to, then " if changed else ""
+    return builder(
         code="quarantined",
-        words=f"{tell.it} is in quarantine, for {why}: nobody tries it again by himself",
-        do=f"{first}`rota release {place.job}` tries it again, `rota cancel {place.job}` ends it",
-        error=place.error,
-        stuck=True,
+        message=f"{builder.name} is in quarantine, for {cause}: nobody tries it again by himself",
+        remedy=f"{before}`rota release {job.job}` tries it again, `rota cancel {job.job}` ends it",
+        error=job.error,
+        is_stuck=True,
     )
 
 
 # Held by a worker
 
 
-def _held(tell: Teller) -> list[Reason]:
-    place = tell.place
-    where = f"worker {place.worker}"
-    if place.host is not None:
-        where += f" on {place.host}, process {place.pid}"
-    about: tuple[Kind, object] = ("worker", place.worker)
+def _held(builder: ReasonBuilder) -> list[ExplanationReason]:
+    job = builder.job
+    holder = f"worker {job.worker}"
+    if job.host is not None:
+        holder += f" on {job.host}, process {job.pid}"
+    about: tuple[SubjectKind, object] = ("worker", job.worker)
     found = []
-    if place.unwanted is not None:
+    if job.cancel_requested is not None:
         found.append(
-            tell(
+            builder(
                 code="cancelling",
-                words=f"{tell.it} is to stop, and its code on {where} has not yet: it is told with "
+                message=f"{builder.name} is to stop, and its code on {holder} has not yet: it is told with "
                 "every beat, and sees ctx.cancelled",
                 about=about,
-                since=place.unwanted,
+                since=job.cancel_requested,
             )
         )
-    if place.presence not in ("active", "draining"):
-        return [*found, _orphaned(tell, where, about)]
-    silent = place.silent or 0.0
-    if place.until is not None and place.until <= tell.around.now:
+    if job.worker_state not in ("active", "draining"):
+        return [*found, _orphaned(builder, holder, about)]
+    silent = job.silent_seconds or 0.0
+    if job.claim_expires is not None and job.claim_expires <= builder.situation.now:
         found.append(
-            tell(
+            builder(
                 code="hold_over",
-                words=f"{where} has held {tell.it} for longer than the task's `hold` allows: any "
+                message=f"{holder} has held {builder.name} for longer than the task's `hold` allows: any "
                 "worker takes it back",
                 about=about,
-                since=place.until,
-                **_needs_somebody(tell),
+                since=job.claim_expires,
+                **_needs_worker(builder),
             )
         )
-    elif silent >= tell.around.dead_after / 2:
-        found.append(_silent(tell, where, about, silent))
+    elif silent >= builder.situation.dead_after / 2:
+        found.append(_silent(builder, holder, about, silent))
     else:
-        found.append(_running(tell, where, about))
+        found.append(_running(builder, holder, about))
     return found
 
 
-def _orphaned(tell: Teller, where: str, about: tuple[Kind, object]) -> Reason:
-    gone = {"dead": "is dead", "stopped": "has left"}.get(
-        tell.place.presence or "", "is not known any more"
+def _orphaned(
+    builder: ReasonBuilder, holder: str, about: tuple[SubjectKind, object]
+) -> ExplanationReason:
+    status = {"dead": "is dead", "stopped": "has left"}.get(
+        builder.job.worker_state or "", "is not known any more"
     )
-    return tell(
+    return builder(
         code="orphaned",
-        words=f"{where} {gone} and still holds {tell.it}: a worker that is there takes it back with "
+        message=f"{holder} {status} and still holds {builder.name}: a worker that is there takes "
+        "it back with "
         "its next beat",
         about=about,
-        **_needs_somebody(tell),
+        **_needs_worker(builder),
     )
 
 
-def _silent(tell: Teller, where: str, about: tuple[Kind, object], silent: float) -> Reason:
-    rest = tell.around.dead_after - silent
-    soon = f"in about {rest:.0f} s" if rest >= 1 else "any moment"
-    needs = _needs_somebody(tell)
-    end = (
+def _silent(
+    builder: ReasonBuilder, holder: str, about: tuple[SubjectKind, object], silent: float
+) -> ExplanationReason:
+    remaining = builder.situation.dead_after - silent
+    when = f"in about {remaining:.0f} s" if remaining >= 1 else "any moment"
+    needs = _needs_worker(builder)
+    consequence = (
         "no other is there to take it back"
         if needs
-        else f"{soon} the others take the worker to be dead, and the job goes back"
+        else f"{when} the others take the worker to be dead, and the job goes back"
     )
-    return tell(
+    return builder(
         code="silent",
-        words=f"{where} holds {tell.it} and has not been heard of for {duration(silent)}; {end}",
+        message=f"{holder} holds {builder.name} and has not been heard of for "
+        f"{format_duration(silent)}; {consequence}",
         about=about,
         **needs,
     )
 
 
-def _needs_somebody(tell: Teller) -> dict[str, Any]:
+def _needs_worker(builder: ReasonBuilder) -> dict[str, Any]:
     """What only a worker does that is heard of, where there is none but the one that holds it."""
-    own = tell.place.presence in ("active", "draining")
-    heard = own and (tell.place.silent or 0.0) < tell.around.dead_after / 2
-    if tell.crowd.alive - heard > 0:
+    is_registered = builder.job.worker_state in ("active", "draining")
+    is_alive = (
+        is_registered and (builder.job.silent_seconds or 0.0) < builder.situation.dead_after / 2
+    )
+    if builder.eligibility.alive - is_alive > 0:
         return {}
-    return {"do": f"no other worker is there; start one with {WORKER}", "stuck": True}
+    return {
+        "remedy": f"no other worker is there; start one with {WORKER_COMMAND}",
+        "is_stuck": True,
+    }
 
 
-def _running(tell: Teller, where: str, about: tuple[Kind, object]) -> Reason:
-    place = tell.place
-    words = f"{tell.it} runs on {where}"
-    if (place.lag or 0) > LATE:
-        words += f", whose event loop has been blocked for {place.lag:.0f} s"
-    together, capacity = place.together or 0, place.capacity or 0
-    if together > max(capacity, place.running or 0):
-        words = (
-            f"{where} holds {tell.it} with {together - 1:,} others and runs {capacity:,} at a time: "
+def _running(
+    builder: ReasonBuilder, holder: str, about: tuple[SubjectKind, object]
+) -> ExplanationReason:
+    job = builder.job
+    message = f"{builder.name} runs on {holder}"
+    if (job.lag or 0) > MAX_LAG_SECONDS:
+        message += f", whose event loop has been blocked for {job.lag:.0f} s"
+    held_jobs, capacity = job.held_jobs or 0, job.capacity or 0
+    if held_jobs > max(capacity, job.running or 0):
+        message = (
+            f"{holder} holds {builder.name} with {held_jobs - 1:,} others and runs {capacity:,} at a time: "
             "it may not have begun"
         )
-    if place.alone is True:
-        words += "; alone, for workers were lost with it"
-    if place.done is not None:
-        words += f"; {_progress(place.done, place.total)}"
-    return tell(code="running", words=words, about=about, detail=place.note)
+    if job.is_exclusive is True:
+        message += "; alone, for workers were lost with it"
+    if job.done is not None:
+        message += f"; {_progress(job.done, job.total)}"
+    return builder(code="running", message=message, about=about, detail=job.note)
 
 
 def _progress(done: float, total: float | None) -> str:
     return f"{done:,g} of {total:,g} done" if total else f"{done:,g} done"
 
 
-def contended(lock: Wanted, job: int) -> Reason:
+def contended_lock(lock: AwaitedLockRow, job: int) -> ExplanationReason:
     """Somebody waits for this lock; whether it is the code of that job, nobody writes down."""
-    what = f"permit {lock.permit} of {lock.name!r}" if lock.permit else f"lock {lock.name!r}"
-    whose = (
+    lock_name = f"permit {lock.permit} of {lock.name!r}" if lock.permit else f"lock {lock.name!r}"
+    holder = (
         f"{lock.label} ({lock.host}, process {lock.pid})"
         if lock.label
         else f"{lock.host}, process {lock.pid}"
     )
-    return Reason(
+    return ExplanationReason(
         code="lock",
-        words=f"somebody waits for {what}, which {whose} holds: if its code asks for that, it waits",
+        message=f"somebody waits for {lock_name}, which {holder} holds: if its code asks for "
+        "that, it waits",
         kind="lock",
         subject=lock.name,
         job=job,
         since=lock.since,
         until=lock.expires,
-        sure=False,
+        is_certain=False,
     )
 
 
 # Asleep
 
 
-def _asleep(tell: Teller) -> list[Reason]:
-    place, now = tell.place, tell.around.now
-    due = place.wake is not None and place.wake <= now
-    if due:
-        if tell.crowd.wakers:
+def _sleeping(builder: ReasonBuilder) -> list[ExplanationReason]:
+    job, now = builder.job, builder.situation.now
+    is_due = job.wakes is not None and job.wakes <= now
+    if is_due:
+        if builder.eligibility.wakers:
             return [
-                tell(
+                builder(
                     code="due",
-                    words=f"the time of {tell.it} has come: a worker wakes it",
-                    until=place.wake,
+                    message=f"the time of {builder.name} has come: a worker wakes it",
+                    until=job.wakes,
                 )
             ]
-        who = (
+        cause = (
             "all workers that are there are about to leave"
-            if tell.crowd.alive
+            if builder.eligibility.alive
             else "no worker is there"
         )
-        return [nobody(tell, f"the time of {tell.it} has come, and {who}: nobody wakes it")]
-    waits = tell.around.waits.get(place.job, [])
-    # Steps that a failed attempt left open are not what it sleeps for.
-    own = [each for each in waits if _is_slept_for(each, place)]
-    if own:
-        return [_wait(tell, each) for each in own]
-    if place.signals:
-        return [_signal(tell, each, place.wake) for each in place.signals]
-    if place.attempt is not None and place.attempt > 1:
-        error = codec.read_error(place.error).type or "an error"
         return [
-            tell(
-                code="retry",
-                words=f"attempt {place.attempt - 1} of {tell.it} failed with {error}; the next one waits",
-                until=place.wake,
-                error=place.error,
+            no_worker_reason(
+                builder, f"the time of {builder.name} has come, and {cause}: nobody wakes it"
             )
         ]
-    return [tell(code="delay", words=f"{tell.it} was started for later", until=place.wake)]
+    waits = builder.situation.waits.get(job.job, [])
+    # Steps that a failed attempt left open are not what it sleeps for.
+    awaited = [each for each in waits if _is_awaited(each, job)]
+    if awaited:
+        return [_wait(builder, each) for each in awaited]
+    if job.signals:
+        return [_signal(builder, each, job.wakes) for each in job.signals]
+    if job.attempt is not None and job.attempt > 1:
+        error = codec.decode_error(job.error).type or "an error"
+        return [
+            builder(
+                code="retry",
+                message=f"attempt {job.attempt - 1} of {builder.name} failed with {error}; the "
+                "next one waits",
+                until=job.wakes,
+                error=job.error,
+            )
+        ]
+    return [builder(code="delay", message=f"{builder.name} was started for later", until=job.wakes)]
 
 
-def _is_slept_for(wait: Wait, place: Place) -> bool:
-    if wait.kind == "wait" and wait.name in (place.signals or ()):
+def _is_awaited(wait: WaitingRow, job: JobSituationRow) -> bool:
+    if wait.kind == "wait" and wait.name in (job.signals or ()):
         return True
-    return wait.until is not None and wait.until == place.wake
+    return wait.until is not None and wait.until == job.wakes
 
 
-def _signal(tell: Teller, name: str, until: datetime | None) -> Reason:
-    ever = "" if until else ", however long that takes"
-    return tell(
+def _signal(builder: ReasonBuilder, name: str, until: datetime | None) -> ExplanationReason:
+    no_timeout = "" if until else ", however long that takes"
+    return builder(
         code="signal",
-        words=f"{tell.it} waits for signal {name!r}{ever}",
+        message=f"{builder.name} waits for signal {name!r}{no_timeout}",
         about=("signal", name),
         until=until,
-        do=f"`rota signal {tell.place.run} {shlex.quote(name)}` tells it",
-        stuck=tell.place.wake is None,
+        remedy=f"`rota signal {builder.job.run} {shlex.quote(name)}` tells it",
+        is_stuck=builder.job.wakes is None,
     )
 
 
-def _wait(tell: Teller, wait: Wait) -> Reason:
+def _wait(builder: ReasonBuilder, wait: WaitingRow) -> ExplanationReason:
     if wait.kind == "wait":
-        return _signal(tell, wait.name, wait.until)
+        return _signal(builder, wait.name, wait.until)
     if wait.kind == "sleep":
-        return tell(code="sleep", words=f"{tell.it} sleeps, as its code says", until=wait.until)
-    error = codec.read_error(wait.error).type or "an error"
+        return builder(
+            code="sleep", message=f"{builder.name} sleeps, as its code says", until=wait.until
+        )
+    error = codec.decode_error(wait.error).type or "an error"
     times = "once" if wait.tries == 1 else f"{wait.tries} times"
-    return tell(
+    return builder(
         code="step_retry",
-        words=f"{label(wait.kind, wait.name, wait.number)} of {tell.it} failed {times}, last with "
+        message=f"{entry_label(wait.kind, wait.name, wait.number)} of {builder.name} failed "
+        f"{times}, last with "
         f"{error}; its next try waits",
         until=wait.until,
         error=wait.error,
     )
 
 
-def _came_to(outcome: str) -> str:
+def _outcome_text(outcome: str) -> str:
     return {"succeeded": "succeeded", "failed": "failed"}.get(outcome, f"was {outcome}")

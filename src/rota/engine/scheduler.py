@@ -21,11 +21,11 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from rota.engine import firing
-from rota.engine.announce import Announcer
-from rota.engine.firing import Fired, Make, Overtaken, told
-from rota.engine.meters import Meters
-from rota.engine.misfits import Misfits
-from rota.engine.news import News
+from rota.engine.announce import EventBus
+from rota.engine.firing import FireResult, Overtaken, RunFactory, short_error
+from rota.engine.meters import Counters
+from rota.engine.misfits import DeferredSchedules
+from rota.engine.news import Notifier
 from rota.engine.schedules import declare
 from rota.engine.tracing import Tracing
 from rota.loop import Loop
@@ -33,30 +33,30 @@ from rota.model import events
 from rota.store import failures, schedules, ticks
 from rota.store.database import Database, run
 from rota.store.query import Query
-from rota.store.schedules import Definition
+from rota.store.schedules import ScheduleDefinition
 
 log = logging.getLogger("rota")
 
 Row = TypeVar("Row")
 
-UNTOLD = 2.0
+MIN_FALLBACK_POLL_SECONDS = 2.0
 """Seconds without word from the polls after which this loop looks by itself, at least."""
 
-FIRST_MISS = 0.02
-IN_HAND = 0.5
-NOT_OURS = 5.0
+FIRST_RETRY_SECONDS = 0.02
+MAX_CONTENDED_RETRY_SECONDS = 0.5
+MAX_UNKNOWN_RETRY_SECONDS = 5.0
 """Seconds before something that is due and was not ours to start is looked at again: at first, at last if
 another has it in hand, and at last if nobody here knows it."""
 
-IN_THE_WAY = 5.0
+CONTENDED_POSTPONE_SECONDS = 5.0
 """Seconds for which a schedule is put off that somebody was in the way of."""
 
-SWEEP = 5.0
-REST = 30.0
+SWEEP_SECONDS = 5.0
+IDLE_SWEEP_SECONDS = 30.0
 """Seconds between looks at what has become of runs, while some are open and while none is."""
 
-DECLARE_FIRST = 3.0
-DECLARE = 60.0
+FIRST_DECLARE_SECONDS = 3.0
+DECLARE_SECONDS = 60.0
 """Seconds, about, after which it is seen to that schedules are as the code says which is there: first, for
 nobody knew of this worker while it started, and again and again, for another may have started, changed
 them, and gone.
@@ -64,58 +64,66 @@ them, and gone.
 
 
 class Scheduler(Loop):
-    longest_rest_after_error = 2.0
+    max_error_delay_seconds = 2.0
 
     def __init__(
         self,
         database: Database,
-        news: News,
-        announcer: Announcer,
+        notifier: Notifier,
+        event_bus: EventBus,
         worker: int,
-        targets: Mapping[str, Make],
+        targets: Mapping[str, RunFactory],
         tracing: Tracing | None = None,
-        declared: Sequence[Definition] = (),
+        declared: Sequence[ScheduleDefinition] = (),
     ) -> None:
         super().__init__()
         self._database = database
-        self._news = news
+        self._notifier = notifier
         self._declared = declared
-        self._announcer = announcer
+        self._event_bus = event_bus
         self._worker = worker
         self._targets = targets
-        self.meters = Meters()
+        self.counters = Counters()
         self._tracing = tracing
-        self._who = (socket.gethostname(), os.getpid())
-        self._untold = max(UNTOLD, 3 * database.settings.poll)
-        self._changed = True
-        self._look_at = 0.0
-        self._sweep_at = time.monotonic() + random.uniform(0, SWEEP)
-        self._declare_at = time.monotonic() + _about(DECLARE_FIRST)
+        self._process = (socket.gethostname(), os.getpid())
+        self._fallback_poll_seconds = max(
+            MIN_FALLBACK_POLL_SECONDS, 3 * database.settings.poll_interval
+        )
+        self._schedules_changed = True
+        self._poll_at = 0.0
+        self._sweep_at = time.monotonic() + random.uniform(0, SWEEP_SECONDS)
+        self._declare_at = time.monotonic() + _with_jitter(FIRST_DECLARE_SECONDS)
         self._misses = 0  # in a row: looks at something due that was not ours to start
         self._missed_at = 0.0
         self._overdue = False  # whether something was due when a poll asked
-        self._strange: set[str] = set()
+        self._warned_unstartable: set[str] = set()
         self._slow: set[str] = set()  # those over which it took too long here, the last time
-        self._misfits = Misfits()
+        self._deferred = DeferredSchedules()
 
     # What others say
 
-    def hear(self, due: float | None) -> None:
+    def on_next_schedule(self, due_in: float | None) -> None:
         """A poll has asked when the next schedule is due, of all there are: in so many seconds; None: there
         is none."""
         now = time.monotonic()
-        if due is None or due > 0:
+        if due_in is None or due_in > 0:
             self._misses = 0
-            self._look_at = now + (self._untold if due is None else min(due, self._untold))
+            self._poll_at = now + (
+                self._fallback_poll_seconds
+                if due_in is None
+                else min(due_in, self._fallback_poll_seconds)
+            )
         else:
             self._overdue = True
-            again = self._missed_at + min(FIRST_MISS * 2.0**self._misses, NOT_OURS)
-            self._look_at = min(self._look_at, max(now, again))
+            retry_at = self._missed_at + min(
+                FIRST_RETRY_SECONDS * 2.0**self._misses, MAX_UNKNOWN_RETRY_SECONDS
+            )
+            self._poll_at = min(self._poll_at, max(now, retry_at))
         self.wake()
 
-    def look(self) -> None:
+    def on_schedules_changed(self) -> None:
         """There is news of schedules."""
-        self._changed = True
+        self._schedules_changed = True
         self.wake()
 
     # The loop
@@ -123,46 +131,46 @@ class Scheduler(Loop):
     async def tick(self) -> float | None:
         if not self._targets:
             return None
-        if self._changed or time.monotonic() >= self._look_at:
-            await self._look()
+        if self._schedules_changed or time.monotonic() >= self._poll_at:
+            await self._poll()
         elif time.monotonic() >= self._sweep_at:
             await self._sweep()
         elif time.monotonic() >= self._declare_at:
-            self._declare_at = time.monotonic() + _about(DECLARE)
+            self._declare_at = time.monotonic() + _with_jitter(DECLARE_SECONDS)
             await declare(self._database, self._declared, list(self._targets), self._worker)
-        return max(min(self._look_at, self._sweep_at, self._declare_at) - time.monotonic(), 0.001)
+        return max(min(self._poll_at, self._sweep_at, self._declare_at) - time.monotonic(), 0.001)
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         # Before anything is asked: what is heard meanwhile may be newer than the answer.
         now = time.monotonic()
-        self._look_at = now + self._untold
-        if self._changed:
-            self._changed = False
+        self._poll_at = now + self._fallback_poll_seconds
+        if self._schedules_changed:
+            self._schedules_changed = False
             self._misses = 0
-        seen, rest = False, 0.0
+        handled, due_in = False, 0.0
         if self._misses:
-            rest = await self._rest()
-        if rest <= 0:
-            seen = await self.fire()
-            rest = await self._rest()
-        if seen:
+            due_in = await self._seconds_until_due()
+        if due_in <= 0:
+            handled = await self.fire()
+            due_in = await self._seconds_until_due()
+        if handled:
             self._misses = 0
-            self._sweep_at = min(self._sweep_at, now + SWEEP)
+            self._sweep_at = min(self._sweep_at, now + SWEEP_SECONDS)
         else:
             self._missed_at = now
             self._misses = min(self._misses + 1, 10)
-            if rest <= 0:
-                rest = min(FIRST_MISS * 2.0**self._misses, IN_HAND)
-        self._look_at = min(self._look_at, time.monotonic() + rest)
+            if due_in <= 0:
+                due_in = min(FIRST_RETRY_SECONDS * 2.0**self._misses, MAX_CONTENDED_RETRY_SECONDS)
+        self._poll_at = min(self._poll_at, time.monotonic() + due_in)
 
-    async def _rest(self) -> float:
+    async def _seconds_until_due(self) -> float:
         """Seconds until the next one is due that can be started here."""
-        others = self._misfits.left_to_others()
-        [rest] = await self._ask(ticks.next_due(list(self._targets), others))
-        return math.inf if rest is None else rest
+        deferred = self._deferred.deferred_names()
+        [seconds] = await self._query(ticks.next_due(list(self._targets), deferred))
+        return math.inf if seconds is None else seconds
 
-    async def _ask(self, query: Query[Row]) -> list[Row]:
-        [[_, rows]] = await self._database.exchange([[ticks.hurry(), query]])
+    async def _query(self, query: Query[Row]) -> list[Row]:
+        [[_, rows]] = await self._database.pipeline([[ticks.set_short_timeouts(), query]])
         return rows
 
     # What is due
@@ -172,45 +180,51 @@ class Scheduler(Loop):
         try:
             fired = await self._fire()
         except Exception as error:
-            if _is_away(error):
+            if _is_database_down(error):
                 raise
             # One is in the way of the others, and nobody says which.
-            log.warning("schedules that are due are seen to one by one: %s", told(error))
-            others = self._misfits.left_to_others()
-            fired = Fired(alone=await self._ask(ticks.names_due(list(self._targets), others)))
-        for name in fired.alone:
-            await self._fire_alone(name)
-        return bool(fired.seen or fired.alone)
+            log.warning("schedules that are due are seen to one by one: %s", short_error(error))
+            deferred = self._deferred.deferred_names()
+            fired = FireResult(
+                one_by_one=await self._query(ticks.due_names(list(self._targets), deferred))
+            )
+        for name in fired.one_by_one:
+            await self._fire_one(name)
+        return bool(fired.handled or fired.one_by_one)
 
-    async def _fire_alone(self, name: str) -> None:
+    async def _fire_one(self, name: str) -> None:
         try:
             await self._fire(name)
             self._slow.discard(name)
         except Exception as error:
-            if _is_away(error):
+            if _is_database_down(error):
                 raise
-            log.error("schedule %r is put off: %s", name, told(error))
+            log.error("schedule %r is put off: %s", name, short_error(error))
             # Once, it may have been this process that stood still, whatever the schedule.
-            stood_still = _took_too_long(error) and name not in self._slow
-            (self._slow.add if stood_still else self._slow.discard)(name)
-            passing = stood_still or failures.is_contended(error)
-            why, seconds = (None, IN_THE_WAY) if passing else (told(error), firing.PUT_OFF)
-            await self._database.run(ticks.put_off({name: why}, seconds))
+            is_first_timeout = _is_timeout(error) and name not in self._slow
+            (self._slow.add if is_first_timeout else self._slow.discard)(name)
+            is_transient = is_first_timeout or failures.is_contended(error)
+            reason, seconds = (
+                (None, CONTENDED_POSTPONE_SECONDS)
+                if is_transient
+                else (short_error(error), firing.POSTPONE_SECONDS)
+            )
+            await self._database.run(ticks.postpone({name: reason}, seconds))
 
-    async def _fire(self, name: str | None = None) -> Fired:
+    async def _fire(self, name: str | None = None) -> FireResult:
         try:
             fired = await firing.fire(
-                self._database, self._targets, self._who, self._misfits, name, self._tracing
+                self._database, self._targets, self._process, self._deferred, name, self._tracing
             )
         except Overtaken as error:
             log.debug("%s", error)
-            return Fired()
-        self._news.tell(fired.queues)
+            return FireResult()
+        self._notifier.notify(fired.queues)
         for late in fired.lateness:
-            self.meters.lateness.add(late)
-        if self._announcer:
+            self.counters.lateness.add(late)
+        if self._event_bus:
             for (schedule, tick), id in fired.started.items():
-                self._announcer.announce(
+                self._event_bus.publish(
                     events.ScheduleTicked(self._worker, schedule, tick.isoformat(), id)
                 )
         return fired
@@ -220,47 +234,47 @@ class Scheduler(Loop):
     async def _sweep(self) -> None:
         """Note what has become of runs, and tell of schedules that nobody can start."""
         now = time.monotonic()
-        self._sweep_at = now + SWEEP
+        self._sweep_at = now + SWEEP_SECONDS
         if self._overdue:
             self._overdue = False
-            await self._tell_of_strangers()
-        [state] = await self._ask(ticks.open_ones())
-        if not state.open:
-            self._sweep_at = now + _about(REST)
-        if not state.ended:
+            await self._warn_unstartable()
+        [state] = await self._query(ticks.open_ticks())
+        if not state.has_open:
+            self._sweep_at = now + _with_jitter(IDLE_SWEEP_SECONDS)
+        if not state.ended_schedules:
             return
         schema = self._database.schema
         async with self._database.transaction() as connection:
-            await run(connection, ticks.hurry(), schema)
-            held = await run(connection, ticks.hold(state.ended), schema)
-            found = await run(connection, ticks.settle(held), schema) if held else []
+            await run(connection, ticks.set_short_timeouts(), schema)
+            locked = await run(connection, ticks.lock(state.ended_schedules), schema)
+            found = await run(connection, ticks.record_outcomes(locked), schema) if locked else []
         for each in found:
-            if each.paused:
+            if each.is_paused:
                 log.warning("schedule %r is paused: it has failed too often", each.name)
 
-    async def _tell_of_strangers(self) -> None:
+    async def _warn_unstartable(self) -> None:
         """They are kept as they are: the worker that knows them may be on its way."""
-        for each in await self._database.run(schedules.strangers(list(self._targets))):
-            if each.name not in self._strange:
-                self._strange.add(each.name)
+        for each in await self._database.run(schedules.unstartable(list(self._targets))):
+            if each.name not in self._warned_unstartable:
+                self._warned_unstartable.add(each.name)
                 log.warning(
                     "schedule %r is due, and nobody knows %s: it starts nothing until a worker does",
                     each.name,
-                    each.what,
+                    each.target_label,
                 )
 
 
-def _is_away(error: Exception) -> bool:
+def _is_database_down(error: Exception) -> bool:
     """Whether it is the database that fails, not what was asked of it: then nothing has happened."""
-    if _took_too_long(error):
+    if _is_timeout(error):
         return False  # over one of them
-    return failures.is_passing(error) and not failures.is_contended(error)
+    return failures.is_transient(error) and not failures.is_contended(error)
 
 
-def _took_too_long(error: Exception) -> bool:
+def _is_timeout(error: Exception) -> bool:
     return failures.sqlstate(error).startswith("25P0")
 
 
-def _about(seconds: float) -> float:
+def _with_jitter(seconds: float) -> float:
     """Not all at the same moment."""
     return seconds * random.uniform(0.75, 1.25)

@@ -15,180 +15,186 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from rota.engine.hand import Hand
+from rota.engine.hand import ReconnectingConnection
 from rota.errors import ClaimLost
 from rota.model import codec
-from rota.model.replay import Entry
+from rota.model.replay import JournalEntry
 from rota.store import failures, steps
 from rota.store.database import Database
-from rota.store.jobs import Claimed
-from rota.store.steps import Progress, Unkept
+from rota.store.jobs import ClaimedJob
+from rota.store.steps import ProgressUpdate, UnwrittenEntry
 
 log = logging.getLogger("rota")
 
-MOST = 1000
+MAX_BATCH_ENTRIES = 1000
 """Steps in one transaction."""
 
-SOON = 0.25
+FLUSH_SECONDS = 0.25
 """Seconds after which progress and logs are written."""
 
-MOST_LINES = 10_000
+MAX_LOG_LINES = 10_000
 """Lines that wait to be written: beyond that the oldest are dropped."""
 
 
-class _Page(NamedTuple):
+class _Write(NamedTuple):
     """What one job waits to have written."""
 
-    job: Claimed
-    entries: Sequence[Entry]
-    done: asyncio.Future[list[Entry]]
+    job: ClaimedJob
+    entries: Sequence[JournalEntry]
+    done: asyncio.Future[list[JournalEntry]]
 
 
-class Scribe:
+class StepWriter:
     def __init__(self, database: Database, worker: int) -> None:
         self._database = database
         self._worker = worker
         self._loop = asyncio.get_running_loop()
-        self._hand = Hand(database)
-        self._pile: list[_Page] = []
-        self._writing: asyncio.Task[None] | None = None
-        self._progress: dict[int, Progress] = {}
-        self._lines: list[tuple[Claimed, float, str]] = []
-        self._noting: asyncio.Task[None] | None = None
+        self._connection = ReconnectingConnection(database)
+        self._pending: list[_Write] = []
+        self._write_task: asyncio.Task[None] | None = None
+        self._progress: dict[int, ProgressUpdate] = {}
+        self._log_lines: list[tuple[ClaimedJob, float, str]] = []
+        self._flush_task: asyncio.Task[None] | None = None
         self._closing: asyncio.Future[None] = self._loop.create_future()
 
     # Steps
 
-    async def write(self, job: Claimed, entries: Sequence[Entry]) -> list[Entry]:
+    async def write(self, job: ClaimedJob, entries: Sequence[JournalEntry]) -> list[JournalEntry]:
         """Keep steps. Answers those of which there is one already, which stands. Raises ClaimLost."""
-        done: asyncio.Future[list[Entry]] = self._loop.create_future()
-        self._pile.append(_Page(job, entries, done))
-        if self._writing is None:
-            self._writing = self._loop.create_task(self._write())
+        done: asyncio.Future[list[JournalEntry]] = self._loop.create_future()
+        self._pending.append(_Write(job, entries, done))
+        if self._write_task is None:
+            self._write_task = self._loop.create_task(self._write_pending())
         return await done
 
-    async def _write(self) -> None:
+    async def _write_pending(self) -> None:
         try:
-            while self._pile:
-                pages, size = [], 0
-                while self._pile and size < MOST:
-                    pages.append(self._pile.pop(0))
-                    size += len(pages[-1].entries)
-                await self._send(pages)
+            while self._pending:
+                writes, size = [], 0
+                while self._pending and size < MAX_BATCH_ENTRIES:
+                    writes.append(self._pending.pop(0))
+                    size += len(writes[-1].entries)
+                await self._send(writes)
         finally:
-            self._writing = None
+            self._write_task = None
 
-    async def _send(self, pages: list[_Page]) -> None:
-        entries = [(page.job, entry) for page in pages for entry in page.entries]
-        claims = [page.job.claim for page in pages]
+    async def _send(self, writes: list[_Write]) -> None:
+        entries = [(write.job, entry) for write in writes for entry in write.entries]
+        claims = [write.job.claim for write in writes]
         try:
-            unkept = await self._insist(entries)
+            unwritten = await self._record_with_retry(entries)
         except Exception as error:
-            if len(pages) > 1 and not failures.is_passing(error):
+            if len(writes) > 1 and not failures.is_transient(error):
                 # One of them cannot be stored: the others need not suffer for it.
-                for page in pages:
-                    await self._send([page])
+                for write in writes:
+                    await self._send([write])
                 return
-            for page in pages:
-                if not page.done.done():
-                    page.done.set_exception(error)
+            for write in writes:
+                if not write.done.done():
+                    write.done.set_exception(error)
             return
         except BaseException:
-            for page in pages:
-                page.done.cancel()
+            for write in writes:
+                write.done.cancel()
             raise
-        if not unkept:
-            for page in pages:
-                if not page.done.done():
-                    page.done.set_result([])
+        if not unwritten:
+            for write in writes:
+                if not write.done.done():
+                    write.done.set_result([])
             return
-        by_index = {each.index: each for each in unkept}
+        by_index = {each.index: each for each in unwritten}
         index = 0
-        for page, claim in zip(pages, claims, strict=True):
-            missed = [by_index.get(index + at) for at in range(1, len(page.entries) + 1)]
-            index += len(page.entries)
-            if page.done.done():
+        for write, claim in zip(writes, claims, strict=True):
+            not_written = [by_index.get(index + at) for at in range(1, len(write.entries) + 1)]
+            index += len(write.entries)
+            if write.done.done():
                 continue
-            if any(each is not None and not each.held for each in missed):
-                if page.job.claim != claim:
+            if any(each is not None and not each.is_held for each in not_written):
+                if write.job.claim != claim:
                     # It was given a claim of its own meanwhile.
-                    self._pile.append(page)
+                    self._pending.append(write)
                     continue
-                page.done.set_exception(
+                write.done.set_exception(
                     ClaimLost(
-                        f"job {page.job.job} is no longer held by this worker: nothing was kept"
+                        f"job {write.job.job} is no longer held by this worker: nothing was kept"
                     )
                 )
             else:
-                stood = [entry for entry, each in zip(page.entries, missed, strict=True) if each]
-                page.done.set_result(stood)
+                existing = [
+                    entry for entry, each in zip(write.entries, not_written, strict=True) if each
+                ]
+                write.done.set_result(existing)
 
-    async def _insist(self, entries: Sequence[tuple[Claimed, Entry]]) -> list[Unkept]:
+    async def _record_with_retry(
+        self, entries: Sequence[tuple[ClaimedJob, JournalEntry]]
+    ) -> list[UnwrittenEntry]:
         query = steps.record(self._worker, entries)
-        patience = self._database.settings.patience
-        until = time.monotonic() + patience
+        timeout = self._database.settings.outage_timeout
+        deadline = time.monotonic() + timeout
         pause = 0.05
         while True:
             try:
-                [[unkept]] = await self._hand.send([[query]])
-                return unkept
+                [[unwritten]] = await self._connection.send([[query]])
+                return unwritten
             except BaseException as error:
-                await self._hand.let_go()
-                passing = isinstance(error, Exception) and failures.is_passing(error)
-                if not passing or time.monotonic() + pause > until:
+                await self._connection.close()
+                is_transient = isinstance(error, Exception) and failures.is_transient(error)
+                if not is_transient or time.monotonic() + pause > deadline:
                     raise
             await asyncio.sleep(pause)
             pause = min(pause * 2, 1.0)
 
     # What is not waited for. Called from any thread.
 
-    def progress(self, job: Claimed, done: float, total: float | None, note: str | None) -> None:
+    def progress(self, job: ClaimedJob, done: float, total: float | None, note: str | None) -> None:
         # As it is held now: when it is written the job may have left.
-        told = Progress(
-            job.claim, job.job, done, total, None if note is None else codec.storable(note)
+        update = ProgressUpdate(
+            job.claim, job.job, done, total, None if note is None else codec.escape_unstorable(note)
         )
-        self._loop.call_soon_threadsafe(self._note, told, None)
+        self._loop.call_soon_threadsafe(self._add, update, None)
 
-    def say(self, job: Claimed, message: str) -> None:
-        line = (job, time.monotonic(), codec.storable(message))
-        self._loop.call_soon_threadsafe(self._note, None, line)
+    def log(self, job: ClaimedJob, message: str) -> None:
+        line = (job, time.monotonic(), codec.escape_unstorable(message))
+        self._loop.call_soon_threadsafe(self._add, None, line)
 
-    def _note(self, progress: Progress | None, line: tuple[Claimed, float, str] | None) -> None:
+    def _add(
+        self, progress: ProgressUpdate | None, line: tuple[ClaimedJob, float, str] | None
+    ) -> None:
         if progress is not None:
             self._progress[progress.job] = progress
         if line is not None:
-            self._lines.append(line)
-            if len(self._lines) > MOST_LINES:
-                del self._lines[: MOST_LINES // 10]
-        if self._noting is None:
-            self._noting = self._loop.create_task(self._note_soon())
+            self._log_lines.append(line)
+            if len(self._log_lines) > MAX_LOG_LINES:
+                del self._log_lines[: MAX_LOG_LINES // 10]
+        if self._flush_task is None:
+            self._flush_task = self._loop.create_task(self._flush_later())
 
-    async def _note_soon(self) -> None:
+    async def _flush_later(self) -> None:
         try:
-            while self._progress or self._lines:
-                await asyncio.wait([self._closing], timeout=SOON)
-                await self._write_notes()
+            while self._progress or self._log_lines:
+                await asyncio.wait([self._closing], timeout=FLUSH_SECONDS)
+                await self._flush()
         except Exception as error:
             log.warning("progress of jobs could not be written: %s", error)
         finally:
-            self._noting = None
+            self._flush_task = None
 
-    async def _write_notes(self) -> None:
+    async def _flush(self) -> None:
         progress, self._progress = self._progress, {}
-        lines, self._lines = self._lines, []
+        log_lines, self._log_lines = self._log_lines, []
         now = time.monotonic()
         if progress:
-            await self._database.insist(steps.progress(list(progress.values())))
-        if lines:
-            said = [(job, now - at, message) for job, at, message in lines]
-            await self._database.insist(steps.log(said))
+            await self._database.run_with_retry(steps.write_progress(list(progress.values())))
+        if log_lines:
+            entries = [(job, now - at, message) for job, at, message in log_lines]
+            await self._database.run_with_retry(steps.write_logs(entries))
 
     async def close(self) -> None:
         """Write what there still is."""
-        if self._writing is not None:
-            await asyncio.wait([self._writing])
+        if self._write_task is not None:
+            await asyncio.wait([self._write_task])
         if not self._closing.done():
             self._closing.set_result(None)
-        if self._noting is not None:
-            await asyncio.wait([self._noting])
-        await self._hand.let_go()
+        if self._flush_task is not None:
+            await asyncio.wait([self._flush_task])
+        await self._connection.close()

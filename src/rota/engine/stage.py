@@ -22,82 +22,82 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 from uuid import UUID
 
 from rota.engine.childport import refuse as refuse
-from rota.engine.coroutines import LoopExecutor
-from rota.engine.durable import Durable
-from rota.engine.execute import LOST, Executor, Stop, policy_of
-from rota.engine.ledger import JobLedger
-from rota.engine.port import JobPort
-from rota.engine.stepping import Step, inside
-from rota.engine.suspended import Suspended
+from rota.engine.coroutines import CoroutineExecutor
+from rota.engine.durable import DurableExecution
+from rota.engine.execute import DISCARDED, Executor, StopReason, effective_policy
+from rota.engine.ledger import WorkerJournal
+from rota.engine.port import JobServices
+from rota.engine.stepping import RunningStep, current_step
+from rota.engine.suspended import SuspendAttempt
 from rota.engine.threads import ThreadExecutor
 from rota.engine.tracing import Tracing
 from rota.errors import ReplayMismatch, RotaError
-from rota.model.context import CallOf, Failure
+from rota.model.context import BoundCall, Failure
 from rota.model.outcome import Outcome
-from rota.model.replay import Entry
+from rota.model.replay import JournalEntry
 from rota.model.retry import Retry
-from rota.model.task import Definition
-from rota.store.jobs import Claimed
+from rota.model.task import TaskDefinition
+from rota.store.jobs import ClaimedJob
 
 if TYPE_CHECKING:
-    from rota.engine.life import Life
+    from rota.engine.life import WorkerSession
 
-LULL = 0.02
+QUIET_SECONDS = 0.02
 """Real seconds in which nothing happens in any branch, until the run is taken to be asleep."""
 
 
 Error = BaseException | type[BaseException]
 
 
-class Failing:
+class ScriptedErrors:
     """What a step raises before it does anything: one after another, or always the same."""
 
     def __init__(self, errors: Error | Sequence[Error | None]) -> None:
-        self._next = list(errors) if isinstance(errors, Sequence) else None
+        self._remaining = list(errors) if isinstance(errors, Sequence) else None
         self._always = None if isinstance(errors, Sequence) else errors
 
-    def fail(self) -> None:
+    def raise_next(self) -> None:
         error = self._always
-        if self._next is not None:
-            error = self._next.pop(0) if self._next else None
+        if self._remaining is not None:
+            error = self._remaining.pop(0) if self._remaining else None
         if error is not None:
             raise error
 
 
 @dataclass(slots=True)
-class Cast:
+class Stubs:
     """Who stands in for whom: by name, a function, or what it would have returned."""
 
     steps: Mapping[str, Any] = field(default_factory=dict)
     calls: Mapping[str, Any] = field(default_factory=dict)
-    fails: Mapping[str, Failing] = field(default_factory=dict)
+    errors: Mapping[str, ScriptedErrors] = field(default_factory=dict)
 
-    def play(self, name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
+    def stub_for(self, name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
         """The function that is run for a step of this name."""
-        failing = self.fails.get(name)
-        if failing is None and name not in self.steps:
+        scripted = self.errors.get(name)
+        if scripted is None and name not in self.steps:
             return fn
-        stand_in = self.steps.get(name, fn)
-        acts = stand_in if callable(stand_in) else lambda *_, **__: stand_in
+        stub = self.steps.get(name, fn)
+        implementation = stub if callable(stub) else lambda *_, **__: stub
 
-        def begin() -> None:
-            if failing is not None:
-                failing.fail()
+        def raise_scripted() -> None:
+            if scripted is not None:
+                scripted.raise_next()
 
         # Like the function it stands for: what it returns is read in the same way.
-        if iscoroutinefunction(acts):
+        if iscoroutinefunction(implementation):
 
             @wraps(fn)
             async def awaited(*args: Any, **kwargs: Any) -> Any:
-                begin()
-                return await acts(*args, **kwargs)
+                raise_scripted()
+                return await implementation(*args, **kwargs)
 
             return awaited
 
         @wraps(fn)
         def called(*args: Any, **kwargs: Any) -> Any:
-            begin()
-            return acts(*args, **kwargs)
+            raise_scripted()
+            return implementation(*args, **kwargs)
 
         return called
 
@@ -105,38 +105,38 @@ class Cast:
 # Where it happens
 
 
-class Stage:
+class SimulatedAttempt:
     """One attempt, and what stands around it where a worker would be."""
 
     draining = False
-    threads = None
+    step_threads = None
     tracing = Tracing()  # off
 
-    def __init__(self, task: Definition, job: Claimed, cast: Cast, limit: int) -> None:
+    def __init__(self, task: TaskDefinition, job: ClaimedJob, stubs: Stubs, limit: int) -> None:
         self.job = job
-        self.cast = cast
+        self.stubs = stubs
         self.limit = limit
-        self.is_over = False
+        self.is_discarded = False
         """It counts for nothing any more, whatever its code does."""
         self.raised: BaseException | None = None
-        self.acts = 0
+        self.activity_count = 0
         """How often something has happened."""
         self.task = copy(task)
-        self.task.fn = self._watched(task)
+        self.task.fn = self._wrap_function(task)
         self.is_isolated = task.policy.isolation is not None
         self.task.policy = replace(task.policy, isolation=None)
         self.tasks = {task.name: self.task}
         # All that a worker's life has, and that is asked for here.
-        self.calls = self.scribe = self.desk = self
-        self.ledger: RehearsalLedger | None = None
+        self.child_calls = self.step_writer = self.slots = self
+        self.journal: SimulatedJournal | None = None
         self._done: asyncio.Future[Outcome]
 
-    def _watched(self, task: Definition) -> Callable[..., Any]:
+    def _wrap_function(self, task: TaskDefinition) -> Callable[..., Any]:
         """The task's function; what comes out of it is remembered."""
         if task.is_async:
 
             @wraps(task.fn)
-            async def watched(*args: Any, **kwargs: Any) -> Any:
+            async def wrapped(*args: Any, **kwargs: Any) -> Any:
                 try:
                     return await task.fn(*args, **kwargs)
                 except BaseException as error:
@@ -146,154 +146,163 @@ class Stage:
         else:
 
             @wraps(task.fn)
-            def watched(*args: Any, **kwargs: Any) -> Any:
+            def wrapped(*args: Any, **kwargs: Any) -> Any:
                 try:
                     return task.fn(*args, **kwargs)
                 except BaseException as error:
                     self.raised = self.raised or error
                     raise
 
-        return watched
+        return wrapped
 
-    async def perform(self) -> Outcome:
+    async def run(self) -> Outcome:
         """Run the code, until it has come to something."""
         self._done = asyncio.get_running_loop().create_future()
 
-        def finished(job: Claimed, outcome: Outcome, _: float) -> None:
-            self.let_go(job, outcome)
+        def on_finished(job: ClaimedJob, outcome: Outcome, _: float) -> None:
+            self.finish_detached(job, outcome)
 
-        kind = LoopExecutor if self.task.is_async else ThreadExecutor
-        executor: Executor = kind(finished, self.limit, lambda _: RehearsalPort(self))
-        retry, timeout = policy_of(self.job, self.task)
-        executor.start(self.job, self.task, exact(retry), timeout)
+        executor_class = CoroutineExecutor if self.task.is_async else ThreadExecutor
+        executor: Executor = executor_class(
+            on_finished, self.limit, lambda _: SimulatedServices(self)
+        )
+        retry, timeout = effective_policy(self.job, self.task)
+        executor.start(self.job, self.task, without_jitter(retry), timeout)
         try:
             return await self._done
         except asyncio.CancelledError:
-            self.is_over = True
-            executor.stop(self.job, Stop.CANCELLED)
+            self.is_discarded = True
+            executor.stop(self.job, StopReason.CANCELLED)
             raise
         finally:
             executor.close()
 
-    def let_go(self, _: Claimed, outcome: Outcome) -> None:
+    def finish_detached(self, _: ClaimedJob, outcome: Outcome) -> None:
         """The attempt has come to this, whatever its code still does."""
         if not self._done.done():
             self._done.set_result(outcome)
 
-    async def stop(self) -> NoReturn:
+    async def discard(self) -> NoReturn:
         """End this attempt here, and let it count for nothing."""
-        assert self.ledger is not None
-        self.is_over = True
-        await self.ledger.leave()
+        assert self.journal is not None
+        self.is_discarded = True
+        await self.journal.end_attempt()
 
     # What its code is answered
 
     def now(self) -> datetime:
         raise NotImplementedError
 
-    def pass_time(self, since: datetime, seconds: float) -> None:
+    def advance_clock(self, since: datetime, seconds: float) -> None:
         """Time has really passed, in a branch beside others."""
 
-    async def write(self, entries: Sequence[Entry]) -> None:
+    async def write(self, entries: Sequence[JournalEntry]) -> None:
         raise NotImplementedError
 
-    async def begin(self, entry: Entry) -> None:
+    async def on_step_begin(self, entry: JournalEntry) -> None:
         """A step's code is about to run."""
 
-    def over(self, entry: Entry) -> None:
+    def on_step_end(self, entry: JournalEntry) -> None:
         """It has run, and was kept or not."""
 
-    async def look(self, name: str) -> str | None:
+    async def read_signal(self, name: str) -> str | None:
         raise NotImplementedError
 
-    async def make(
+    async def run_calls(
         self,
-        job: Claimed,
+        job: ClaimedJob,
         number: int,
-        calls: Sequence[CallOf[Any]],
-        limit: int | None,
-        collect: bool,
+        calls: Sequence[BoundCall[Any]],
+        concurrency: int | None,
+        return_exceptions: bool,
     ) -> list[Any]:
         raise NotImplementedError
 
-    async def failures(self, job: Claimed) -> list[Failure]:
+    async def failures(self, job: ClaimedJob) -> list[Failure]:
         return []
 
-    async def end(self) -> None:
+    async def on_return(self) -> None:
         """The code has returned."""
 
-    def keep_checkpoint(self, state: str) -> None:
+    def store_checkpoint(self, state: str) -> None:
         pass
 
-    def progress(self, job: Claimed, done: float, total: float | None, note: str | None) -> None:
+    def progress(self, job: ClaimedJob, done: float, total: float | None, note: str | None) -> None:
         pass
 
-    def say(self, job: Claimed, message: str) -> None:
+    def log(self, job: ClaimedJob, message: str) -> None:
         pass
 
-    def refuse(self, what: str) -> NoReturn:
+    def refuse(self, operation: str) -> NoReturn:
         """Something that needs a database is asked for."""
-        step = inside.get()
-        instead = "test it in one (rota_harness)"
+        step = current_step.get()
+        remedy = "test it in one (rota_harness)"
         if step is not None:
-            instead = f"give {step.label} a stand-in (steps=…), or {instead}"
-        raise RotaError(f"{what} needs a database, and a rehearsal has none; {instead}")
+            remedy = f"give {step.label} a stand-in (steps=…), or {remedy}"
+        raise RotaError(f"{operation} needs a database, and a rehearsal has none; {remedy}")
 
 
-class RehearsalLedger(JobLedger):
+class SimulatedJournal(WorkerJournal):
     # A sleep is never waited for where the clock can be set instead.
-    linger = 0.0
+    inline_wait_seconds = 0.0
 
-    def __init__(self, stage: Stage, port: JobPort) -> None:
-        super().__init__(cast("Life", stage), stage.job, port)
-        self._stage = stage
+    def __init__(self, simulated: SimulatedAttempt, services: JobServices) -> None:
+        super().__init__(cast("WorkerSession", simulated), simulated.job, services)
+        self._simulated = simulated
 
     def now(self) -> datetime:
-        return self._stage.now()
+        return self._simulated.now()
 
-    async def write(self, entries: Sequence[Entry]) -> None:
-        self._check()
-        self._stage.acts += 1
-        await self._stage.write(entries)
+    async def write(self, entries: Sequence[JournalEntry]) -> None:
+        self._check_not_discarded()
+        self._simulated.activity_count += 1
+        await self._simulated.write(entries)
 
-    async def look(self, name: str) -> str | None:
-        self._check()
-        return await self._stage.look(name)
+    async def read_signal(self, name: str) -> str | None:
+        self._check_not_discarded()
+        return await self._simulated.read_signal(name)
 
     async def pause(self, seconds: float, *, idle: bool) -> None:
         """Only branches wait here: until the others have come to rest as well."""
-        before, began = self._stage.now(), time.monotonic()
-        acts = -1
-        while acts != self._stage.acts:
-            acts = self._stage.acts
-            await asyncio.sleep(LULL if idle else LULL / 10)
-        self._stage.pass_time(before, time.monotonic() - began)
+        before, began = self._simulated.now(), time.monotonic()
+        activity_count = -1
+        while activity_count != self._simulated.activity_count:
+            activity_count = self._simulated.activity_count
+            await asyncio.sleep(QUIET_SECONDS if idle else QUIET_SECONDS / 10)
+        self._simulated.advance_clock(before, time.monotonic() - began)
 
     @asynccontextmanager
-    async def step(self, entry: Entry) -> AsyncIterator[Step]:
-        self._check()
-        self._stage.acts += 1
-        await self._stage.begin(entry)
+    async def step(self, entry: JournalEntry) -> AsyncIterator[RunningStep]:
+        self._check_not_discarded()
+        self._simulated.activity_count += 1
+        await self._simulated.on_step_begin(entry)
         try:
             async with super().step(entry) as step:
                 yield step
         finally:
-            self._stage.acts += 1
-            self._stage.over(entry)
+            self._simulated.activity_count += 1
+            self._simulated.on_step_end(entry)
 
-    def _check(self) -> None:
-        if self._stage.is_over:
-            raise Suspended if self._port.task is None else asyncio.CancelledError
+    def _check_not_discarded(self) -> None:
+        if self._simulated.is_discarded:
+            raise SuspendAttempt if self._services.main_task is None else asyncio.CancelledError
 
 
-class _Rehearsed(Durable):
+class _SimulatedExecution(DurableExecution):
     """The real one; steps may have stand-ins."""
 
-    def __init__(self, stage: Stage, ledger: RehearsalLedger) -> None:
-        job = stage.job
-        super().__init__(job.job, job.attempt, job.kept, ledger, stage.limit, stage.task.encode)
-        self._stage = stage
-        self._drawn: Counter[str] = Counter()
+    def __init__(self, simulated: SimulatedAttempt, journal: SimulatedJournal) -> None:
+        job = simulated.job
+        super().__init__(
+            job.job,
+            job.attempt,
+            job.stored_entries,
+            journal,
+            simulated.limit,
+            simulated.task.encode,
+        )
+        self._simulated = simulated
+        self._value_counts: Counter[str] = Counter()
 
     async def step(
         self,
@@ -304,57 +313,57 @@ class _Rehearsed(Durable):
         retry: Retry | None = None,
         timeout: float | None = None,
     ) -> Any:
-        plays = self._stage.cast.play(name, fn)
-        patient = None if retry is None else exact(retry)
-        return await super().step(name, plays, args, kwargs, patient, timeout)
+        stub = self._simulated.stubs.stub_for(name, fn)
+        exact_retry = None if retry is None else without_jitter(retry)
+        return await super().step(name, stub, args, kwargs, exact_retry, timeout)
 
-    def value(self, name: str, make: Callable[[], Any]) -> Any:
-        self._drawn[name] += 1
+    def value(self, name: str, factory: Callable[[], Any]) -> Any:
+        self._value_counts[name] += 1
 
-        def drawn() -> Any:
+        def fixed_value() -> Any:
             """Chance is the same in every rehearsal, so that one can be compared with another."""
-            chance = Random(f"{name} {self._drawn[name]}")
+            generator = Random(f"{name} {self._value_counts[name]}")
             match name:
                 case "random":
-                    return chance.random()
+                    return generator.random()
                 case "uuid":
-                    return str(UUID(int=chance.getrandbits(128), version=4))
-            return make()
+                    return str(UUID(int=generator.getrandbits(128), version=4))
+            return factory()
 
-        return super().value(name, drawn)
+        return super().value(name, fixed_value)
 
-    def _set_aside(self, error: ReplayMismatch) -> None:
-        self._stage.raised = error
-        super()._set_aside(error)
+    def _quarantine(self, error: ReplayMismatch) -> None:
+        self._simulated.raised = error
+        super()._quarantine(error)
 
 
-class RehearsalPort(JobPort):
+class SimulatedServices(JobServices):
     """How a context reaches the stage it runs on; what it waits for in a thread, it waits for as ever."""
 
-    def __init__(self, stage: Stage) -> None:
-        super().__init__(cast("Life", stage), stage.job)
-        self._stage = stage
-        self._ledger = stage.ledger = RehearsalLedger(stage, self)
+    def __init__(self, simulated: SimulatedAttempt) -> None:
+        super().__init__(cast("WorkerSession", simulated), simulated.job)
+        self._simulated = simulated
+        self._journal = simulated.journal = SimulatedJournal(simulated, self)
 
     @property
-    def durable(self) -> Durable:
-        if self._stage.is_isolated:
+    def durable(self) -> DurableExecution:
+        if self._simulated.is_isolated:
             refuse("ctx.step, ctx.sleep and the like")
         if self._durable is None:
-            self._durable = _Rehearsed(self._stage, self._ledger)
+            self._durable = _SimulatedExecution(self._simulated, self._journal)
         return self._durable
 
     @property
-    def fate(self) -> Outcome | None:
-        return LOST if self._stage.is_over else super().fate
+    def forced_outcome(self) -> Outcome | None:
+        return DISCARDED if self._simulated.is_discarded else super().forced_outcome
 
     async def end(self) -> None:
         await super().end()
-        await self._stage.end()
+        await self._simulated.on_return()
 
     async def checkpoint(self, state: str) -> None:
         await self._flush()
-        self._stage.keep_checkpoint(state)
+        self._simulated.store_checkpoint(state)
 
     async def fence(self) -> int:
         # Asked for before calls are made, too; there is nobody to hold the job against.
@@ -362,15 +371,15 @@ class RehearsalPort(JobPort):
         return 0
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
-        self._stage.refuse("ctx.transaction()")
+        self._simulated.refuse("ctx.transaction()")
 
-    def blocking_transaction(self) -> AbstractContextManager[Any]:
-        self._stage.refuse("ctx.blocking.transaction()")
+    def sync_transaction(self) -> AbstractContextManager[Any]:
+        self._simulated.refuse("ctx.sync.transaction()")
 
     def complete(self, result: Any) -> None:
-        self._stage.refuse("ctx.complete(…)")
+        self._simulated.refuse("ctx.complete(…)")
 
 
-def exact(retry: Retry) -> Retry:
+def without_jitter(retry: Retry) -> Retry:
     """Without chance, so that one can say how long it took."""
     return replace(retry, jitter=0.0)

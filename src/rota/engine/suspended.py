@@ -3,5 +3,5 @@
 from __future__ import annotations
 
 
-class Suspended(BaseException):
+class SuspendAttempt(BaseException):
     """Not for catching: whatever the code does with it, the attempt is over."""

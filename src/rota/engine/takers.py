@@ -5,155 +5,165 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 
-from rota.engine.telling import WORKER, Teller, count, nobody
-from rota.model.why import Kind, Reason
-from rota.store.why import Crowd
+from rota.engine.telling import WORKER_COMMAND, ReasonBuilder, format_count, no_worker_reason
+from rota.model.why import ExplanationReason, SubjectKind
+from rota.store.why import EligibleWorkers
 
-MOST = 1000
+MAX_COUNTED_JOBS = 1000
 """Jobs before one in its queue that are counted."""
 
 
-def ready(tell: Teller) -> list[Reason]:
-    place, crowd = tell.place, tell.crowd
-    if place.paused is not None:
-        return [_paused(tell)]
-    if not crowd.there:
-        return [nobody(tell, f"{tell.it} is ready, and no worker is there")]
-    if not crowd.serve:
-        queues = ", ".join(sorted(crowd.queues)[:5]) or "none"
+def queued_reasons(builder: ReasonBuilder) -> list[ExplanationReason]:
+    job, eligibility = builder.job, builder.eligibility
+    if job.paused_since is not None:
+        return [_paused(builder)]
+    if not eligibility.workers:
+        return [no_worker_reason(builder, f"{builder.name} is ready, and no worker is there")]
+    if not eligibility.serving:
+        queues = ", ".join(sorted(eligibility.queues)[:5]) or "none"
         return [
-            tell(
+            builder(
                 code="queue_unserved",
-                words=f"{tell.it} is ready, and no worker serves queue {place.queue!r}; served: {queues}",
-                about=("queue", place.queue),
-                do=f"`rota worker MODULE:APP -q {shlex.quote(place.queue)}`",
-                stuck=True,
+                message=f"{builder.name} is ready, and no worker serves queue {job.queue!r}; "
+                f"served: {queues}",
+                about=("queue", job.queue),
+                remedy=f"`rota worker MODULE:APP -q {shlex.quote(job.queue)}`",
+                is_stuck=True,
             )
         ]
-    if not crowd.kinds:
-        return [_unknown(tell)]
-    if not crowd.takers:
+    if not eligibility.conditions:
+        return [_unknown_task(builder)]
+    if not eligibility.eligible:
         return [
-            tell(
+            builder(
                 code="draining",
-                words=f"{tell.it} is ready, and all that would take it are about to leave: "
-                f"{_workers(crowd)}",
-                about=("task", place.task),
-                do=f"start another with {WORKER}",
-                stuck=True,
+                message=f"{builder.name} is ready, and all that would take it are about to leave: "
+                f"{_worker_list(eligibility)}",
+                about=("task", job.task),
+                remedy=f"start another with {WORKER_COMMAND}",
+                is_stuck=True,
             )
         ]
-    if "free" not in crowd.kinds:
-        return [_busy(tell)]
-    if place.lost is not None:
-        return [_suspect(tell)]
-    return [_turn(tell)]
+    if "free" not in eligibility.conditions:
+        return [_busy(builder)]
+    if job.lost is not None:
+        return [_suspect(builder)]
+    return [_queue_position(builder)]
 
 
-def _paused(tell: Teller) -> Reason:
-    place = tell.place
-    said = ": ".join(each for each in (place.who, place.why) if each)
-    return tell(
+def _paused(builder: ReasonBuilder) -> ExplanationReason:
+    job = builder.job
+    detail = ": ".join(each for each in (job.paused_by, job.pause_reason) if each)
+    return builder(
         code="paused",
-        words=f"{tell.it} is ready, and queue {place.queue!r} is paused: nobody takes from it",
-        about=("queue", place.queue),
-        since=place.paused,
-        do=f"`rota queues resume {shlex.quote(place.queue)}`",
-        detail=said or None,
-        stuck=True,
+        message=f"{builder.name} is ready, and queue {job.queue!r} is paused: nobody takes from it",
+        about=("queue", job.queue),
+        since=job.paused_since,
+        remedy=f"`rota queues resume {shlex.quote(job.queue)}`",
+        detail=detail or None,
+        is_stuck=True,
     )
 
 
-def _unknown(tell: Teller) -> Reason:
-    place, crowd = tell.place, tell.crowd
-    versions = ", ".join(each for each in crowd.versions if each)
+def _unknown_task(builder: ReasonBuilder) -> ExplanationReason:
+    job, eligibility = builder.job, builder.eligibility
+    versions = ", ".join(each for each in eligibility.versions if each)
     running = f", which run version {versions}" if versions else ""
     elsewhere = (
-        f"; {count(crowd.know, 'worker knows', 'workers know')} it, for other queues"
-        if crowd.know
+        f"; {format_count(eligibility.knowing, 'worker knows', 'workers know')} it, for other queues"
+        if eligibility.knowing
         else ""
     )
-    return tell(
+    return builder(
         code="task_unknown",
-        words=f"{tell.it} is ready, and of the {count(crowd.serve, 'worker', 'workers')} that serve queue "
-        f"{place.queue!r}{running}, none knows task {place.task!r}{elsewhere}",
-        about=("task", place.task),
-        do=f"`rota worker MODULE:APP -q {shlex.quote(place.queue)}` with an app that has it; "
+        message=f"{builder.name} is ready, and of the "
+        f"{format_count(eligibility.serving, 'worker', 'workers')} that serve queue "
+        f"{job.queue!r}{running}, none knows task {job.task!r}{elsewhere}",
+        about=("task", job.task),
+        remedy=f"`rota worker MODULE:APP -q {shlex.quote(job.queue)}` with an app that has it; "
         "`rota check-deploy MODULE:APP` says what an app does not have",
-        stuck=True,
+        is_stuck=True,
     )
 
 
-def _busy(tell: Teller) -> Reason:
+def _busy(builder: ReasonBuilder) -> ExplanationReason:
     """Every worker that would take it is kept from it."""
-    crowd = tell.crowd
-    kinds = Counter(each for each in crowd.kinds if each != "draining")
-    told = {
-        "full": f"full, with {count(crowd.running, 'job', 'jobs')} running",
+    eligibility = builder.eligibility
+    kinds = Counter(each for each in eligibility.conditions if each != "draining")
+    descriptions = {
+        "full": f"full, with {format_count(eligibility.running, 'job', 'jobs')} running",
         "silent": "silent, not heard of for a while",
         "late": "blocked: code that waits for nobody keeps its event loop",
         "lone": "kept for a job that has to run alone",
     }
-    said = "; ".join(f"{many:,} {told[kind]}" for kind, many in sorted(kinds.items()))
+    summary = "; ".join(
+        f"{number:,} {descriptions[kind]}" for kind, number in sorted(kinds.items())
+    )
     code = "full" if "full" in kinds else "late" if "late" in kinds else next(iter(kinds))
-    helps = {
-        "full": f"start more with {WORKER}, or with a larger -c",
+    remedies = {
+        "full": f"start more with {WORKER_COMMAND}, or with a larger -c",
         "late": 'isolation="process" or a plain `def` keeps such code off the event loop',
-        "silent": f"look what has become of it, or start another with {WORKER}",
+        "silent": f"look what has become of it, or start another with {WORKER_COMMAND}",
     }
-    return tell(
+    return builder(
         code="suspect" if code == "lone" else code,
-        words=f"{tell.it} is ready; of the {count(crowd.takers, 'worker', 'workers')} that would take "
-        f"it: {said} ({_workers(crowd)})",
-        about=("queue", tell.place.queue),
-        do=helps.get(code),
-        stuck=set(kinds) == {"silent"},
+        message=f"{builder.name} is ready; of the "
+        f"{format_count(eligibility.eligible, 'worker', 'workers')} that would take "
+        f"it: {summary} ({_worker_list(eligibility)})",
+        about=("queue", builder.job.queue),
+        remedy=remedies.get(code),
+        is_stuck=set(kinds) == {"silent"},
     )
 
 
-def _suspect(tell: Teller) -> Reason:
-    mild = tell.place.lost in (-1, -3)
-    how = (
+def _suspect(builder: ReasonBuilder) -> ExplanationReason:
+    mild = builder.job.lost in (-1, -3)
+    handling = (
         "so it is claimed by itself"
         if mild
         else "more than once, so it is claimed by itself and runs alone"
     )
-    return tell(
+    return builder(
         code="suspect",
-        words=f"{tell.it} is ready and was lost with a worker, {how}: "
-        f"{count(tell.crowd.takers, 'worker', 'workers')} would take it",
-        about=("queue", tell.place.queue),
+        message=f"{builder.name} is ready and was lost with a worker, {handling}: "
+        f"{format_count(builder.eligibility.eligible, 'worker', 'workers')} would take it",
+        about=("queue", builder.job.queue),
     )
 
 
-def _turn(tell: Teller) -> Reason:
-    turn = tell.around.turns.get(tell.place.job)
-    about: tuple[Kind, object] = ("queue", tell.place.queue)
-    takers = count(tell.crowd.takers, "worker", "workers")
-    if turn is None:
-        return tell(
-            code="behind", words=f"{tell.it} is ready, and {takers} would take it", about=about
-        )
-    if turn.seq is None:
-        many = "others"
-    elif turn.ahead >= MOST:
-        many = f"{MOST:,} others or more"
-    elif turn.ahead:
-        many = count(turn.ahead, "other", "others")
-    else:
-        return tell(
-            code="next",
-            words=f"{tell.it} is the next of its queue; {takers} would take it",
+def _queue_position(builder: ReasonBuilder) -> ExplanationReason:
+    position = builder.situation.positions.get(builder.job.job)
+    about: tuple[SubjectKind, object] = ("queue", builder.job.queue)
+    eligible = format_count(builder.eligibility.eligible, "worker", "workers")
+    if position is None:
+        return builder(
+            code="behind",
+            message=f"{builder.name} is ready, and {eligible} would take it",
             about=about,
         )
-    return tell(
+    if position.seq is None:
+        ahead = "others"
+    elif position.ahead >= MAX_COUNTED_JOBS:
+        ahead = f"{MAX_COUNTED_JOBS:,} others or more"
+    elif position.ahead:
+        ahead = format_count(position.ahead, "other", "others")
+    else:
+        return builder(
+            code="next",
+            message=f"{builder.name} is the next of its queue; {eligible} would take it",
+            about=about,
+        )
+    return builder(
         code="behind",
-        words=f"{tell.it} is ready behind {many} of queue {tell.place.queue!r}; {takers} would take it",
+        message=f"{builder.name} is ready behind {ahead} of queue {builder.job.queue!r}; "
+        f"{eligible} would take it",
         about=about,
     )
 
 
-def _workers(crowd: Crowd) -> str:
-    more = len(crowd.kinds) - len(crowd.whom)
-    named = ", ".join(str(each) for each in crowd.whom) + (f" and {more:,} more" if more else "")
-    return f"worker {named}" if len(crowd.kinds) == 1 else f"workers {named}"
+def _worker_list(eligibility: EligibleWorkers) -> str:
+    more = len(eligibility.conditions) - len(eligibility.worker_ids)
+    named = ", ".join(str(each) for each in eligibility.worker_ids) + (
+        f" and {more:,} more" if more else ""
+    )
+    return f"worker {named}" if len(eligibility.conditions) == 1 else f"workers {named}"

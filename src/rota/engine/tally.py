@@ -15,111 +15,112 @@ import logging
 import random
 import time
 
-from rota.engine.clock import Clock
-from rota.engine.meters import COUNTS, Line, Meters, Place
+from rota.engine.clock import DatabaseClock
+from rota.engine.meters import COUNTS, Counters, QueueTask, TaskCounters
 from rota.loop import Loop
 from rota.store import meters as store
 from rota.store.database import Database
 
 log = logging.getLogger("rota")
 
-WRITE_EVERY = 5.0
-TIDY_EVERY = 600.0
+WRITE_SECONDS = 5.0
+COMPACT_SECONDS = 600.0
 """Seconds."""
 
-ROUNDS = 20
+MAX_COMPACT_STATEMENTS = 20
 """Statements that one tidying takes, at most: the rest can wait."""
 
-REMEMBER = 30
+REMEMBERED_MINUTES = 30
 """Minutes of which it is known what was written."""
 
-SUMS = (*COUNTS, "attempts", "took", "waits", "waited")
 Sums = dict[str, float]
 
 
-class Tally(Loop):
-    longest_rest_after_error = 30.0
+class MinuteStats(Loop):
+    max_error_delay_seconds = 30.0
 
-    def __init__(self, database: Database, worker: int, clock: Clock, meters: Meters) -> None:
+    def __init__(
+        self, database: Database, worker: int, clock: DatabaseClock, counters: Counters
+    ) -> None:
         super().__init__()
         self._database = database
         self._worker = worker
         self._clock = clock
-        self._meters = meters
-        self._seen: dict[Place, Sums] = {}  # as it was when it was last looked at
-        self._minutes: dict[int, dict[Place, Sums]] = {}  # what each has come to
-        self._unwritten: set[tuple[int, Place]] = set()
-        self._sampled: int | None = None
-        self._tidy_at = time.monotonic() + TIDY_EVERY * random.uniform(0.1, 1.0)
+        self._counters = counters
+        self._last_sums: dict[QueueTask, Sums] = {}  # as it was when it was last looked at
+        self._sums_by_minute: dict[int, dict[QueueTask, Sums]] = {}  # what each has come to
+        self._unwritten: set[tuple[int, QueueTask]] = set()
+        self._sampled_minute: int | None = None
+        self._compact_at = time.monotonic() + COMPACT_SECONDS * random.uniform(0.1, 1.0)
 
     async def tick(self) -> float:
-        minute, rest = self._now()
-        self._look(minute)
+        minute, remaining = self._current_minute()
+        self._collect(minute)
         if self._unwritten:
             await self._write()
-        if self._sampled is None:
-            self._sampled = minute  # it has begun without us
-        if minute != self._sampled:
-            await self._database.run(store.sample(self._worker))
-            self._sampled = minute
-        if time.monotonic() >= self._tidy_at:
-            self._tidy_at = time.monotonic() + TIDY_EVERY * random.uniform(0.75, 1.25)
-            await self._tidy()
-        return min(WRITE_EVERY, rest)
+        if self._sampled_minute is None:
+            self._sampled_minute = minute  # it has begun without us
+        if minute != self._sampled_minute:
+            await self._database.run(store.sample_queues(self._worker))
+            self._sampled_minute = minute
+        if time.monotonic() >= self._compact_at:
+            self._compact_at = time.monotonic() + COMPACT_SECONDS * random.uniform(0.75, 1.25)
+            await self._compact()
+        return min(WRITE_SECONDS, remaining)
 
     async def close(self) -> None:
         """Write down what is left, if that can be done: nobody stays for it."""
-        self._look(self._now()[0])
+        self._collect(self._current_minute()[0])
         if self._unwritten:
             try:
                 await self._write()
             except Exception as error:
                 log.debug("what was counted last is not written down: %s", error)
 
-    def _now(self) -> tuple[int, float]:
+    def _current_minute(self) -> tuple[int, float]:
         """The minute it is, and how many seconds are left of it."""
-        minute, past = divmod(self._clock.now().timestamp(), 60.0)
-        return int(minute), max(60.0 - past, 0.01)
+        minute, elapsed = divmod(self._clock.now().timestamp(), 60.0)
+        return int(minute), max(60.0 - elapsed, 0.01)
 
-    def _look(self, minute: int) -> None:
+    def _collect(self, minute: int) -> None:
         """What was counted since the last look belongs to this minute."""
-        for place, line in list(self._meters.lines.items()):
-            now, before = _sums(line), self._seen.get(place)
-            if now == before:
+        for queue_task, counters in list(self._counters.by_task.items()):
+            now, previous = _sums(counters), self._last_sums.get(queue_task)
+            if now == previous:
                 continue
-            known = self._minutes.setdefault(minute, {}).setdefault(place, {})
+            sums = self._sums_by_minute.setdefault(minute, {}).setdefault(queue_task, {})
             for name, value in now.items():
-                known[name] = known.get(name, 0) + value - (before[name] if before else 0)
-            for name, largest in (
-                ("longest", line.took.take_largest()),
-                ("longest_wait", line.waited.take_largest()),
+                sums[name] = sums.get(name, 0) + value - (previous[name] if previous else 0)
+            for name, max_value in (
+                ("max_seconds", counters.durations.take_max_value()),
+                ("max_wait_seconds", counters.wait_times.take_max_value()),
             ):
-                known[name] = max(known.get(name, 0.0), largest)
-            self._seen[place] = now
-            self._unwritten.add((minute, place))
+                sums[name] = max(sums.get(name, 0.0), max_value)
+            self._last_sums[queue_task] = now
+            self._unwritten.add((minute, queue_task))
 
     async def _write(self) -> None:
         writing = sorted(self._unwritten)
-        tallies = [
-            store.Tally(minute, *place, **self._minutes[minute][place])  # type: ignore[arg-type]
-            for minute, place in writing
+        totals = [
+            store.MinuteTotals(minute, *queue_task, **self._sums_by_minute[minute][queue_task])  # type: ignore[arg-type]
+            for minute, queue_task in writing
         ]
-        await self._database.run(store.flush(self._worker, tallies))
+        await self._database.run(store.write_minutes(self._worker, totals))
         self._unwritten.difference_update(writing)
-        for minute in sorted(self._minutes)[:-REMEMBER]:
+        for minute in sorted(self._sums_by_minute)[:-REMEMBERED_MINUTES]:
             if not any(each == minute for each, _ in self._unwritten):
-                del self._minutes[minute]
+                del self._sums_by_minute[minute]
 
-    async def _tidy(self) -> None:
-        for query in (store.fold(), store.forget()):
-            for _ in range(ROUNDS):
-                [many] = await self._database.run(query)
-                if many < store.SOME:
+    async def _compact(self) -> None:
+        for query in (store.compact(), store.delete_old()):
+            for _ in range(MAX_COMPACT_STATEMENTS):
+                [count] = await self._database.run(query)
+                if count < store.BATCH_ROWS:
                     break
 
 
-def _sums(line: Line) -> Sums:
-    sums: Sums = {name: getattr(line, name) for name in COUNTS}
-    sums["attempts"], sums["took"] = line.took.count, line.took.total
-    sums["waits"], sums["waited"] = line.waited.count, line.waited.total
+def _sums(counters: TaskCounters) -> Sums:
+    sums: Sums = {name: getattr(counters, name) for name in COUNTS}
+    sums["attempts"], sums["seconds"] = counters.durations.count, counters.durations.total
+    sums["wait_count"], sums["wait_seconds"] = counters.wait_times.count, counters.wait_times.total
     return sums

@@ -8,64 +8,64 @@ from typing import Any
 import msgspec
 
 from rota.model import codec
-from rota.model.why import Kind, Reason
-from rota.store.why import Crowd, Place, Turn, Wait
+from rota.model.why import ExplanationReason, SubjectKind
+from rota.store.why import EligibleWorkers, JobSituationRow, QueuePosition, WaitingRow
 
-WORKER = "`rota worker MODULE:APP`"
+WORKER_COMMAND = "`rota worker MODULE:APP`"
 
 
-class Around(msgspec.Struct, frozen=True):
+class Situation(msgspec.Struct, frozen=True):
     """What is known beside the job itself."""
 
     now: datetime
     dead_after: float
-    crowds: dict[tuple[str, str], Crowd]
-    turns: dict[int, Turn]
-    waits: dict[int, list[Wait]]
+    eligibility: dict[tuple[str, str], EligibleWorkers]
+    positions: dict[int, QueuePosition]
+    waits: dict[int, list[WaitingRow]]
 
-    def crowd(self, place: Place) -> Crowd:
-        return self.crowds[place.queue, place.task]
+    def eligibility_of(self, job: JobSituationRow) -> EligibleWorkers:
+        return self.eligibility[job.queue, job.task]
 
 
-class Teller:
+class ReasonBuilder:
     """Makes reasons of one job."""
 
-    def __init__(self, place: Place, around: Around, name: str) -> None:
-        self.place = place
-        self.around = around
-        self.crowd = around.crowd(place)
-        self.it = name
+    def __init__(self, job: JobSituationRow, situation: Situation, name: str) -> None:
+        self.job = job
+        self.situation = situation
+        self.eligibility = situation.eligibility_of(job)
+        self.name = name
 
     def __call__(
         self,
         *,
-        words: str,
-        about: tuple[Kind, object] | None = None,
+        message: str,
+        about: tuple[SubjectKind, object] | None = None,
         error: bytes | None = None,
         **more: Any,
-    ) -> Reason:
-        kind, subject = about or ("job", self.place.job)
+    ) -> ExplanationReason:
+        kind, subject = about or ("job", self.job.job)
         if error is not None:
-            more["detail"] = codec.read_error(error).message or None
-        more.setdefault("since", self.place.since)
-        return Reason(
-            words=words,
+            more["detail"] = codec.decode_error(error).message or None
+        more.setdefault("since", self.job.since)
+        return ExplanationReason(
+            message=message,
             kind=kind,
             subject=str(subject),
-            job=self.place.job,
+            job=self.job.job,
             **more,
         )
 
 
-def nobody(tell: Teller, words: str) -> Reason:
-    return tell(
+def no_worker_reason(builder: ReasonBuilder, message: str) -> ExplanationReason:
+    return builder(
         code="no_worker",
-        words=words,
-        about=("queue", tell.place.queue),
-        do=f"start one with {WORKER}",
-        stuck=True,
+        message=message,
+        about=("queue", builder.job.queue),
+        remedy=f"start one with {WORKER_COMMAND}",
+        is_stuck=True,
     )
 
 
-def count(many: int, one: str, several: str) -> str:
-    return f"{many:,} {one if many == 1 else several}"
+def format_count(number: int, singular: str, plural: str) -> str:
+    return f"{number:,} {singular if number == 1 else plural}"

@@ -15,122 +15,134 @@ from contextvars import Context as Surroundings
 from contextvars import copy_context
 
 from rota.engine.execute import (
-    LOST,
-    MARGIN,
-    NOTHING,
+    DISCARDED,
+    NO_RESULT,
     SKIPPED,
-    Finished,
-    Ports,
-    Stop,
-    context_of,
-    done,
-    fated,
-    is_to_be_skipped,
-    judge,
-    stopped,
-    too_late,
+    TIMEOUT_MARGIN_SECONDS,
+    OnFinished,
+    ServicesFactory,
+    StopReason,
+    build_context,
+    outcome_after_leaving,
+    outcome_of_error,
+    outcome_of_stop,
+    should_skip,
+    success,
+    timeout_error,
 )
 from rota.model import at_work
 from rota.model.context import Context
 from rota.model.outcome import Outcome
 from rota.model.retry import Retry
-from rota.model.task import Definition
-from rota.store.jobs import Claimed
+from rota.model.task import TaskDefinition
+from rota.store.jobs import ClaimedJob
 
 log = logging.getLogger("rota")
 
-MOST_THREADS = 10_000
+MAX_THREADS = 10_000
 
 
 class ThreadExecutor:
-    def __init__(self, finished: Finished, payload_limit: int, ports: Ports | None = None) -> None:
-        self._finished = finished
-        self._limit = payload_limit
-        self._ports = ports
+    def __init__(
+        self,
+        on_finished: OnFinished,
+        payload_limit: int,
+        services_for: ServicesFactory | None = None,
+    ) -> None:
+        self._on_finished = on_finished
+        self._payload_limit = payload_limit
+        self._services_for = services_for
         self._loop = asyncio.get_running_loop()
         # The desk knows how many may run. A thread whose job only waits for others takes none of its
         # places, so there may be more; one is made only when no other is idle.
-        self._threads = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="rota")
-        self._contexts: dict[Claimed, Context] = {}
-        self._why: dict[Claimed, Stop] = {}
-        self._deadlines: dict[Claimed, asyncio.TimerHandle] = {}
-        self._late: set[Claimed] = set()
+        self._threads = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="rota")
+        self._contexts: dict[ClaimedJob, Context] = {}
+        self._stop_reasons: dict[ClaimedJob, StopReason] = {}
+        self._deadlines: dict[ClaimedJob, asyncio.TimerHandle] = {}
+        self._timed_out: set[ClaimedJob] = set()
 
     def start(
         self,
-        job: Claimed,
-        task: Definition,
+        job: ClaimedJob,
+        task: TaskDefinition,
         retry: Retry,
         timeout: float | None,
         context: Surroundings | None = None,
     ) -> None:
-        own = context_of(job, task, self._ports)
-        self._contexts[job] = own
+        job_context = build_context(job, task, self._services_for)
+        self._contexts[job] = job_context
         if timeout is not None:
             self._deadlines[job] = self._loop.call_later(
-                timeout, self._overdue, job, retry, timeout, time.perf_counter()
+                timeout, self._on_deadline, job, retry, timeout, time.perf_counter()
             )
-        around = copy_context() if context is None else context
-        self._threads.submit(around.run, self._attempt, own, job, task, retry, timeout)
+        context_vars = copy_context() if context is None else context
+        self._threads.submit(
+            context_vars.run, self._run_attempt, job_context, job, task, retry, timeout
+        )
 
-    def _attempt(
-        self, context: Context, job: Claimed, task: Definition, retry: Retry, timeout: float | None
+    def _run_attempt(
+        self,
+        context: Context,
+        job: ClaimedJob,
+        task: TaskDefinition,
+        retry: Retry,
+        timeout: float | None,
     ) -> None:
-        at_work.work.set(job)
+        at_work.job.set(job)
         began = time.perf_counter()
         outcome: Outcome
         try:
-            arguments = task.arguments.decode(job.args)
-            if task.skip_if is not None and is_to_be_skipped(job, task.skip_if):
+            arguments = task.arguments_decoder.decode(job.args)
+            if task.skip_if is not None and should_skip(job, task.skip_if):
                 outcome = SKIPPED
             else:
                 value = (
                     task.fn(context, **arguments) if task.takes_context else task.fn(**arguments)
                 )
-                context.end_blocking()
-                if timeout is not None and self._is_late(job, began, timeout):
-                    raise too_late(timeout)
-                outcome = NOTHING if value is None else done(value, task, self._limit)
+                context.end_sync()
+                if timeout is not None and self._is_timed_out(job, began, timeout):
+                    raise timeout_error(timeout)
+                outcome = NO_RESULT if value is None else success(value, task, self._payload_limit)
         except BaseException as error:
-            if context.cancelled and job in self._why:
-                outcome = stopped(self._why[job])
-            elif context.fate is not None:
-                outcome = LOST  # its fate is looked at below
-            elif timeout is not None and self._is_late(job, began, timeout):
-                outcome = judge(too_late(timeout, error), job, retry, context)
+            if context.cancelled and job in self._stop_reasons:
+                outcome = outcome_of_stop(self._stop_reasons[job])
+            elif context.forced_outcome is not None:
+                outcome = DISCARDED  # its fate is looked at below
+            elif timeout is not None and self._is_timed_out(job, began, timeout):
+                outcome = outcome_of_error(timeout_error(timeout, error), job, retry, context)
             else:
-                outcome = judge(error, job, retry, context)
-        if context.fate is not None:
-            outcome = fated(context.fate, self._why.get(job))
-        took = time.perf_counter() - began
+                outcome = outcome_of_error(error, job, retry, context)
+        if context.forced_outcome is not None:
+            outcome = outcome_after_leaving(context.forced_outcome, self._stop_reasons.get(job))
+        seconds = time.perf_counter() - began
         try:
-            self._loop.call_soon_threadsafe(self._ended, job, outcome, took)
+            self._loop.call_soon_threadsafe(self._on_attempt_ended, job, outcome, seconds)
         except RuntimeError:
             # The loop is gone: the worker gave up waiting for this thread, and gave the job back.
             return
 
-    def _is_late(self, job: Claimed, began: float, timeout: float) -> bool:
-        return job in self._late or time.perf_counter() - began > timeout
+    def _is_timed_out(self, job: ClaimedJob, began: float, timeout: float) -> bool:
+        return job in self._timed_out or time.perf_counter() - began > timeout
 
-    def _ended(self, job: Claimed, outcome: Outcome, took: float) -> None:
+    def _on_attempt_ended(self, job: ClaimedJob, outcome: Outcome, seconds: float) -> None:
         if self._contexts.pop(job, None) is None:
-            self._late.discard(job)
+            self._timed_out.discard(job)
             return  # it was given up
-        if self._why and self._why.pop(job, None) is Stop.LOST:
-            outcome = LOST
+        if self._stop_reasons and self._stop_reasons.pop(job, None) is StopReason.CLAIM_LOST:
+            outcome = DISCARDED
         if self._deadlines and (deadline := self._deadlines.pop(job, None)) is not None:
             deadline.cancel()
-            self._late.discard(job)
-        self._finished(job, outcome, took)
+            self._timed_out.discard(job)
+        self._on_finished(job, outcome, seconds)
 
-    def _overdue(self, job: Claimed, retry: Retry, timeout: float, began: float) -> None:
-        self._late.add(job)
+    def _on_deadline(self, job: ClaimedJob, retry: Retry, timeout: float, began: float) -> None:
+        self._timed_out.add(job)
         self._deadlines[job] = self._loop.call_later(
-            MARGIN, self._give_up, job, retry, timeout, began
+            TIMEOUT_MARGIN_SECONDS, self._abandon, job, retry, timeout, began
         )
         self._contexts[job].cancel()
 
-    def _give_up(self, job: Claimed, retry: Retry, timeout: float, began: float) -> None:
+    def _abandon(self, job: ClaimedJob, retry: Retry, timeout: float, began: float) -> None:
         del self._contexts[job], self._deadlines[job]
         log.warning(
             "job %s (%s) was told of its timeout of %g s and runs on; it is given up, and its thread left "
@@ -139,14 +151,18 @@ class ThreadExecutor:
             job.task,
             timeout,
         )
-        why = self._why.pop(job, None)
-        outcome = judge(too_late(timeout), job, retry) if why is None else stopped(why)
-        self._finished(job, outcome, time.perf_counter() - began)
+        reason = self._stop_reasons.pop(job, None)
+        outcome = (
+            outcome_of_error(timeout_error(timeout), job, retry)
+            if reason is None
+            else outcome_of_stop(reason)
+        )
+        self._on_finished(job, outcome, time.perf_counter() - began)
 
-    def stop(self, job: Claimed, why: Stop) -> None:
+    def stop(self, job: ClaimedJob, reason: StopReason) -> None:
         context = self._contexts.get(job)
         if context is not None:
-            self._why[job] = why
+            self._stop_reasons[job] = reason
             context.cancel()
 
     def close(self) -> None:

@@ -14,56 +14,70 @@ import time
 from rota.loop import Loop
 from rota.store import retention
 from rota.store.database import Database, run
-from rota.store.retention import Tidied
+from rota.store.retention import CleanResult
 
 log = logging.getLogger("rota")
 
-FIRST_LOOK = 20.0
-LOOK = 300.0
-SOON = 1.0
+FIRST_CLEAN_SECONDS = 20.0
+IDLE_PAUSE_SECONDS = 300.0
+MORE_PAUSE_SECONDS = 1.0
 """Seconds, about."""
 
-FREE = 30 * 86400.0
+UNUSED_RETENTION_SECONDS = 30 * 86400.0
 """Seconds after which nobody remembers a lock that nobody holds, or a schedule that has ended."""
 
 
-async def tidy(
-    database: Database, after: Tidied, *, worker: int | None = None, most: int = retention.PAGE
-) -> Tidied | None:
+async def clean(
+    database: Database,
+    after: CleanResult,
+    *,
+    worker: int | None = None,
+    limit: int = retention.PAGE_ROWS,
+) -> CleanResult | None:
     """One page of each, in a transaction of its own. None: it is not our turn."""
     settings = database.settings
     async with database.transaction() as connection:
-        [ours] = await run(connection, retention.turn(database.schema, worker), database.schema)
-        if not ours:
+        [may_clean] = await run(
+            connection, retention.try_lock(database.schema, worker), database.schema
+        )
+        if not may_clean:
             return None
-        query = retention.tidy(settings.keep_alerts, settings.keep_audit, FREE, after, most)
-        [tidied] = await run(connection, query, database.schema)
-    return tidied
+        query = retention.clean(
+            settings.alert_retention,
+            settings.audit_retention,
+            UNUSED_RETENTION_SECONDS,
+            after,
+            limit,
+        )
+        [cleaned] = await run(connection, query, database.schema)
+    return cleaned
 
 
-class Tidy(Loop):
-    longest_rest_after_error = LOOK
+class Cleaner(Loop):
+    max_error_delay_seconds = IDLE_PAUSE_SECONDS
 
     def __init__(self, database: Database, worker: int) -> None:
         super().__init__()
         self._database = database
         self._worker = worker
-        self._last = retention.FROM_THE_FIRST
-        self._look_at = time.monotonic() + _about(FIRST_LOOK)
+        self._last_result = retention.FROM_START
+        self._next_at = time.monotonic() + _with_jitter(FIRST_CLEAN_SECONDS)
 
     async def tick(self) -> float | None:
-        if (left := self._look_at - time.monotonic()) > 0:
-            return left
-        tidied = await tidy(self._database, self._last, worker=self._worker)
-        if tidied is not None:
-            self._last = tidied
-            if tidied.gone:
-                log.debug("removed %s old rows beside runs", tidied.gone)
-        soon = tidied is not None and tidied.gone >= retention.PAGE // 2
-        self._look_at = time.monotonic() + _about(SOON if soon else LOOK)
-        return max(self._look_at - time.monotonic(), 0.001)
+        if (remaining := self._next_at - time.monotonic()) > 0:
+            return remaining
+        cleaned = await clean(self._database, self._last_result, worker=self._worker)
+        if cleaned is not None:
+            self._last_result = cleaned
+            if cleaned.total:
+                log.debug("removed %s old rows beside runs", cleaned.total)
+        has_more = cleaned is not None and cleaned.total >= retention.PAGE_ROWS // 2
+        self._next_at = time.monotonic() + _with_jitter(
+            MORE_PAUSE_SECONDS if has_more else IDLE_PAUSE_SECONDS
+        )
+        return max(self._next_at - time.monotonic(), 0.001)
 
 
-def _about(seconds: float) -> float:
+def _with_jitter(seconds: float) -> float:
     """Not all at the same moment."""
     return seconds * random.uniform(0.75, 1.25)

@@ -21,30 +21,30 @@ from functools import partial
 from typing import Any, Protocol
 
 from rota.engine import spans
-from rota.engine.otel import Open, Spans, lost, of_job
+from rota.engine.otel import OpenSpan, OtelTracer, job_attributes, report_lost_span
 from rota.errors import SettingsError
-from rota.store.jobs import Claimed, Started
+from rota.store.jobs import ClaimedJob, StartedJob
 
 
-class Spanning(Protocol):
+class ActiveSpan(Protocol):
     """A span, while it is open; or what stands for one where nothing is traced."""
 
     @property
     def trace(self) -> str | None:
         """Where it is, for jobs to be started there."""
 
-    def tell(self, attributes: Mapping[str, Any]) -> None: ...
+    def set_attributes(self, attributes: Mapping[str, Any]) -> None: ...
 
     def link(self, traces: Sequence[str]) -> None: ...
 
 
-class Around(Protocol):
+class SpanScope(Protocol):
     """A span that is current while its block lasts, and that tells of an error by its class."""
 
     @property
     def trace(self) -> str | None: ...
 
-    def __enter__(self) -> Spanning: ...
+    def __enter__(self) -> ActiveSpan: ...
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object, /) -> None: ...
 
@@ -52,18 +52,18 @@ class Around(Protocol):
         """Of one that was never entered."""
 
 
-class _Quiet:
+class _NoSpan:
     """No span."""
 
     trace = None
 
-    def tell(self, attributes: Mapping[str, Any]) -> None:
+    def set_attributes(self, attributes: Mapping[str, Any]) -> None:
         pass
 
     def link(self, traces: Sequence[str]) -> None:
         pass
 
-    def __enter__(self) -> _Quiet:
+    def __enter__(self) -> _NoSpan:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -73,16 +73,16 @@ class _Quiet:
         pass
 
 
-QUIET = _Quiet()
+NO_SPAN = _NoSpan()
 
 
-def safely(make: Callable[[], Open]) -> Around:
+def open_safely(factory: Callable[[], OpenSpan]) -> SpanScope:
     """A span, or none if whoever collects them is broken: that is not to keep the work from being done."""
     try:
-        return make()
+        return factory()
     except Exception as error:
-        lost(error)
-        return QUIET
+        report_lost_span(error)
+        return NO_SPAN
 
 
 class Tracing:
@@ -92,9 +92,9 @@ class Tracing:
     def __init__(self, mode: str = "off") -> None:
         self._mode = mode
         self._provider: Any = None
-        self._spans: Spans | None = None
+        self._tracer: OtelTracer | None = None
 
-    def look(self) -> Spans | None:
+    def active_spans(self) -> OtelTracer | None:
         """What makes spans now. A program may set its provider at any time."""
         if self._mode == "off":
             return None
@@ -112,10 +112,10 @@ class Tracing:
         provider = api.get_tracer_provider()
         if provider is not self._provider:
             self._provider = provider
-            none = api.ProxyTracerProvider, api.NoOpTracerProvider
-            wanted = self._mode == "on" or not isinstance(provider, none)
-            self._spans = Spans(api.get_tracer(spans.SCOPE)) if wanted else None
-        return self._spans
+            no_op_providers = api.ProxyTracerProvider, api.NoOpTracerProvider
+            is_enabled = self._mode == "on" or not isinstance(provider, no_op_providers)
+            self._tracer = OtelTracer(api.get_tracer(spans.SCOPE)) if is_enabled else None
+        return self._tracer
 
     # One call each, for those who do not care whether anything is traced
 
@@ -125,43 +125,45 @@ class Tracing:
         queues: Sequence[str] = (),
         *,
         count: int = 1,
-        what: str = spans.TASK,
+        kind: str = spans.TASK,
         schedule: str | None = None,
-    ) -> Around:
+    ) -> SpanScope:
         """Around a start; its jobs are started at `.trace`. `what` is started: a task, a flow. One by a
         schedule is a trace of its own."""
-        made = self.look()
-        if made is None:
-            return QUIET
-        return safely(partial(made.start, name, queues, count, what, schedule))
+        tracer = self.active_spans()
+        if tracer is None:
+            return NO_SPAN
+        return open_safely(partial(tracer.start, name, queues, count, kind, schedule))
 
-    def step(self, job: Claimed, name: str) -> Around:
-        made = self.look()
-        if made is None:
-            return QUIET
-        attributes = {**of_job(job), spans.STEP_NAME: name}
-        return safely(partial(made.within, spans.STEP.format(name=name), attributes))
+    def step(self, job: ClaimedJob, name: str) -> SpanScope:
+        tracer = self.active_spans()
+        if tracer is None:
+            return NO_SPAN
+        attributes = {**job_attributes(job), spans.STEP_NAME: name}
+        return open_safely(partial(tracer.child_span, spans.STEP.format(name=name), attributes))
 
-    def map(self, job: Claimed, name: str, calls: int) -> Around:
-        made = self.look()
-        if made is None:
-            return QUIET
+    def map(self, job: ClaimedJob, name: str, calls: int) -> SpanScope:
+        tracer = self.active_spans()
+        if tracer is None:
+            return NO_SPAN
         attributes = {
-            **of_job(job),
+            **job_attributes(job),
             spans.SYSTEM: "rota",
             spans.OPERATION: "map",
             spans.OPERATION_TYPE: "send",
             spans.COUNT: calls,
         }
-        return safely(partial(made.within, spans.MAP.format(name=name), attributes, sends=True))
+        return open_safely(
+            partial(tracer.child_span, spans.MAP.format(name=name), attributes, is_producer=True)
+        )
 
-    def transaction(self, job: Claimed) -> Around:
-        made = self.look()
-        if made is None:
-            return QUIET
-        return safely(partial(made.within, spans.TRANSACTION, of_job(job)))
+    def transaction(self, job: ClaimedJob) -> SpanScope:
+        tracer = self.active_spans()
+        if tracer is None:
+            return NO_SPAN
+        return open_safely(partial(tracer.child_span, spans.TRANSACTION, job_attributes(job)))
 
 
-def started(run: Started) -> dict[str, Any]:
+def start_attributes(run: StartedJob) -> dict[str, Any]:
     """What is said of a start once it is made."""
     return {spans.RUN_ID: run.run, spans.CREATED: run.created}

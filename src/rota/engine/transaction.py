@@ -15,79 +15,83 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
-from rota.engine.desk import RECORDED
-from rota.engine.otel import is_kept
-from rota.engine.stepping import inside
+from rota.engine.desk import RECORDED_CLAIM
+from rota.engine.otel import is_sampled
+from rota.engine.stepping import current_step
 from rota.errors import ClaimLost, RotaError
 from rota.model import codec
-from rota.model.replay import Entry
+from rota.model.replay import JournalEntry
 from rota.store import claims, failures, jobs, links, steps, waiters
-from rota.store.jobs import Claimed, Moved
+from rota.store.jobs import ClaimedJob, MoveResult
 from rota.store.on import run_on
 from rota.store.query import Query
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection, Connection
 
-    from rota.engine.life import Life
-    from rota.store.session import BlockingSession, Session
+    from rota.engine.life import WorkerSession
+    from rota.store.session import PgConnection, SyncPgConnection
 
 _UNSET = object()
 
 
-def own_claim(
-    worker: int, job: Claimed, nonce: UUID, seconds: float | None = None
+def split_claim(
+    worker: int, job: ClaimedJob, nonce: UUID, seconds: float | None = None
 ) -> list[Query[Any]]:
     """The transaction that gives a job a claim of its own, for so many seconds or as long as the worker
     lives; its last answer is the claim. None: the job has been taken away."""
     return [
-        claims.hold(worker, [job.claim]),
+        claims.lock(worker, [job.claim]),
         claims.split(worker, job.claim, job.job, nonce, seconds),
-        claims.of(worker, job.job),
+        claims.by_job(worker, job.job),
     ]
 
 
-class Fence:
+class JobTransaction:
     """One attempt's hold on its job."""
 
-    def __init__(self, life: Life, job: Claimed, flush: Callable[[], Awaitable[None]]) -> None:
-        self.worker = life.id
+    def __init__(
+        self, session: WorkerSession, job: ClaimedJob, flush: Callable[[], Awaitable[None]]
+    ) -> None:
+        self.worker = session.id
         self.job = job
-        self.schema = life.database.schema
+        self.schema = session.database.schema
         self._flush = flush
-        self._database = life.database
-        self._plain = life.plain
-        self._news = life.news
-        self._expected = life.desk.expected
-        self._tracing = life.tracing
-        self._task = life.tasks[job.task]
+        self._database = session.database
+        self._raw_connections = session.raw_connections
+        self._notifier = session.notifier
+        self._expected_nonces = session.slots.expected_nonces
+        self._tracing = session.tracing
+        self._task = session.tasks[job.task]
         self._began = time.perf_counter()
-        self._own = False  # whether the job has a claim of its own
+        self._has_own_claim = False  # whether the job has a claim of its own
         self.is_open = False
         self._result: Any = _UNSET
 
-    async def take(self) -> int:
+    async def acquire_own_claim(self) -> int:
         """A claim of the job's own. Raises ClaimLost."""
         job = self.job
-        if job.claim == RECORDED:
+        if job.claim == RECORDED_CLAIM:
             raise RotaError(f"job {job.job} has recorded its end: there is nothing to hold on to")
-        if not self._own:
+        if not self._has_own_claim:
             nonce = uuid4()
-            self._expected.add(nonce)
+            self._expected_nonces.add(nonce)
             try:
-                _, _, found = await self._database.insist_on(own_claim(self.worker, job, nonce))
+                _, _, found = await self._database.transact_with_retry(
+                    split_claim(self.worker, job, nonce)
+                )
                 if not found:
-                    raise self._lost()
+                    raise self._claim_lost_error()
                 [job.claim] = found
             finally:
-                self._expected.discard(nonce)
-            self._own = True
+                self._expected_nonces.discard(nonce)
+            self._has_own_claim = True
         # What the code was told before must be known before anything comes of it.
         await self._flush()
         return job.claim
 
     def complete(self, result: Any) -> None:
-        if inside.get() is not None:
+        if current_step.get() is not None:
             raise RotaError(
                 "ctx.complete(…) ends the job, and this is one of its steps: return from it first"
             )
@@ -99,24 +103,24 @@ class Fence:
         if self._result is not _UNSET:
             raise RotaError("ctx.complete(…) was called before: a job ends once")
         limit = self._database.settings.payload_limit
-        what = f"what task {self._task.name!r} completed with"
-        self._result = None if result is None else codec.encode(result, what, limit)
+        label = f"what task {self._task.name!r} completed with"
+        self._result = None if result is None else codec.encode(result, label, limit)
 
     # Inside the event loop
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator[Session]:
+    async def locked_transaction(self) -> AsyncIterator[PgConnection]:
         """A transaction in which the job is pinned."""
-        await self.take()
-        async with self._plain.transaction() as connection:
-            pinned = run_on(connection, self._pin(), self.schema)
-            assert isinstance(pinned, Awaitable)
-            self._check(await pinned)
-            connection.deadline = None
+        await self.acquire_own_claim()
+        async with self._raw_connections.transaction() as connection:
+            locked = run_on(connection, self._lock_query(), self.schema)
+            assert isinstance(locked, Awaitable)
+            self._check_locked(await locked)
+            connection.answer_timeout = None
             try:
                 yield connection
             finally:
-                connection.deadline = self._plain.deadline
+                connection.answer_timeout = self._raw_connections.answer_timeout
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncConnection[Any]]:
@@ -126,97 +130,97 @@ class Fence:
 
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[AsyncConnection[Any]]:
-        step = inside.get()
+        step = current_step.get()
         if step is not None:
-            connection = await step.enter(self)
+            connection = await step.enter_transaction(self)
             async with connection.transaction():
                 yield connection
             return
         self._enter()
-        moved: Moved | None = None
+        move: MoveResult | None = None
         try:
-            async with self.opened() as connection:
+            async with self.locked_transaction() as connection:
                 yield connection
                 if self._result is not _UNSET:
-                    connection.deadline = self._plain.deadline
-                    await connection.execute(_PLANS)
-                    if (note := self._note()) is not None:
-                        noted = run_on(connection, note, self.schema)
-                        assert isinstance(noted, Awaitable)
-                        await noted
-                    ended = run_on(connection, self._completion(), self.schema)
-                    assert isinstance(ended, Awaitable)
-                    moved = self._accepted(await ended)
+                    connection.answer_timeout = self._raw_connections.answer_timeout
+                    await connection.execute(_PLAN_SETTINGS)
+                    if (link_query := self._trace_link_query()) is not None:
+                        written = run_on(connection, link_query, self.schema)
+                        assert isinstance(written, Awaitable)
+                        await written
+                    completion = run_on(connection, self._complete_query(), self.schema)
+                    assert isinstance(completion, Awaitable)
+                    move = self._read_completion(await completion)
         except Exception as error:
-            if moved is None or not failures.is_passing(error):
+            if move is None or not failures.is_transient(error):
                 raise
             # Cut off while it committed: did it?
             if not await self._is_recorded():
                 raise
         finally:
             self.is_open = False
-            if moved is None:
+            if move is None:
                 self._result = _UNSET
-        if moved is not None:
-            self.job.claim = RECORDED
-            await self._tell(moved)
+        if move is not None:
+            self.job.claim = RECORDED_CLAIM
+            await self._notify(move)
 
     # In a thread. `wait` runs a coroutine in the loop and waits for it.
 
     @contextmanager
-    def opened_blocking(self, wait: Any) -> Iterator[BlockingSession]:
-        wait(self.take())
-        with self._plain.blocking_transaction(wait) as connection:
-            pinned = run_on(connection, self._pin(), self.schema)
-            assert not isinstance(pinned, Awaitable)
-            self._check(pinned)
-            connection.deadline = None
+    def sync_locked_transaction(self, run_sync: Any) -> Iterator[SyncPgConnection]:
+        run_sync(self.acquire_own_claim())
+        with self._raw_connections.sync_transaction(run_sync) as connection:
+            locked = run_on(connection, self._lock_query(), self.schema)
+            assert not isinstance(locked, Awaitable)
+            self._check_locked(locked)
+            connection.answer_timeout = None
             try:
                 yield connection
             finally:
-                connection.deadline = self._plain.deadline
+                connection.answer_timeout = self._raw_connections.answer_timeout
 
     @contextmanager
-    def blocking_transaction(self, wait: Any) -> Iterator[Connection[Any]]:
+    def sync_transaction(self, run_sync: Any) -> Iterator[Connection[Any]]:
         with (
             self._tracing.transaction(self.job),
-            self._blocking_transaction(wait) as connection,
+            self._sync_transaction(run_sync) as connection,
         ):
             yield connection
 
     @contextmanager
-    def _blocking_transaction(self, wait: Any) -> Iterator[Connection[Any]]:
-        step = inside.get()
+    def _sync_transaction(self, run_sync: Any) -> Iterator[Connection[Any]]:
+        step = current_step.get()
         if step is not None:
-            connection = step.enter_blocking(self, wait)
+            connection = step.enter_transaction_sync(self, run_sync)
             with connection.transaction():
                 yield connection
             return
         self._enter()
-        moved: Moved | None = None
+        move: MoveResult | None = None
         try:
-            with self.opened_blocking(wait) as connection:
+            with self.sync_locked_transaction(run_sync) as connection:
                 yield connection
                 if self._result is not _UNSET:
-                    connection.deadline = self._plain.deadline
-                    connection.execute(_PLANS)
-                    if (note := self._note()) is not None:
-                        run_on(connection, note, self.schema)
-                    ended = run_on(connection, self._completion(), self.schema)
-                    assert not isinstance(ended, Awaitable)
-                    moved = self._accepted(ended)
+                    connection.answer_timeout = self._raw_connections.answer_timeout
+                    connection.execute(_PLAN_SETTINGS)
+                    if (link_query := self._trace_link_query()) is not None:
+                        run_on(connection, link_query, self.schema)
+                    completion = run_on(connection, self._complete_query(), self.schema)
+                    assert not isinstance(completion, Awaitable)
+                    move = self._read_completion(completion)
         except Exception as error:
-            if moved is None or not failures.is_passing(error):
+            if move is None or not failures.is_transient(error):
                 raise
-            if not wait(self._is_recorded()):
+            if not run_sync(self._is_recorded()):
                 raise
         finally:
             self.is_open = False
-            if moved is None:
+            if move is None:
                 self._result = _UNSET
-        if moved is not None:
-            self.job.claim = RECORDED
-            wait(self._tell(moved))
+        if move is not None:
+            self.job.claim = RECORDED_CLAIM
+            run_sync(self._notify(move))
 
     # What both have in common
 
@@ -225,66 +229,66 @@ class Fence:
             raise RotaError("this job is inside a transaction already: use its connection")
         self.is_open = True
 
-    def _pin(self) -> Query[int]:
-        return claims.pin(self.worker, self.job.claim, self.job.job)
+    def _lock_query(self) -> Query[int]:
+        return claims.lock_shared(self.worker, self.job.claim, self.job.job)
 
-    def _check(self, pinned: list[int]) -> None:
-        if not pinned:
-            raise self._lost()
+    def _check_locked(self, locked: list[int]) -> None:
+        if not locked:
+            raise self._claim_lost_error()
 
-    def _completion(self) -> Query[Moved]:
+    def _complete_query(self) -> Query[MoveResult]:
         job = self.job
-        took = time.perf_counter() - self._began
+        seconds = time.perf_counter() - self._began
         return jobs.complete(
-            self.worker, [job.claim], [job.job], [self._result], [took], [job.run is not None]
+            self.worker, [job.claim], [job.job], [self._result], [seconds], [job.run is not None]
         )
 
-    def _note(self) -> Query[int] | None:
+    def _trace_link_query(self) -> Query[int] | None:
         """What tells whoever waits for the job where it was in a trace."""
         span = self.job.span
-        if span is None or self.job.run is None or not is_kept(span):
+        if span is None or self.job.run is None or not is_sampled(span):
             return None
         return links.write([(self.job.job, span)])
 
-    def _accepted(self, answer: list[Moved]) -> Moved:
-        [moved] = answer
-        if moved.jobs:
-            raise self._lost()
-        return moved
+    def _read_completion(self, answer: list[MoveResult]) -> MoveResult:
+        [move] = answer
+        if move.jobs:
+            raise self._claim_lost_error()
+        return move
 
     async def _is_recorded(self) -> bool:
         query = jobs.recorded([self.job.job], [self.job.claim])
-        return bool(await self._database.insist(query))
+        return bool(await self._database.run_with_retry(query))
 
-    async def is_kept(self, entry: Entry) -> bool:
+    async def is_stored(self, entry: JournalEntry) -> bool:
         """Whether a step was kept as it came to here."""
-        known = await self._database.insist(steps.of([self.job]))
+        rows = await self._database.run_with_retry(steps.read([self.job]))
         return any(
-            (each.kept.kind, each.kept.name, each.kept.number)
+            (each.entry.kind, each.entry.name, each.entry.number)
             == (entry.kind, entry.name, entry.number)
-            and each.kept.result == entry.result
-            for each in known
+            and each.entry.result == entry.result
+            for each in rows
         )
 
-    async def _tell(self, moved: Moved) -> None:
+    async def _notify(self, move: MoveResult) -> None:
         job = self.job
-        self._news.tell(moved.queues)
+        self._notifier.notify(move.queues)
         run = [] if job.run is None else [job.run]
         try:
-            await self._database.run(waiters.tell([job.job, *run, *moved.runs]))
+            await self._database.run(waiters.notify_waiters([job.job, *run, *move.runs]))
         except Exception as error:
             # Of no consequence: who waits also looks.
-            if not failures.is_passing(error):
+            if not failures.is_transient(error):
                 raise
 
-    def _lost(self) -> ClaimLost:
+    def _claim_lost_error(self) -> ClaimLost:
         return ClaimLost(
             f"job {self.job.job} is no longer held by this worker: what it does counts for nothing"
         )
 
 
 # What the completion's statement relies on; nothing of the user's comes after it.
-_PLANS = (
+_PLAN_SETTINGS = (
     "select set_config(name, 'off', true) "
     "from unnest(array['enable_seqscan', 'enable_bitmapscan', 'enable_mergejoin', 'jit']) as s (name)"
 )

@@ -11,64 +11,67 @@ import inspect
 
 from rota.errors import WorkerLost
 from rota.model import codec
-from rota.model.outcome import Judged
+from rota.model.outcome import Rejected
 from rota.model.retry import Retry
-from rota.model.task import Definition, Fate, Loss
-from rota.store.jobs import Claimed
+from rota.model.task import LostJob, TaskDefinition, WorkerLostAction
+from rota.store.jobs import ClaimedJob
 
 
-def crashes(job: Claimed) -> int:
+def crash_count(job: ClaimedJob) -> int:
     """How many workers died of it, as far as one can tell."""
     return max(-job.lost - 2, 0) if job.lost < 0 else job.lost
 
 
-def is_grave(job: Claimed) -> bool:
+def must_run_alone(job: ClaimedJob) -> bool:
     """Whether it was lost more than once, so that it has to run alone."""
     return job.lost < 0 and job.lost not in (-1, -3)
 
 
-async def verdict(job: Claimed, task: Definition, retry: Retry) -> Judged | None:
+async def after_crash(job: ClaimedJob, task: TaskDefinition, retry: Retry) -> Rejected | None:
     """None: it runs again."""
-    charged = crashes(job)
+    crashes = crash_count(job)
     # The loss is an attempt to one that was charged with it; another may not even have begun.
-    used = job.attempt - 1
-    last = used if charged else job.attempt
-    error = WorkerLost(f"its worker was lost {_times(charged)}")
-    if charged >= task.policy.crashes:
-        many = "a worker was" if charged == 1 else f"{charged} workers were"
-        return _judged("quarantined", WorkerLost(f"{many} lost while running it"), last)
-    loss = Loss(job.job, job.run or job.job, task.name, last, charged)
+    attempts_used = job.attempt - 1
+    last_attempt = attempts_used if crashes else job.attempt
+    error = WorkerLost(f"its worker was lost {_describe_crashes(crashes)}")
+    if crashes >= task.policy.max_crashes:
+        subject = "a worker was" if crashes == 1 else f"{crashes} workers were"
+        return _rejected(
+            "quarantined", WorkerLost(f"{subject} lost while running it"), last_attempt
+        )
+    lost_job = LostJob(job.job, job.run or job.job, task.name, last_attempt, crashes)
     try:
-        fate = await _fate(task, loss)
-    except Exception as trouble:
+        action = await _lost_job_action(task, lost_job)
+    except Exception as handler_error:
         # Nobody could say whether it may run again: then it may not.
-        return _judged("failed", trouble, last)
-    match fate:
+        return _rejected("failed", handler_error, last_attempt)
+    match action:
         case "fail":
-            return _judged("failed", error, last)
+            return _rejected("failed", error, last_attempt)
         case "cancel":
-            return _judged("cancelled", error, last)
-    if retry.attempts == 1 or retry.after(used, error) is None:
-        return _judged("failed", error, last)
+            return _rejected("cancelled", error, last_attempt)
+    if retry.max_attempts == 1 or retry.delay_after(attempts_used, error) is None:
+        return _rejected("failed", error, last_attempt)
     return None
 
 
-async def _fate(task: Definition, loss: Loss) -> Fate:
-    decide = task.policy.on_dead
-    if isinstance(decide, str):
-        return decide
-    fate = decide(loss)
-    answer: object = await fate if inspect.isawaitable(fate) else fate
-    if answer not in ("revive", "fail", "cancel"):
+async def _lost_job_action(task: TaskDefinition, lost_job: LostJob) -> WorkerLostAction:
+    handler = task.policy.on_worker_lost
+    if isinstance(handler, str):
+        return handler
+    returned = handler(lost_job)
+    action: object = await returned if inspect.isawaitable(returned) else returned
+    if action not in ("retry", "fail", "cancel"):
         raise ValueError(
-            f'on_dead of task {task.name!r} answered {answer!r}; it must be "revive", "fail" or "cancel"'
+            f'on_worker_lost of task {task.name!r} answered {action!r}; it must be "retry", '
+            '"fail" or "cancel"'
         )
-    return answer
+    return action
 
 
-def _judged(state: str, error: Exception, attempt: int) -> Judged:
-    return Judged(state, codec.error_document(error, attempt, ""))  # type: ignore[arg-type]
+def _rejected(state: str, error: Exception, attempt: int) -> Rejected:
+    return Rejected(state, codec.encode_error(error, attempt, ""))  # type: ignore[arg-type]
 
 
-def _times(charged: int) -> str:
-    return f"{charged} times" if charged > 1 else "while it held it"
+def _describe_crashes(crashes: int) -> str:
+    return f"{crashes} times" if crashes > 1 else "while it held it"

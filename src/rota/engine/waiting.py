@@ -12,106 +12,108 @@ import time
 from typing import Any
 from uuid import uuid4
 
-from rota.engine.wakeups import Wakeups
+from rota.engine.wakeups import Listener
 from rota.errors import RunNotFound
 from rota.store import failures, runs, waiters
 from rota.store.database import Database
 from rota.store.query import Query
-from rota.store.runs import Ending
+from rota.store.runs import RunOutcome
 
-FIRST_LOOK = 0.02
-LAST_LOOK = 1.0
+FIRST_POLL_SECONDS = 0.02
+MAX_POLL_SECONDS = 1.0
 
 
-class Waiting:
-    def __init__(self, database: Database, wakeups: Wakeups) -> None:
+class ResultWaiter:
+    def __init__(self, database: Database, listener: Listener) -> None:
         self._database = database
-        self._wakeups = wakeups
-        self._listener = f"{database.schema}.{uuid4().hex[:20]}"
-        self._told: dict[int, list[asyncio.Event]] = {}
-        self._asked: set[int] = set()  # runs that we are registered for and not told of yet
+        self._listener = listener
+        self._channel = f"{database.schema}.{uuid4().hex[:20]}"
+        self._events: dict[int, list[asyncio.Event]] = {}
+        self._registered: set[int] = set()  # runs that we are registered for and not told of yet
         self._subscribed = False
 
     async def outcome(
         self, run: int, timeout: float | None = None, *, or_failure: bool = False
-    ) -> Ending:
+    ) -> RunOutcome:
         """The outcome of a run, once it has one; with `or_failure`, or once something in it has failed.
         Raises TimeoutError."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        told = asyncio.Event()
-        self._told.setdefault(run, []).append(told)
-        listening = self._listen()
-        pause = FIRST_LOOK
+        notified = asyncio.Event()
+        self._events.setdefault(run, []).append(notified)
+        listening = self._subscribe()
+        pause = FIRST_POLL_SECONDS
         try:
             while True:
                 # Whoever was told looks first, and asks to be told again only if that was not the end.
-                unasked = listening and run not in self._asked
-                asks = unasked and not told.is_set()
-                told.clear()
+                unregistered = listening and run not in self._registered
+                register = unregistered and not notified.is_set()
+                notified.clear()
                 try:
-                    ending = await self._look(run, register=asks)
+                    outcome = await self._poll(run, register=register)
                 except Exception as error:
-                    if not failures.is_passing(error):
+                    if not failures.is_transient(error):
                         raise
                 else:
-                    if ending.state is not None:
-                        return ending
-                    if or_failure and ending.failing:
-                        return ending
-                    if unasked and not asks:
+                    if outcome.state is not None:
+                        return outcome
+                    if or_failure and outcome.is_failing:
+                        return outcome
+                    if unregistered and not register:
                         continue
-                heard = listening and self._wakeups.hears(self._listener)
-                pause = LAST_LOOK if heard else min(pause * 2, LAST_LOOK)
-                rest = pause if deadline is None else min(pause, deadline - time.monotonic())
-                if rest <= 0:
+                is_listening = listening and self._listener.is_listening(self._channel)
+                pause = MAX_POLL_SECONDS if is_listening else min(pause * 2, MAX_POLL_SECONDS)
+                wait_seconds = (
+                    pause if deadline is None else min(pause, deadline - time.monotonic())
+                )
+                if wait_seconds <= 0:
                     raise TimeoutError(f"run {run} has no outcome after {timeout:g} s")
                 try:
-                    async with asyncio.timeout(rest):
-                        await told.wait()
+                    async with asyncio.timeout(wait_seconds):
+                        await notified.wait()
                 except TimeoutError:
                     continue
         finally:
-            self._told[run].remove(told)
-            if not self._told[run]:
-                del self._told[run]
-                if run in self._asked:
-                    self._asked.discard(run)
-                    await self._forget(run)
+            self._events[run].remove(notified)
+            if not self._events[run]:
+                del self._events[run]
+                if run in self._registered:
+                    self._registered.discard(run)
+                    await self._unregister(run)
 
-    async def _look(self, run: int, *, register: bool) -> Ending:
-        segments: list[list[Query[Any]]] = [[runs.outcome([run])]]
+    async def _poll(self, run: int, *, register: bool) -> RunOutcome:
+        transactions: list[list[Query[Any]]] = [[runs.outcome([run])]]
         if register:
-            segments.insert(0, [waiters.register(self._listener, [run])])
-        answers = await self._database.exchange(segments)
+            transactions.insert(0, [waiters.register(self._channel, [run])])
+        answers = await self._database.pipeline(transactions)
         if register and answers[0][0]:
-            self._asked.add(run)
+            self._registered.add(run)
         if not answers[-1][0]:
             raise RunNotFound(f"there is no run {run}; it may have been removed by retention")
-        ending: Ending = answers[-1][0][0]
-        return ending
+        outcome: RunOutcome = answers[-1][0][0]
+        return outcome
 
-    async def _forget(self, run: int) -> None:
+    async def _unregister(self, run: int) -> None:
         try:
-            await self._database.run(waiters.forget(self._listener, [run]))
+            await self._database.run(waiters.unregister(self._channel, [run]))
         except Exception:
             # The row goes when the job ends; until then it costs one word to nobody.
             return
 
-    def _listen(self) -> bool:
-        if not self._database.settings.notify or self._wakeups.deaf:
+    def _subscribe(self) -> bool:
+        if not self._database.settings.notify or self._listener.unavailable:
             return False
         if not self._subscribed:
             self._subscribed = True
-            self._wakeups.subscribe(self._listener, self._hear)
+            self._listener.subscribe(self._channel, self._on_notify)
         return True
 
-    def _hear(self, word: str) -> None:
-        if word == waiters.MISSED:
-            for events in self._told.values():
-                for told in events:
-                    told.set()
+    def _on_notify(self, payload: str) -> None:
+        if payload == waiters.MAY_HAVE_MISSED:
+            for events in self._events.values():
+                for event in events:
+                    event.set()
             return
         # Who is told is no longer registered; and it need not have been the end.
-        self._asked.discard(int(word))
-        for told in self._told.get(int(word), ()):
-            told.set()
+        self._registered.discard(int(payload))
+        for event in self._events.get(int(payload), ()):
+            event.set()

@@ -21,37 +21,37 @@ from typing import Any
 
 import msgspec
 
-from rota.engine.announce import Announcer
+from rota.engine.announce import EventBus
 from rota.loop import Loop
 from rota.model import findings, judging, rules
 from rota.model.events import AlertCleared, AlertRaised
-from rota.model.judging import Open
-from rota.model.rules import Rules
-from rota.model.sights import Seen
+from rota.model.judging import OpenAlert
+from rota.model.rules import AlertRules
+from rota.model.sights import FleetSnapshot
 from rota.store import alerts, failures, ticks
-from rota.store.alerts import Changed, Closed
+from rota.store.alerts import ChangedAlert, ClosedAlert
 from rota.store.database import Database
 from rota.store.query import Query, Row
 
 log = logging.getLogger("rota")
 
-EVERY = 10.0
+EVALUATE_SECONDS = 10.0
 """Seconds from one round to the next, over the fleet; a worker asks a little less often."""
 
-FIRST_LOOK = 3.0
+FIRST_EVALUATION_SECONDS = 3.0
 """Seconds after a worker's start, about."""
 
-FORGOTTEN = 60.0
+STALE_SECONDS = 60.0
 """Seconds without a round after which somebody who asks by hand makes one: no worker does."""
 
-Who = tuple[str, int]
+Process = tuple[str, int]
 
-Questions = dict[str, tuple[tuple[str, ...], Query[Any]]]
+Queries = dict[str, tuple[tuple[str, ...], Query[Any]]]
 
-_MEMORY = msgspec.json.Decoder(dict[str, tuple[int, float]])
+_HISTORY_DECODER = msgspec.json.Decoder(dict[str, tuple[int, float]])
 
 
-class Refusals:
+class RefusedCounter:
     """Completions of this process that were refused, over all lives of its worker."""
 
     def __init__(self) -> None:
@@ -60,148 +60,158 @@ class Refusals:
     def add(self, jobs: int) -> None:
         self._jobs += jobs
 
-    async def write(self, database: Database, who: Who) -> None:
+    async def write(self, database: Database, process: Process) -> None:
         if jobs := self._jobs:
-            await database.run(alerts.refuse(*who, jobs))
+            await database.run(alerts.record_refused(*process, jobs))
             self._jobs -= jobs
 
 
-class Round:
+class Evaluation:
     """What one instance sees of the fleet, and what it makes of it."""
 
-    def __init__(self, database: Database, who: Who) -> None:
+    def __init__(self, database: Database, process: Process) -> None:
         self._database = database
-        self._who = who
-        self._rules = Rules.parse(database.settings.alerts)
-        self._blind: frozenset[str] = frozenset()
+        self._process = process
+        self._rules = AlertRules.parse(database.settings.alerts)
+        self._unknown_kinds: frozenset[str] = frozenset()
 
-    async def make(self, every: float) -> tuple[list[Changed], bool]:
+    async def evaluate(self, interval: float) -> tuple[list[ChangedAlert], bool]:
         """Make the next round, if it is time. Answers what has changed, and whether somebody outside is to
         be told of something."""
-        [turn] = await self._by_index(alerts.turn(every))
-        if turn.round is None:
-            return [], turn.due
-        seen, known, settled = await self._look(turn.now)
-        before = _MEMORY.decode(turn.memory or b"{}")
-        memory: Mapping[str, tuple[int, float]] = before
-        if rules.QUEUE_OLD not in self._blind:
-            memory = findings.remember(before, seen.heads, turn.now)
+        [round_start] = await self._query_by_index(alerts.begin_round(interval))
+        if round_start.round is None:
+            return [], round_start.has_deliveries
+        snapshot, open_alerts, closed = await self._observe(round_start.now)
+        previous = _HISTORY_DECODER.decode(round_start.memory or b"{}")
+        history: Mapping[str, tuple[int, float]] = previous
+        if rules.QUEUE_OLD not in self._unknown_kinds:
+            history = findings.update_history(previous, snapshot.heads, round_start.now)
         found = [
             each
-            for each in findings.findings(self._rules, seen, memory)
-            if each.kind not in self._blind
+            for each in findings.evaluate_rules(self._rules, snapshot, history)
+            if each.kind not in self._unknown_kinds
         ]
-        known = [each for each in known if each.kind not in self._blind]
-        decision = judging.decide(self._rules, found, known, turn.now, judging.CALM)
-        changed = [Changed(False, each.kind, each.subject, "") for each in settled]
-        if decision or memory != before:
-            query = alerts.judge(turn.round, decision, memory, *self._who)
-            changed += await self._by_index(query)
-        return changed, turn.due or bool(changed)
+        open_alerts = [each for each in open_alerts if each.kind not in self._unknown_kinds]
+        decision = judging.decide(
+            self._rules, found, open_alerts, round_start.now, judging.CLOSE_AFTER_SECONDS
+        )
+        changed = [ChangedAlert(False, each.kind, each.subject, "") for each in closed]
+        if decision or history != previous:
+            query = alerts.write_round(round_start.round, decision, history, *self._process)
+            changed += await self._query_by_index(query)
+        return changed, round_start.has_deliveries or bool(changed)
 
-    async def _by_index(self, query: Query[Row]) -> list[Row]:
+    async def _query_by_index(self, query: Query[Row]) -> list[Row]:
         """Whatever statistics say: most alerts are over, and are read by nobody here."""
-        [[_, rows]] = await self._database.exchange([[ticks.hurry(), query]])
+        [[_, rows]] = await self._database.pipeline([[ticks.set_short_timeouts(), query]])
         return rows
 
-    async def _look(self, now: datetime) -> tuple[Seen, list[Open], list[Closed]]:
-        asked = self._questions()
-        queries = [query for _, query in asked.values()]
-        looking: list[Query[Any]] = [ticks.hurry(), alerts.opened()]
+    async def _observe(
+        self, now: datetime
+    ) -> tuple[FleetSnapshot, list[OpenAlert], list[ClosedAlert]]:
+        queries_by_name = self._queries()
+        queries = [query for _, query in queries_by_name.values()]
+        first_queries: list[Query[Any]] = [ticks.set_short_timeouts(), alerts.list_open()]
         try:
-            looked, settled = await self._database.exchange(
-                [[*looking, *queries], [alerts.settle()]]
+            rows, closed = await self._database.pipeline(
+                [[*first_queries, *queries], [alerts.clear_resolved()]]
             )
         except Exception as error:
-            if failures.is_passing(error):
+            if failures.is_transient(error):
                 raise
-            looked, settled = await self._database.exchange([looking, [alerts.settle()]])
-            answers = await self._ask_one_by_one(asked)
+            rows, closed = await self._database.pipeline([first_queries, [alerts.clear_resolved()]])
+            answers = await self._query_one_by_one(queries_by_name)
         else:
-            self._blind = frozenset()
-            answers = dict(zip(asked, looked[2:], strict=True))
-        return Seen(now, **answers), looked[1], settled[0]
+            self._unknown_kinds = frozenset()
+            answers = dict(zip(queries_by_name, rows[2:], strict=True))
+        return FleetSnapshot(now, **answers), rows[1], closed[0]
 
-    async def _ask_one_by_one(self, asked: Questions) -> dict[str, list[Any]]:
+    async def _query_one_by_one(self, queries: Queries) -> dict[str, list[Any]]:
         answers: dict[str, list[Any]] = {}
-        blind: dict[str, Exception] = {}
-        for name, (kinds, query) in asked.items():
+        errors: dict[str, Exception] = {}
+        for name, (kinds, query) in queries.items():
             try:
-                answers[name] = await self._by_index(query)
+                answers[name] = await self._query_by_index(query)
             except Exception as error:
-                if failures.is_passing(error):
+                if failures.is_transient(error):
                     raise
-                blind |= dict.fromkeys(kinds, error)
-        for kind in sorted(blind.keys() - self._blind):
+                errors |= dict.fromkeys(kinds, error)
+        for kind in sorted(errors.keys() - self._unknown_kinds):
             log.warning(
                 "alert %r cannot be looked for: %s; others are",
                 kind,
-                failures.first_line(blind[kind]),
+                failures.first_line(errors[kind]),
             )
-        self._blind = frozenset(blind)
+        self._unknown_kinds = frozenset(errors)
         return answers
 
-    def _questions(self) -> Questions:
+    def _queries(self) -> Queries:
         """What there is to ask, and for which alerts; of what nobody wants to be told, nothing is."""
-        limit, within = self._rules.limit, findings.REFUSED_WITHIN
-        late, failures = limit(rules.SCHEDULE_LATE), limit(rules.SCHEDULE_FAILS)
-        questions: dict[str, tuple[tuple[str, ...], Callable[[], Query[Any]]]] = {
-            "heads": ((rules.QUEUE_OLD,), alerts.heads),
-            "dead": ((rules.WORKER_DEAD,), alerts.dead),
-            "alive": ((rules.WORKER_DEAD,), alerts.alive),
-            "late": ((rules.SCHEDULE_LATE,), lambda: alerts.late(late * findings.BACK)),
-            "failing": ((rules.SCHEDULE_FAILS,), lambda: alerts.failing(int(failures))),
-            "quarantined": ((rules.QUARANTINE,), alerts.quarantined),
-            "refused": ((rules.REFUSED,), lambda: alerts.refused(within)),
-            "server": ((rules.SNAPSHOT_OLD, rules.NOTIFY_FULL), alerts.server),
+        limit, within = self._rules.limit, findings.REFUSED_WINDOW_SECONDS
+        late_seconds, min_failures = limit(rules.SCHEDULE_LATE), limit(rules.SCHEDULE_FAILS)
+        queries: dict[str, tuple[tuple[str, ...], Callable[[], Query[Any]]]] = {
+            "heads": ((rules.QUEUE_OLD,), alerts.queue_heads),
+            "dead": ((rules.WORKER_DEAD,), alerts.dead_workers),
+            "alive": ((rules.WORKER_DEAD,), alerts.live_workers),
+            "late": (
+                (rules.SCHEDULE_LATE,),
+                lambda: alerts.late_schedules(late_seconds * findings.CLEAR_FRACTION),
+            ),
+            "failing": (
+                (rules.SCHEDULE_FAILS,),
+                lambda: alerts.failing_schedules(int(min_failures)),
+            ),
+            "quarantined": ((rules.QUARANTINE,), alerts.quarantined_jobs),
+            "refused": ((rules.REFUSED,), lambda: alerts.refused_outcomes(within)),
+            "server": ((rules.SNAPSHOT_OLD, rules.NOTIFY_FULL), alerts.server_load),
         }
         return {
-            name: (kinds, ask())
-            for name, (kinds, ask) in questions.items()
-            if any(self._rules.tells(kind) for kind in kinds)
+            name: (kinds, build())
+            for name, (kinds, build) in queries.items()
+            if any(self._rules.is_enabled(kind) for kind in kinds)
         }
 
 
-class Watchman(Loop):
-    longest_rest_after_error = EVERY
+class AlertEvaluator(Loop):
+    max_error_delay_seconds = EVALUATE_SECONDS
 
     def __init__(
         self,
         database: Database,
-        announcer: Announcer,
-        refusals: Refusals,
-        tell: Callable[[], None],
+        event_bus: EventBus,
+        refused_counter: RefusedCounter,
+        wake_delivery: Callable[[], None],
     ) -> None:
         super().__init__()
         self._database = database
-        self._announcer = announcer
-        self._refusals = refusals
-        self._tell = tell
-        self._who = (socket.gethostname(), os.getpid())
-        self._round = Round(database, self._who)
-        self._began = False
+        self._event_bus = event_bus
+        self._refused_counter = refused_counter
+        self._wake_delivery = wake_delivery
+        self._process = (socket.gethostname(), os.getpid())
+        self._evaluation = Evaluation(database, self._process)
+        self._started = False
 
     async def tick(self) -> float | None:
-        if not self._began:
-            self._began = True
-            return _about(FIRST_LOOK)
-        await self._refusals.write(self._database, self._who)
-        changed, due = await self._round.make(EVERY)
+        if not self._started:
+            self._started = True
+            return _with_jitter(FIRST_EVALUATION_SECONDS)
+        await self._refused_counter.write(self._database, self._process)
+        changed, due = await self._evaluation.evaluate(EVALUATE_SECONDS)
         for each in changed:
-            self._announce(each)
+            self._publish(each)
         if due:
-            self._tell()
-        return _about(EVERY)
+            self._wake_delivery()
+        return _with_jitter(EVALUATE_SECONDS)
 
-    def _announce(self, alert: Changed) -> None:
+    def _publish(self, alert: ChangedAlert) -> None:
         if alert.raised:
             log.warning("alert: %s: %s", alert.kind, alert.message)
-            self._announcer.announce(AlertRaised(alert.kind, alert.subject, alert.message))
+            self._event_bus.publish(AlertRaised(alert.kind, alert.subject, alert.message))
         else:
             log.info("alert is over: %s: %s", alert.kind, alert.subject)
-            self._announcer.announce(AlertCleared(alert.kind, alert.subject))
+            self._event_bus.publish(AlertCleared(alert.kind, alert.subject))
 
 
-def _about(seconds: float) -> float:
+def _with_jitter(seconds: float) -> float:
     """Not all at the same moment, and never sooner."""
     return seconds * random.uniform(1.0, 1.4)

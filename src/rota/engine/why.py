@@ -12,242 +12,256 @@ from typing import Any
 
 import msgspec
 
-from rota.engine.reasons import LATE, contended, reasons
-from rota.engine.takers import MOST
-from rota.engine.telling import Around
+from rota.engine.reasons import MAX_LAG_SECONDS, contended_lock, reasons_for
+from rota.engine.takers import MAX_COUNTED_JOBS
+from rota.engine.telling import Situation
 from rota.model import codec
 from rota.model.settings import Settings
-from rota.model.why import Reason, Why, weigh
+from rota.model.why import Explanation, ExplanationReason, status_of
 from rota.store import why
 from rota.store.query import Query
-from rota.store.why import Calling, Link, Place, Subject
+from rota.store.why import CallingRow, ExplainedJob, JobSituationRow, PredecessorRow
 
-Ask = Callable[..., Awaitable[list[Any]]]
+Fetch = Callable[..., Awaitable[list[Any]]]
 """Rows of each of the queries given, in one transaction."""
 
-ROOTS = 50
+MAX_ROOT_JOBS = 50
 """Jobs that are looked at, of all that hold something up."""
 
-DEEP = 5
+MAX_CALL_DEPTH = 5
 """So many calls are followed, one of the other."""
 
-NAMED = 3
+MAX_NAMED_JOBS = 3
 """Jobs that are named where a job waits for many."""
 
-LOCKS = 3
+MAX_LOCKS = 3
 """Locks that somebody waits for, and perhaps a job that runs."""
 
-TURNS = 5
+MAX_QUEUE_POSITIONS = 5
 """Jobs whose turn is looked up: each costs a look through a part of its queue."""
 
 
-async def explain(ask: Ask, id: int, settings: Settings) -> Why | None:
+async def explain(fetch: Fetch, id: int, settings: Settings) -> Explanation | None:
     """None: there is no run and no job with this number."""
-    [subjects] = await ask(why.subject(id))
+    [subjects] = await fetch(why.subject(id))
     if not subjects:
         return None
-    subject: Subject = subjects[0]
+    subject: ExplainedJob = subjects[0]
     if subject.state is not None:
-        return _of(subject, [_ended(subject)], 0)
-    looking = _Looking(ask, subject, settings)
-    await looking.look()
-    if any(each.code == "ended" and each.job == id for each in looking.found):
+        return _explanation(subject, [_ended_reason(subject)], 0)
+    explainer = _Explainer(fetch, subject, settings)
+    await explainer.run()
+    if any(each.code == "ended" and each.job == id for each in explainer.found):
         # Meanwhile: what it came to is asked for once more, with its error and what to do.
-        [subjects] = await ask(why.subject(id))
+        [subjects] = await fetch(why.subject(id))
         if subjects and subjects[0].state is not None:
-            return _of(subjects[0], [_ended(subjects[0])], 0)
-    return _of(subject, looking.found, looking.left_out)
+            return _explanation(subjects[0], [_ended_reason(subjects[0])], 0)
+    return _explanation(subject, explainer.found, explainer.omitted_jobs)
 
 
-def asking(run: Callable[[Query[Any]], Awaitable[list[Any]]]) -> Ask:
+def sequential_fetch(run: Callable[[Query[Any]], Awaitable[list[Any]]]) -> Fetch:
     """Asks one after the other."""
 
-    async def ask(*queries: Query[Any]) -> list[Any]:
+    async def fetch(*queries: Query[Any]) -> list[Any]:
         return [await run(each) for each in queries]
 
-    return ask
+    return fetch
 
 
-class _Looking:
-    def __init__(self, ask: Ask, subject: Subject, settings: Settings) -> None:
-        self._ask = ask
+class _Explainer:
+    def __init__(self, fetch: Fetch, subject: ExplainedJob, settings: Settings) -> None:
+        self._fetch = fetch
         self._subject = subject
         self._settings = settings
-        self._budget = ROOTS
-        self.found: list[Reason] = []
-        self.left_out = 0
+        self._budget = MAX_ROOT_JOBS
+        self.found: list[ExplanationReason] = []
+        self.omitted_jobs = 0
 
-    async def look(self) -> None:
+    async def run(self) -> None:
         subject = self._subject
         if subject.is_flow:
-            await self._look_at_run(subject.run, None, 0)
+            await self._explain_run(subject.run, None, 0)
         elif subject.run == subject.id:
-            await self._look_at([subject.id], None, 0)
+            await self._explain_jobs([subject.id], None, 0)
         else:
-            await self._look_at_run(subject.run, subject.id, 0)
+            await self._explain_run(subject.run, subject.id, 0)
         if not self.found:
-            self.found.append(await self._nothing_left())
+            self.found.append(await self._no_cause_reason())
 
-    async def _look_at_run(self, run: int, job: int | None, depth: int) -> None:
-        [links] = await self._ask(why.chain(run, job, max(self._budget, 1)))
-        roots = [each.job for each in links if each.root]
-        near = [each for each in links if each.near]
-        if near and job is not None:
-            await self._lead(near, job)
-        if links and links[0].root:
-            self.left_out += links[0].of - len(roots)
+    async def _explain_run(self, run: int, job: int | None, depth: int) -> None:
+        [links] = await self._fetch(why.predecessors(run, job, max(self._budget, 1)))
+        roots = [each.job for each in links if each.is_root]
+        direct = [each for each in links if each.is_direct]
+        if direct and job is not None:
+            await self._add_predecessors_reason(direct, job)
+        if links and links[0].is_root:
+            self.omitted_jobs += links[0].total - len(roots)
         self._budget -= len(roots)
-        await self._look_at(roots, run if job is None else None, depth)
+        await self._explain_jobs(roots, run if job is None else None, depth)
 
-    async def _lead(self, near: Sequence[Link], job: int) -> None:
+    async def _add_predecessors_reason(self, direct: Sequence[PredecessorRow], job: int) -> None:
         """What the job waits for itself, which is not yet why."""
-        named: list[Place]
-        [own], named = await self._ask(
-            why.places([job]), why.places([each.job for each in near[:NAMED]])
+        named: list[JobSituationRow]
+        [job_row], named = await self._fetch(
+            why.job_states([job]), why.job_states([each.job for each in direct[:MAX_NAMED_JOBS]])
         )
-        words = ", ".join(f"{each.task} (job {each.job}, {each.place})" for each in named)
-        if near[0].of > NAMED:
-            words += f" and {near[0].of - NAMED:,} more"
+        message = ", ".join(f"{each.task} (job {each.job}, {each.state})" for each in named)
+        if direct[0].total > MAX_NAMED_JOBS:
+            message += f" and {direct[0].total - MAX_NAMED_JOBS:,} more"
         self.found.append(
-            Reason(
-                code="limit" if own.called else "parents",
-                words=f"it is one of the calls of a job that makes so many at a time, and waits for {words}"
-                if own.called
-                else f"it waits for {words}",
+            ExplanationReason(
+                code="limit" if job_row.is_child else "parents",
+                message=f"it is one of the calls of a job that makes so many at a time, and "
+                f"waits for {message}"
+                if job_row.is_child
+                else f"it waits for {message}",
                 kind="job",
-                subject=str(near[0].job),
+                subject=str(direct[0].job),
                 job=job,
-                since=own.since,
+                since=job_row.since,
             )
         )
 
-    async def _look_at(self, jobs: Sequence[int], run: int | None, depth: int) -> None:
+    async def _explain_jobs(self, jobs: Sequence[int], run: int | None, depth: int) -> None:
         """Why each of these does not run; `run`: the run they are of, whose parts are looked at, too."""
         if not jobs and run is None:
             return
-        places, waits, calls = await self._ask(
-            why.places(jobs), why.steps(jobs), why.calls(jobs, run, max(self._budget, 1))
+        job_rows, waits, children = await self._fetch(
+            why.job_states(jobs),
+            why.open_steps(jobs),
+            why.open_child_runs(jobs, run, max(self._budget, 1)),
         )
-        around = await self._around(places, waits)
-        if [each.place for each in places] == ["running"] and places[0].job == self._subject.id:
-            [locks] = await self._ask(why.locks(LOCKS))
-            self.found += [contended(each, self._subject.id) for each in locks]
-        callers = {each.parent for each in calls if each.parent in jobs}
-        for place in places:
-            if place.job in callers and place.place == "running" and _is_well(place, around):
-                own = [each for each in calls if each.parent == place.job]
-                self.found.append(self._calls(place, own))
+        situation = await self._load_situation(job_rows, waits)
+        if [each.state for each in job_rows] == ["running"] and job_rows[0].job == self._subject.id:
+            [locks] = await self._fetch(why.awaited_locks(MAX_LOCKS))
+            self.found += [contended_lock(each, self._subject.id) for each in locks]
+        callers = {each.parent for each in children if each.parent in jobs}
+        for job in job_rows:
+            if job.job in callers and job.state == "running" and _is_worker_alive(job, situation):
+                own_children = [each for each in children if each.parent == job.job]
+                self.found.append(self._children_reason(job, own_children))
             else:
-                self.found += reasons(place, around, of=self._subject.id)
-        for each in calls:
-            if depth >= DEEP or self._budget <= 0:
-                self.left_out += 1
+                self.found += reasons_for(job, situation, asked_about=self._subject.id)
+        for each in children:
+            if depth >= MAX_CALL_DEPTH or self._budget <= 0:
+                self.omitted_jobs += 1
             else:
-                await self._look_at_run(each.run, None, depth + 1)
+                await self._explain_run(each.run, None, depth + 1)
 
-    async def _around(self, places: Sequence[Place], waits: Sequence[why.Wait]) -> Around:
+    async def _load_situation(
+        self, job_rows: Sequence[JobSituationRow], waits: Sequence[why.WaitingRow]
+    ) -> Situation:
         silent = self._settings.dead_after / 2
-        pairs = sorted({(each.queue, each.task) for each in places})
-        ready = [each.job for each in places if each.place == "ready" and each.lost is None]
-        crowds, turns = await self._ask(
-            why.crowd(pairs, silent, LATE), why.turn(ready[:TURNS], MOST)
+        pairs = sorted({(each.queue, each.task) for each in job_rows})
+        queued = [each.job for each in job_rows if each.state == "ready" and each.lost is None]
+        eligibility, positions = await self._fetch(
+            why.eligible_workers(pairs, silent, MAX_LAG_SECONDS),
+            why.queue_positions(queued[:MAX_QUEUE_POSITIONS], MAX_COUNTED_JOBS),
         )
-        by_job: dict[int, list[why.Wait]] = {}
+        by_job: dict[int, list[why.WaitingRow]] = {}
         for each in waits:
             by_job.setdefault(each.job, []).append(each)
-        return Around(
+        return Situation(
             self._subject.now,
             self._settings.dead_after,
-            {(each.queue, each.task): each for each in crowds},
-            {each.job: each for each in turns},
+            {(each.queue, each.task): each for each in eligibility},
+            {each.job: each for each in positions},
             by_job,
         )
 
-    def _calls(self, place: Place, calls: Sequence[Calling]) -> Reason:
-        it = "it" if place.job == self._subject.id else f"job {place.job} ({place.task})"
+    def _children_reason(
+        self, job: JobSituationRow, children: Sequence[CallingRow]
+    ) -> ExplanationReason:
+        name = "it" if job.job == self._subject.id else f"job {job.job} ({job.task})"
         named = ", ".join(
             f"run {each.run}{f' of flow {each.flow}' if each.flow else ''}"
-            for each in calls[:NAMED]
+            for each in children[:MAX_NAMED_JOBS]
         )
-        more = f" and {len(calls) - NAMED:,} more" if len(calls) > NAMED else ""
-        return Reason(
+        more = (
+            f" and {len(children) - MAX_NAMED_JOBS:,} more"
+            if len(children) > MAX_NAMED_JOBS
+            else ""
+        )
+        return ExplanationReason(
             code="calls",
-            words=f"{it} is on worker {place.worker} and waits for what it has called: {named}{more}",
+            message=f"{name} is on worker {job.worker} and waits for what it has called: {named}{more}",
             kind="run",
-            subject=str(calls[0].run),
-            job=place.job,
-            since=calls[0].created,
+            subject=str(children[0].run),
+            job=job.job,
+            since=children[0].created,
         )
 
-    async def _nothing_left(self) -> Reason:
+    async def _no_cause_reason(self) -> ExplanationReason:
         """All that it waits for has ended, or is just being moved."""
-        [[echoes]] = await self._ask(why.echoes())
-        words = (
+        [[pending_releases]] = await self._fetch(why.has_pending_releases())
+        message = (
             "all that it waited for has ended, and a worker that is there passes that on with its next beat"
-            if echoes
+            if pending_releases
             else "it has just moved from one place to another; ask again"
         )
         id = self._subject.id
-        return Reason(
-            code="settling" if echoes else "moving",
-            words=words,
+        return ExplanationReason(
+            code="settling" if pending_releases else "moving",
+            message=message,
             kind="run" if self._subject.is_flow else "job",
             subject=str(id),
         )
 
 
-def _is_well(place: Place, around: Around) -> bool:
+def _is_worker_alive(job: JobSituationRow, situation: Situation) -> bool:
     """Whether the worker that holds it is there and heard of: then it is the calls that it waits for."""
     return (
-        place.presence in ("active", "draining")
-        and (place.silent or 0.0) < around.dead_after / 2
-        and place.unwanted is None
+        job.worker_state in ("active", "draining")
+        and (job.silent_seconds or 0.0) < situation.dead_after / 2
+        and job.cancel_requested is None
     )
 
 
-def _ended(subject: Subject) -> Reason:
-    error = codec.read_error(subject.error)
-    words = {
+def _ended_reason(subject: ExplainedJob) -> ExplanationReason:
+    error = codec.decode_error(subject.error)
+    messages = {
         "succeeded": "it has succeeded",
         "failed": f"it has failed{f' with {error.type}' if error.type else ''}",
         "cancelled": "it was cancelled",
         "expired": "it expired before a worker took it",
         "skipped": "it was skipped: what it would have followed came out otherwise, or its skip_if said so",
     }
-    again = subject.state in ("failed", "cancelled", "expired")
-    return Reason(
+    may_retry = subject.state in ("failed", "cancelled", "expired")
+    return ExplanationReason(
         code="ended",
-        words=words[subject.state or ""],
+        message=messages[subject.state or ""],
         kind="run" if subject.is_flow else "job",
         subject=str(subject.id),
         job=None if subject.is_flow else subject.id,
         since=subject.at,
-        do=f"`rota retry {subject.run}` tries it again" if again else None,
+        remedy=f"`rota retry {subject.run}` tries it again" if may_retry else None,
         detail=error.message or None,
     )
 
 
-def _of(subject: Subject, found: list[Reason], left_out: int) -> Why:
-    told = _together(found)
-    return Why(
+def _explanation(
+    subject: ExplainedJob, found: list[ExplanationReason], omitted_jobs: int
+) -> Explanation:
+    merged = _merge_same(found)
+    return Explanation(
         id=subject.id,
         run=subject.run,
         name=subject.name,
         is_flow=subject.is_flow,
-        verdict=weigh(told, None if subject.is_flow else subject.id),
-        reasons=sorted(told, key=lambda each: each.rank),
-        left_out=left_out,
+        status=status_of(merged, None if subject.is_flow else subject.id),
+        reasons=sorted(merged, key=lambda each: each.rank),
+        omitted_jobs=omitted_jobs,
         now=subject.now,
     )
 
 
-def _together(found: Sequence[Reason]) -> list[Reason]:
+def _merge_same(found: Sequence[ExplanationReason]) -> list[ExplanationReason]:
     """Several jobs with the same reason are one, with the first of them for an example."""
-    first: dict[tuple[object, ...], Reason] = {}
+    first: dict[tuple[object, ...], ExplanationReason] = {}
     for each in found:
-        own = each.kind == "job" and each.code not in ("parents", "limit", "ended")
-        about = "" if own else each.subject
-        key = (each.code, each.kind, about, each.stuck)
+        is_job_specific = each.kind == "job" and each.code not in ("parents", "limit", "ended")
+        about = "" if is_job_specific else each.subject
+        key = (each.code, each.kind, about, each.is_stuck)
         known = first.get(key)
         first[key] = (
             each if known is None else msgspec.structs.replace(known, jobs=known.jobs + each.jobs)

@@ -25,14 +25,14 @@ from rota.errors import LocalPostgresError
 if sys.platform != "win32":
     import pwd
 
-NAMES = ("postgres", "nobody")
+FALLBACK_USERS = ("postgres", "nobody")
 REMEDIES = (
     "run as another user, or set ROTA_DATABASE_URL to use a database you already have, "
     "or name binaries that an ordinary user can run in ROTA_PG_BIN"
 )
 
 
-class Identity(TypedDict, total=False):
+class ProcessUser(TypedDict, total=False):
     """For subprocess: the user to become between fork and exec."""
 
     user: int
@@ -41,25 +41,25 @@ class Identity(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class ServerAccount:
     """Whose the files are, seen from outside, and how to become that user."""
 
     uid: int
     gid: int
     name: str
-    prefix: tuple[str, ...] = ()
-    dropped: bool = False
+    command_prefix: tuple[str, ...] = ()
+    drops_privileges: bool = False
 
     def command(self, *words: str | Path) -> list[str]:
-        return [*self.prefix, *map(str, words)]
+        return [*self.command_prefix, *map(str, words)]
 
-    def identity(self) -> Identity:
-        if not self.dropped:
+    def process_user(self) -> ProcessUser:
+        if not self.drops_privileges:
             return {}
         return {"user": self.uid, "group": self.gid, "extra_groups": []}
 
 
-def choose(data: Path) -> Account:
+def choose(data: Path) -> ServerAccount:
     """The account for this data directory. A cluster that belongs to somebody stays theirs."""
     if sys.platform == "win32":
         raise LocalPostgresError(
@@ -67,50 +67,52 @@ def choose(data: Path) -> Account:
         )
     uid, gid = os.geteuid(), os.getegid()
     if uid != 0:
-        name = _name(uid)
-        mine = Account(uid, gid, name or str(uid))
-        return mine if name else _in_namespace(uid, gid) or mine
-    return _for_root(_owner(data))
+        name = _user_name(uid)
+        own = ServerAccount(uid, gid, name or str(uid))
+        return own if name else _namespace_account(uid, gid) or own
+    return _choose_for_root(_owner_uid(data))
 
 
-def _for_root(owner: int) -> Account:
+def _choose_for_root(owner: int) -> ServerAccount:
     forced = os.environ.get("ROTA_LOCAL_ROOT", "")
     if forced not in ("", "namespace", "drop"):
         raise LocalPostgresError(f"ROTA_LOCAL_ROOT is {forced!r}; say namespace or drop")
     if forced == "namespace" or (not forced and owner == 0):
-        if inside := _in_namespace(0, 0):
-            return inside
+        if namespaced := _namespace_account(0, 0):
+            return namespaced
         if forced:
             raise LocalPostgresError(
                 f"ROTA_LOCAL_ROOT=namespace, but user namespaces are refused here: {REMEDIES}"
             )
     if owner:
-        return Account(owner, _group(owner), _name(owner) or str(owner), dropped=True)
-    for name in NAMES:
-        if found := _find(name):
-            return Account(found[0], found[1], name, dropped=True)
+        return ServerAccount(
+            owner, _group_id(owner), _user_name(owner) or str(owner), drops_privileges=True
+        )
+    for name in FALLBACK_USERS:
+        if found := _find_user(name):
+            return ServerAccount(found[0], found[1], name, drops_privileges=True)
     raise LocalPostgresError(
         "PostgreSQL refuses to run as root; user namespaces are refused here "
-        f"and there is no user {' or '.join(NAMES)} to become: {REMEDIES}"
+        f"and there is no user {' or '.join(FALLBACK_USERS)} to become: {REMEDIES}"
     )
 
 
-def _in_namespace(uid: int, gid: int) -> Account | None:
+def _namespace_account(uid: int, gid: int) -> ServerAccount | None:
     unshare = shutil.which("unshare")
-    ordinary = next(filter(None, map(_find, NAMES)), None)
+    ordinary = next(filter(None, map(_find_user, FALLBACK_USERS)), None)
     if not unshare or not ordinary:
         return None
     inner_uid, inner_gid = ordinary
     prefix = (unshare, "--user", f"--map-user={inner_uid}", f"--map-group={inner_gid}", "--")
-    tried = subprocess.run([*prefix, "true"], capture_output=True, check=False)
+    probe = subprocess.run([*prefix, "true"], capture_output=True, check=False)
     return (
-        Account(uid, gid, "root" if uid == 0 else str(uid), prefix)
-        if not tried.returncode
+        ServerAccount(uid, gid, "root" if uid == 0 else str(uid), prefix)
+        if not probe.returncode
         else None
     )
 
 
-def hand_over(tree: Path, user: Account) -> None:
+def chown_tree(tree: Path, user: ServerAccount) -> None:
     """Give a data directory and all in it to the account. Links are not followed."""
     if tree.lstat().st_uid == user.uid:
         return
@@ -120,7 +122,7 @@ def hand_over(tree: Path, user: Account) -> None:
     os.chown(tree, user.uid, user.gid)  # last: an interrupted walk is done again
 
 
-def first_closed(path: Path, user: Account) -> Path | None:
+def first_inaccessible(path: Path, user: ServerAccount) -> Path | None:
     """The outermost directory on the way to `path`, or `path`, that the account cannot enter."""
     for directory in (*reversed(path.parents), path):
         try:
@@ -138,7 +140,7 @@ def first_closed(path: Path, user: Account) -> Path | None:
     return None
 
 
-def _owner(data: Path) -> int:
+def _owner_uid(data: Path) -> int:
     try:
         return (data / "PG_VERSION").stat().st_uid
     except OSError:
@@ -147,19 +149,19 @@ def _owner(data: Path) -> int:
 
 if sys.platform != "win32":
 
-    def _name(uid: int) -> str | None:
+    def _user_name(uid: int) -> str | None:
         try:
             return pwd.getpwuid(uid).pw_name
         except KeyError:
             return None
 
-    def _group(uid: int) -> int:
+    def _group_id(uid: int) -> int:
         try:
             return pwd.getpwuid(uid).pw_gid
         except KeyError:
             return uid
 
-    def _find(name: str) -> tuple[int, int] | None:
+    def _find_user(name: str) -> tuple[int, int] | None:
         try:
             entry = pwd.getpwnam(name)
         except KeyError:

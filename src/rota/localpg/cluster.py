@@ -14,15 +14,15 @@ from pathlib import Path
 
 from rota.errors import LocalPostgresError
 from rota.localpg import account
-from rota.localpg.account import Account
+from rota.localpg.account import ServerAccount
 from rota.localpg.binaries import Binaries
-from rota.localpg.places import Place
+from rota.localpg.places import ServerPaths
 
 LOCALES = ("C.UTF-8", "C")  # older macOS has no C.UTF-8
-INITDB_TIMEOUT = 300.0
+INITDB_TIMEOUT_SECONDS = 300.0
 
 
-def major(data: Path) -> int | None:
+def read_major(data: Path) -> int | None:
     """The release a data directory was made by; None when there is no database in it."""
     try:
         return int((data / "PG_VERSION").read_text().strip())
@@ -35,43 +35,51 @@ def major(data: Path) -> int | None:
         ) from error
 
 
-def initialise(place: Place, binaries: Binaries, user: Account, gate: int, *, sync: bool) -> None:
+def initialise(
+    paths: ServerPaths, binaries: Binaries, user: ServerAccount, control_fd: int, *, sync: bool
+) -> None:
     """Make the data directory, unless it is there. Inside the gate only."""
-    _remove(place.new)
-    if major(place.data) is not None:
+    _remove_directory(paths.staging)
+    if read_major(paths.data) is not None:
         return
-    if place.data.exists() and any(place.data.iterdir()):
+    if paths.data.exists() and any(paths.data.iterdir()):
         raise LocalPostgresError(
-            f"{place.data} is not empty and holds no PostgreSQL data: choose another directory"
+            f"{paths.data} is not empty and holds no PostgreSQL data: choose another directory"
         )
     for locale in LOCALES:
-        place.new.mkdir(mode=0o700)
-        account.hand_over(place.new, user)
-        failure = _initdb(place, binaries, user, gate, locale, sync=sync)
+        paths.staging.mkdir(mode=0o700)
+        account.chown_tree(paths.staging, user)
+        failure = _initdb(paths, binaries, user, control_fd, locale, sync=sync)
         if not failure:
             break
-        _remove(place.new)
+        _remove_directory(paths.staging)
         if "locale" not in failure:
             break
     if failure:
-        raise LocalPostgresError(_explain(place, user, failure))
+        raise LocalPostgresError(_failure_message(paths, user, failure))
     try:
-        place.new.rename(place.data)
+        paths.staging.rename(paths.data)
     except OSError as error:
-        _remove(place.new)
+        _remove_directory(paths.staging)
         raise LocalPostgresError(
-            f"{place.data} cannot be put in place ({error.strerror}); "
+            f"{paths.data} cannot be put in place ({error.strerror}); "
             "if it is a mount point, name a directory below it"
         ) from error
 
 
 def _initdb(
-    place: Place, binaries: Binaries, user: Account, gate: int, locale: str, *, sync: bool
+    paths: ServerPaths,
+    binaries: Binaries,
+    user: ServerAccount,
+    control_fd: int,
+    locale: str,
+    *,
+    sync: bool,
 ) -> str:
     """Run it; what it complained about, or nothing."""
     command = user.command(
         binaries.program("initdb"),
-        f"--pgdata={place.new}",
+        f"--pgdata={paths.staging}",
         "--username=postgres",
         "--encoding=UTF8",
         f"--locale={locale}",
@@ -83,7 +91,7 @@ def _initdb(
         *(() if sync else ("--no-sync",)),
     )
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -91,39 +99,45 @@ def _initdb(
             text=True,
             errors="replace",
             cwd="/",
-            env=environment(),
-            pass_fds=(gate,),
+            env=server_environment(),
+            pass_fds=(control_fd,),
             start_new_session=True,  # Ctrl-C is for the app; it will end initdb in its own way
-            timeout=INITDB_TIMEOUT,
+            timeout=INITDB_TIMEOUT_SECONDS,
             check=False,
-            **user.identity(),
+            **user.process_user(),
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    return "" if done.returncode == 0 else done.stdout or f"initdb ended with {done.returncode}"
+    return (
+        ""
+        if completed.returncode == 0
+        else completed.stdout or f"initdb ended with {completed.returncode}"
+    )
 
 
-def environment() -> dict[str, str]:
+def server_environment() -> dict[str, str]:
     """Ours, without what would change a server: PGDATA and its kind, language, time zone."""
-    ours = {
+    inherited = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("PG", "LC_", "LANG"))
     }
-    return ours | {"LC_ALL": "C", "TZ": "UTC"}
+    return inherited | {"LC_ALL": "C", "TZ": "UTC"}
 
 
-def _explain(place: Place, user: Account, failure: str) -> str:
-    message = f"initdb could not make {place.data}: {failure.strip()}"
-    if user.dropped:
+def _failure_message(paths: ServerPaths, user: ServerAccount, failure: str) -> str:
+    message = f"initdb could not make {paths.data}: {failure.strip()}"
+    if user.drops_privileges:
         message += f"\nIt ran as {user.name}, because PostgreSQL refuses to run as root"
-        if closed := account.first_closed(place.data.parent, user):
-            message += f", and {user.name} may not enter {closed}: choose a directory that it may"
+        if inaccessible := account.first_inaccessible(paths.data.parent, user):
+            message += (
+                f", and {user.name} may not enter {inaccessible}: choose a directory that it may"
+            )
         message += f"; or {account.REMEDIES}"
     return message
 
 
-def _remove(directory: Path) -> None:
+def _remove_directory(directory: Path) -> None:
     """What an interrupted initdb left."""
     if directory.is_symlink():
         directory.unlink()

@@ -9,32 +9,32 @@ from contextlib import suppress
 from urllib.parse import quote
 
 from rota.errors import LocalPostgresError
-from rota.localpg.places import Place
+from rota.localpg.places import ServerPaths
 from rota.localpg.postmaster import Postmaster
 
 # What a server answers while it is not yet, or no longer, ready. It speaks English to us:
 # lc_messages=C.
-PASSING = ("starting up", "recovery mode", "shutting down", "not yet accepting")
-PATIENCE = 60.0
+TRANSIENT_ERRORS = ("starting up", "recovery mode", "shutting down", "not yet accepting")
+READY_TIMEOUT_SECONDS = 60.0
 
 
 def socket_dsn(server: Postmaster, database: str) -> str:
     # The port is always said, or PGPORT in the environment would have a word in it.
-    host = quote(str(server.sockets), safe="/")
+    host = quote(str(server.socket_dir), safe="/")
     return f"postgresql://postgres@/{quote(database, safe='')}?host={host}&port={server.port}"
 
 
-def tcp_dsn(server: Postmaster, place: Place, database: str) -> str:
-    secret = quote(place.password.read_text(), safe="")
+def tcp_dsn(server: Postmaster, paths: ServerPaths, database: str) -> str:
+    secret = quote(paths.password_file.read_text(), safe="")
     return f"postgresql://postgres:{secret}@127.0.0.1:{server.port}/{quote(database, safe='')}"
 
 
-def ensure(server: Postmaster, place: Place, database: str) -> None:
+def ensure_database(server: Postmaster, paths: ServerPaths, database: str) -> None:
     """The database exists, and a TCP port, if there is one, asks for a password."""
     import psycopg  # not at import: whoever only wants the address need not pay for it
     from psycopg import errors, sql
 
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + READY_TIMEOUT_SECONDS
     while True:
         try:
             with psycopg.connect(
@@ -48,24 +48,24 @@ def ensure(server: Postmaster, place: Place, database: str) -> None:
                     # Another app may be faster.
                     with suppress(errors.DuplicateDatabase, errors.UniqueViolation):
                         connection.execute(create)
-                if server.tcp and not place.password.exists():
+                if server.has_tcp and not paths.password_file.exists():
                     secret = secrets.token_urlsafe(24)
                     change = sql.SQL("alter role postgres password {}").format(sql.Literal(secret))
                     connection.execute(change)
-                    _write_secret(place, secret)
+                    _write_secret(paths, secret)
             return
         except psycopg.Error as error:
-            passing = any(word in str(error) for word in PASSING)
-            if not passing or time.monotonic() > deadline:
+            is_transient = any(word in str(error) for word in TRANSIENT_ERRORS)
+            if not is_transient or time.monotonic() > deadline:
                 raise LocalPostgresError(
-                    f"the PostgreSQL in {place.data} is running, but database {database!r} "
+                    f"the PostgreSQL in {paths.data} is running, but database {database!r} "
                     f"cannot be had: {str(error).strip()}"
                 ) from error
             time.sleep(0.05)
 
 
-def _write_secret(place: Place, secret: str) -> None:
-    work = place.password.with_suffix(".new")
-    with open(os.open(work, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+def _write_secret(paths: ServerPaths, secret: str) -> None:
+    temporary = paths.password_file.with_suffix(".new")
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(secret)
-    work.rename(place.password)
+    temporary.rename(paths.password_file)

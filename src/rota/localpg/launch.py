@@ -21,113 +21,123 @@ from typing import TYPE_CHECKING
 
 from rota.errors import LocalPostgresError
 from rota.localpg import account, locks, postmaster
-from rota.localpg.account import Account
+from rota.localpg.account import ServerAccount
 from rota.localpg.binaries import Binaries
-from rota.localpg.cluster import environment
-from rota.localpg.places import Place, socket_directory
+from rota.localpg.cluster import server_environment
+from rota.localpg.places import ServerPaths, socket_directory
 from rota.localpg.postmaster import Postmaster
-from rota.localpg.profiles import DEFAULT_PORT, needs
+from rota.localpg.profiles import DEFAULT_PORT, required_settings
 
 if TYPE_CHECKING:
-    from rota.localpg.watch import Order
+    from rota.localpg.watch import WatcherOrder
 
-WATCH = Path(__file__).with_name("watch.py")
-START_TIMEOUT = 180.0  # recovery of a big directory after a crash takes its time
-WATCHER_PATIENCE = 10.0
-ORPHAN_PATIENCE = 2.0
-LAST_LINES = 15
+WATCHER_SCRIPT = Path(__file__).with_name("watch.py")
+START_TIMEOUT_SECONDS = 180.0  # recovery of a big directory after a crash takes its time
+WATCHER_TIMEOUT_SECONDS = 10.0
+ORPHAN_TIMEOUT_SECONDS = 2.0
+LOG_TAIL_LINES = 15
 
 
 def launch(
-    place: Place, binaries: Binaries, user: Account, wishes: list[str], gate: int, *, listen: bool
+    paths: ServerPaths,
+    binaries: Binaries,
+    user: ServerAccount,
+    requested_settings: list[str],
+    control_fd: int,
+    *,
+    listen: bool,
 ) -> None:
     """Start the server of an initialised directory. Inside the gate only."""
-    if not locks.is_free(place.watcher, WATCHER_PATIENCE):
+    if not locks.is_free(paths.watcher_lock, WATCHER_TIMEOUT_SECONDS):
         raise LocalPostgresError(
-            f"{place.data} is in use by a PostgreSQL that cannot be seen from here, "
+            f"{paths.data} is in use by a PostgreSQL that cannot be seen from here, "
             "in another container perhaps: give each its own directory with ROTA_LOCAL_DIR"
         )
-    account.hand_over(place.data, user)
-    sockets = socket_directory(place.data, user)
-    postmaster.remove_stale_files(place.data, sockets)
-    deadline = time.monotonic() + START_TIMEOUT
-    patience = time.monotonic() + ORPHAN_PATIENCE
+    account.chown_tree(paths.data, user)
+    socket_dir = socket_directory(paths.data, user)
+    postmaster.remove_stale_files(paths.data, socket_dir)
+    deadline = time.monotonic() + START_TIMEOUT_SECONDS
+    orphan_deadline = time.monotonic() + ORPHAN_TIMEOUT_SECONDS
     while True:
         port = _free_port() if listen else DEFAULT_PORT
-        options = [*wishes, *needs(sockets, port, listen=listen)]
-        command = user.command(binaries.program("postgres"), "-D", place.data)
+        options = [*requested_settings, *required_settings(socket_dir, port, listen=listen)]
+        command = user.command(binaries.program("postgres"), "-D", paths.data)
         command += [word for option in options for word in ("-c", option)]
-        begin = _size(place.log)
-        failure = _order(place, user, gate, command=command, sockets=sockets)
+        log_start = _file_size(paths.log)
+        failure = _start_watcher(paths, user, control_fd, command=command, socket_dir=socket_dir)
         if not failure:
             return
-        said = _said_since(place.log, begin)
-        if "shared memory block" in said and "still in use" in said:
-            _wait_for_orphans(place.data, terminate=time.monotonic() > patience)
-        elif not (listen and "Address already in use" in said):
+        log_text = _read_from(paths.log, log_start)
+        if "shared memory block" in log_text and "still in use" in log_text:
+            _wait_for_orphans(paths.data, terminate=time.monotonic() > orphan_deadline)
+        elif not (listen and "Address already in use" in log_text):
             break
         if time.monotonic() > deadline:
             break
-    last = "\n".join(said.splitlines()[-LAST_LINES:])
+    last = "\n".join(log_text.splitlines()[-LOG_TAIL_LINES:])
     raise LocalPostgresError(
-        f"PostgreSQL in {place.data} did not start: {failure}; {place.log} says:\n{last}"
+        f"PostgreSQL in {paths.data} did not start: {failure}; {paths.log} says:\n{last}"
     )
 
 
-def adopt(place: Place, server: Postmaster, user: Account, gate: int) -> None:
+def attach_watcher(
+    paths: ServerPaths, server: Postmaster, user: ServerAccount, control_fd: int
+) -> None:
     """Put a new watcher over a server that lost its own."""
-    if failure := _order(place, user, gate, adopt=server.pid, sockets=server.sockets):
-        raise LocalPostgresError(f"the PostgreSQL in {place.data} cannot be watched: {failure}")
+    if failure := _start_watcher(
+        paths, user, control_fd, adopted_pid=server.pid, socket_dir=server.socket_dir
+    ):
+        raise LocalPostgresError(f"the PostgreSQL in {paths.data} cannot be watched: {failure}")
 
 
-def _order(
-    place: Place,
-    user: Account,
-    gate: int,
+def _start_watcher(
+    paths: ServerPaths,
+    user: ServerAccount,
+    control_fd: int,
     *,
-    sockets: Path,
-    adopt: int = 0,
+    socket_dir: Path,
+    adopted_pid: int = 0,
     command: list[str] | None = None,
 ) -> str:
     """Start a watcher and hear how it went: what failed, or nothing."""
-    python = _python()
-    hear, answer = os.pipe()
+    python = _find_python()
+    read_fd, write_fd = os.pipe()
     try:
-        order: Order = {
-            "gate": gate,
-            "answer": answer,
-            "adopt": adopt,
+        order: WatcherOrder = {
+            "gate": control_fd,
+            "answer": write_fd,
+            "adopt": adopted_pid,
             "command": command or [],
-            "identity": user.identity(),
-            "data": str(place.data),
-            "run": str(place.run),
-            "sockets": "" if sockets == place.data else str(sockets),
-            "timeout": START_TIMEOUT,
+            "identity": user.process_user(),
+            "data": str(paths.data),
+            "run": str(paths.run_directory),
+            "sockets": "" if socket_dir == paths.data else str(socket_dir),
+            "timeout": START_TIMEOUT_SECONDS,
         }
-        with place.log.open("ab") as log:
+        with paths.log.open("ab") as log:
             subprocess.run(
-                [python, "-I", "-S", str(WATCH), json.dumps(order)],
+                [python, "-I", "-S", str(WATCHER_SCRIPT), json.dumps(order)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
                 cwd="/",
-                env=environment(),
-                pass_fds=(gate, answer),
+                env=server_environment(),
+                pass_fds=(control_fd, write_fd),
                 start_new_session=True,
                 check=False,
             )
-        os.close(answer)
-        answer = -1
-        with open(hear, closefd=False) as told:
-            text = told.read()
+        os.close(write_fd)
+        write_fd = -1
+        with open(read_fd, closefd=False) as pipe:
+            text = pipe.read()
     finally:
-        os.close(hear)
-        if answer >= 0:
-            os.close(answer)
+        os.close(read_fd)
+        if write_fd >= 0:
+            os.close(write_fd)
     return str(json.loads(text)) if text else f"its watcher, {python}, ended without a word"
 
 
-def _python() -> str:
+def _find_python() -> str:
     # Inside a frozen app or an application server, sys.executable is that program.
     if Path(sys.executable or "").name.startswith(("python", "pypy")):
         return sys.executable
@@ -142,7 +152,7 @@ def _python() -> str:
 def _wait_for_orphans(data: Path, *, terminate: bool) -> None:
     """They notice by themselves that their postmaster is gone; those too busy for it are told."""
     if terminate:
-        for pid in postmaster.orphans(data):
+        for pid in postmaster.find_orphans(data):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
     time.sleep(0.1)
@@ -154,17 +164,17 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _size(log: Path) -> int:
+def _file_size(log: Path) -> int:
     try:
         return log.stat().st_size
     except FileNotFoundError:
         return 0
 
 
-def _said_since(log: Path, begin: int) -> str:
+def _read_from(log: Path, start: int) -> str:
     try:
         with log.open("rb") as file:
-            file.seek(begin)
+            file.seek(start)
             return file.read().decode(errors="replace")
     except FileNotFoundError:
         return ""

@@ -25,12 +25,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rota.errors import LocalPostgresError
-from rota.localpg.places import Place
+from rota.localpg.places import ServerPaths
 
 if sys.platform != "win32":
     import fcntl
 
-    def lock(file: int, *, exclusive: bool) -> bool:
+    def try_lock(file: int, *, exclusive: bool) -> bool:
         """Take the lock if it is free."""
         try:
             fcntl.flock(file, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
@@ -49,62 +49,62 @@ def open_lock(path: Path) -> int:
 
 
 @contextmanager
-def gate(place: Place, patience: float) -> Iterator[int]:
+def control_lock(paths: ServerPaths, timeout: float) -> Iterator[int]:
     """The right to start or stop the server. Yields the file, so that a child at work inside can
     hold the gate for as long as it lives, even when we do not live to see its end."""
-    file = open_lock(place.gate)
+    file = open_lock(paths.control_lock)
     try:
-        if not _wait(file, patience):
+        if not _lock_within(file, timeout):
             raise LocalPostgresError(
-                f"another process has been starting or stopping the PostgreSQL in {place.data} for "
-                f"{patience:g} s: see {place.log}, or end that process and try again"
+                f"another process has been starting or stopping the PostgreSQL in {paths.data} for "
+                f"{timeout:g} s: see {paths.log}, or end that process and try again"
             )
         yield file
     finally:
         os.close(file)
 
 
-def is_free(path: Path, patience: float = 0) -> bool:
+def is_free(path: Path, timeout: float = 0) -> bool:
     """Nobody holds this lock, or nobody does any more after `patience` seconds."""
     file = open_lock(path)
     try:
-        return _wait(file, patience)
+        return _lock_within(file, timeout)
     finally:
         os.close(file)
 
 
-def _wait(file: int, patience: float) -> bool:
+def _lock_within(file: int, timeout: float) -> bool:
     # Not the blocking call: it cannot be given a time limit outside the main thread.
-    deadline = time.monotonic() + patience
-    while not lock(file, exclusive=True):
+    deadline = time.monotonic() + timeout
+    while not try_lock(file, exclusive=True):
         if time.monotonic() >= deadline:
             return False
         time.sleep(0.005)
     return True
 
 
-class Share:
+class ServerShare:
     """One app's use of the server. Taken inside the gate, given up by closing."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self._files = [open_lock(place.shared), open_lock(place.watched)]
+    def __init__(self, paths: ServerPaths) -> None:
+        self._paths = paths
+        self._files = [open_lock(paths.users_lock), open_lock(paths.watched_lock)]
         _shares.add(self)
         for file in self._files:
-            while not lock(file, exclusive=False):
+            while not try_lock(file, exclusive=False):
                 time.sleep(0.001)  # the watcher is looking in; it never stays
 
     @property
     def held(self) -> bool:
         return bool(self._files)
 
-    def leave(self) -> bool:
+    def release(self) -> bool:
         """Give up our use, inside the gate; was it the last one? `watched` is kept until `close`,
         so that if we are killed before the server is stopped, the watcher still gets its turn."""
         os.close(self._files.pop(0))
-        return is_free(self._place.shared)
+        return is_free(self._paths.users_lock)
 
-    def bequeath(self) -> None:
+    def make_inheritable(self) -> None:
         """Let the program we are about to become hold the share for as long as it runs."""
         for file in self._files:
             os.set_inheritable(file, True)
@@ -115,22 +115,22 @@ class Share:
 
 
 # The one thing here that no object can own: Python's fork hooks belong to the process.
-_shares: weakref.WeakSet[Share] = weakref.WeakSet()
+_shares: weakref.WeakSet[ServerShare] = weakref.WeakSet()
 
 
-def _forget_in_child() -> None:
+def _close_in_child() -> None:
     for share in list(_shares):
         share.close()
 
 
 if sys.platform != "win32":
-    os.register_at_fork(after_in_child=_forget_in_child)
+    os.register_at_fork(after_in_child=_close_in_child)
 
 
-def holders(place: Place) -> tuple[int, ...] | None:
+def holders(paths: ServerPaths) -> tuple[int, ...] | None:
     """The processes that use the server, where the system tells (Linux)."""
     try:
-        inode = str(place.shared.stat().st_ino)
+        inode = str(paths.users_lock.stat().st_ino)
         lines = Path("/proc/locks").read_text().splitlines()
     except OSError:
         return None

@@ -21,57 +21,57 @@ from pathlib import Path
 
 from rota.errors import LocalPostgresError
 from rota.localpg import account
-from rota.localpg.account import Account
+from rota.localpg.account import ServerAccount
 from rota.localpg.binaries import find_binaries
 
-LONGEST_SOCKET = 100  # the kernel takes 107 bytes on Linux, 103 on macOS
+MAX_SOCKET_PATH_BYTES = 100  # the kernel takes 107 bytes on Linux, 103 on macOS
 SYSTEM_DIRECTORY = Path("/var/lib/rota")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ServerPaths:
     """One data directory and what lies beside it."""
 
     data: Path
 
     @property
-    def new(self) -> Path:
-        return self._beside("new")
+    def staging(self) -> Path:
+        return self._sibling("new")
 
     @property
-    def run(self) -> Path:
-        return self._beside("run")
+    def run_directory(self) -> Path:
+        return self._sibling("run")
 
     @property
-    def gate(self) -> Path:
-        return self.run / "gate"
+    def control_lock(self) -> Path:
+        return self.run_directory / "gate"
 
     @property
-    def shared(self) -> Path:
-        return self.run / "shared"
+    def users_lock(self) -> Path:
+        return self.run_directory / "shared"
 
     @property
-    def watched(self) -> Path:
-        return self.run / "watched"
+    def watched_lock(self) -> Path:
+        return self.run_directory / "watched"
 
     @property
-    def watcher(self) -> Path:
-        return self.run / "watcher"
+    def watcher_lock(self) -> Path:
+        return self.run_directory / "watcher"
 
     @property
-    def kept(self) -> Path:
-        return self.run / "kept"
+    def detached_mark(self) -> Path:
+        return self.run_directory / "kept"
 
     @property
     def log(self) -> Path:
-        return self.run / "server.log"
+        return self.run_directory / "server.log"
 
     @property
-    def password(self) -> Path:
-        return self.run / "password"
+    def password_file(self) -> Path:
+        return self.run_directory / "password"
 
-    def _beside(self, ending: str) -> Path:
-        return self.data.with_name(f"{self.data.name}.{ending}")
+    def _sibling(self, suffix: str) -> Path:
+        return self.data.with_name(f"{self.data.name}.{suffix}")
 
 
 def default_directory(major: int | None = None) -> Path:
@@ -82,7 +82,7 @@ def default_directory(major: int | None = None) -> Path:
         return Path(base).expanduser().resolve() / name
     base_directory = _user_data_directory()
     user = account.choose(base_directory / name)
-    if user.dropped and account.first_closed(base_directory, user):
+    if user.drops_privileges and account.first_inaccessible(base_directory, user):
         # Root's home is closed to the user PostgreSQL will run as, and it stays closed.
         return SYSTEM_DIRECTORY / name
     return base_directory / name
@@ -108,12 +108,12 @@ def _home() -> Path:
         ) from error
 
 
-def make_parents(data: Path, user: Account) -> None:
+def make_parents(data: Path, user: ServerAccount) -> None:
     """Make what is missing above the data directory; what exists is left as it is."""
     for parent in reversed(data.parents):
         with suppress(FileExistsError):
             parent.mkdir(mode=0o700)
-            if user.dropped:
+            if user.drops_privileges:
                 parent.chmod(0o711)  # that user has to pass through; there is nothing to list
 
 
@@ -133,19 +133,22 @@ def make_private(directory: Path, owner: int) -> None:
         )
 
 
-def socket_directory(data: Path, user: Account) -> Path:
+def socket_directory(data: Path, user: ServerAccount) -> Path:
     """Where the server puts its socket: in the data directory, unless the path is too long for a
     socket or has characters that a connection string would split at."""
-    if _good_for_socket(data):
+    if _fits_socket(data):
         return data
     name = f"rota-{hashlib.sha256(os.fsencode(data)).hexdigest()[:12]}"
     short = Path(tempfile.gettempdir()).resolve() / name
-    if not _good_for_socket(short):
+    if not _fits_socket(short):
         short = Path("/tmp") / name
     make_private(short, user.uid)
     return short
 
 
-def _good_for_socket(directory: Path) -> bool:
+def _fits_socket(directory: Path) -> bool:
     path = f"{directory}/.s.PGSQL.65535"
-    return len(path) <= LONGEST_SOCKET and re.fullmatch(r"[A-Za-z0-9_./+@~-]+", path) is not None
+    return (
+        len(path) <= MAX_SOCKET_PATH_BYTES
+        and re.fullmatch(r"[A-Za-z0-9_./+@~-]+", path) is not None
+    )

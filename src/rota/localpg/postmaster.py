@@ -17,8 +17,8 @@ from pathlib import Path
 
 from rota.errors import LocalPostgresError
 
-MARK = "cluster_name=rota"  # how we know a server that we started
-STOP_PATIENCE = 60.0
+CLUSTER_NAME_OPTION = "cluster_name=rota"  # how we know a server that we started
+STOP_TIMEOUT_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +26,14 @@ class Postmaster:
     data: Path
     pid: int
     port: int = 0
-    sockets: Path = Path()
-    tcp: bool = False
-    ready: bool = False
+    socket_dir: Path = Path()
+    has_tcp: bool = False
+    is_ready: bool = False
 
     @property
-    def ours(self) -> bool:
+    def started_by_rota(self) -> bool:
         """It was started by Rota; only then may we stop it."""
-        return f'"{MARK}"' in self.options
+        return f'"{CLUSTER_NAME_OPTION}"' in self.options
 
     @property
     def options(self) -> str:
@@ -43,31 +43,31 @@ class Postmaster:
             return ""
 
     @property
-    def alive(self) -> bool:
-        return serves(self.pid, self.data)
+    def is_alive(self) -> bool:
+        return is_serving(self.pid, self.data)
 
     def stop(self, *, immediately: bool = False) -> None:
         """Fast shutdown: clients are cut off, everything committed is on disk. Immediately: as if
         it had crashed; the next start recovers."""
-        self.signal(signal.SIGQUIT if immediately else signal.SIGINT)
-        if not self.gone_within(STOP_PATIENCE):
-            self.signal(signal.SIGQUIT)
-            if not self.gone_within(STOP_PATIENCE):
+        self.send_signal(signal.SIGQUIT if immediately else signal.SIGINT)
+        if not self.wait_stopped(STOP_TIMEOUT_SECONDS):
+            self.send_signal(signal.SIGQUIT)
+            if not self.wait_stopped(STOP_TIMEOUT_SECONDS):
                 raise LocalPostgresError(
                     f"PostgreSQL (process {self.pid}) in {self.data} does not stop: end it by hand"
                 )
 
     def kill(self) -> None:
-        self.signal(signal.SIGKILL)
-        self.gone_within(STOP_PATIENCE)
+        self.send_signal(signal.SIGKILL)
+        self.wait_stopped(STOP_TIMEOUT_SECONDS)
 
-    def signal(self, number: int) -> None:
+    def send_signal(self, number: int) -> None:
         with suppress(ProcessLookupError):
             os.kill(self.pid, number)
 
-    def gone_within(self, patience: float) -> bool:
-        deadline = time.monotonic() + patience
-        while self.alive:
+    def wait_stopped(self, timeout: float) -> bool:
+        deadline = time.monotonic() + timeout
+        while self.is_alive:
             if time.monotonic() > deadline:
                 return False
             time.sleep(0.005)
@@ -76,10 +76,10 @@ class Postmaster:
 
 def read(data: Path) -> Postmaster | None:
     """The server of this data directory, or None when there is none."""
-    lines = _lines(data / "postmaster.pid")
+    lines = _read_lines(data / "postmaster.pid")
     # pid, directory, start time, port, socket directory, listen address, shared memory, status:
     # written from the top while the server starts.
-    if not lines or not lines[0].isdigit() or not serves(pid := int(lines[0]), data):
+    if not lines or not lines[0].isdigit() or not is_serving(pid := int(lines[0]), data):
         return None
     if len(lines) < 8:
         return Postmaster(data, pid)
@@ -87,56 +87,56 @@ def read(data: Path) -> Postmaster | None:
         data,
         pid,
         port=int(lines[3]),
-        sockets=Path(lines[4]),
-        tcp=bool(lines[5].strip()),
-        ready=lines[7].strip() == "ready",
+        socket_dir=Path(lines[4]),
+        has_tcp=bool(lines[5].strip()),
+        is_ready=lines[7].strip() == "ready",
     )
 
 
-def settled(data: Path, patience: float) -> Postmaster | None:
+def wait_ready_or_gone(data: Path, timeout: float) -> Postmaster | None:
     """The same, after waiting for a server that is still starting, or already stopping."""
-    deadline = time.monotonic() + patience
-    while (server := read(data)) and not server.ready:
+    deadline = time.monotonic() + timeout
+    while (server := read(data)) and not server.is_ready:
         if time.monotonic() > deadline:
             raise LocalPostgresError(
                 f"PostgreSQL (process {server.pid}) in {data} has been neither ready nor gone "
-                f"for {patience:g} s: look into its log, or end it by hand"
+                f"for {timeout:g} s: look into its log, or end it by hand"
             )
         time.sleep(0.005)
     return server
 
 
-def remove_stale_files(data: Path, sockets: Path) -> None:
+def remove_stale_files(data: Path, socket_dir: Path) -> None:
     """PostgreSQL sees through the files of a dead server, but not if its number was given to another
     process since (common in containers, where numbers start over) or is a zombie's."""
     if read(data):
         return
-    for file in (data / "postmaster.pid", *sockets.glob(".s.PGSQL.*.lock")):
-        lines = _lines(file)
-        if lines and lines[0].isdigit() and _exists(int(lines[0])):
+    for file in (data / "postmaster.pid", *socket_dir.glob(".s.PGSQL.*.lock")):
+        lines = _read_lines(file)
+        if lines and lines[0].isdigit() and _process_exists(int(lines[0])):
             file.unlink(missing_ok=True)
 
 
-def serves(pid: int, data: Path) -> bool:
+def is_serving(pid: int, data: Path) -> bool:
     """Is this process alive and a PostgreSQL that works in `data`?"""
     if sys.platform == "linux":
         try:
             return os.path.samestat(os.stat(f"/proc/{pid}/cwd"), os.stat(data))
         except OSError:
             return False  # no such process, a zombie, or not ours
-    told = subprocess.run(
+    output = subprocess.run(
         ["ps", "-o", "stat=,command=", "-p", str(pid)], capture_output=True, text=True, check=False
     ).stdout
-    return "postgres" in told and not told.startswith("Z")
+    return "postgres" in output and not output.startswith("Z")
 
 
-def orphans(data: Path) -> list[int]:
+def find_orphans(data: Path) -> list[int]:
     """Server processes that outlived their postmaster and still hold its shared memory (Linux)."""
-    numbers = (int(entry.name) for entry in Path("/proc").glob("[0-9]*"))
-    return [pid for pid in numbers if serves(pid, data) and _program(pid) == "postgres"]
+    pids = (int(entry.name) for entry in Path("/proc").glob("[0-9]*"))
+    return [pid for pid in pids if is_serving(pid, data) and _program_name(pid) == "postgres"]
 
 
-def _exists(pid: int) -> bool:
+def _process_exists(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -146,14 +146,14 @@ def _exists(pid: int) -> bool:
     return True
 
 
-def _program(pid: int) -> str:
+def _program_name(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/comm").read_text().strip()
     except OSError:
         return ""
 
 
-def _lines(file: Path) -> list[str]:
+def _read_lines(file: Path) -> list[str]:
     try:
         return file.read_text().splitlines()
     except OSError:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from rota.localpg.postmaster import MARK
+from rota.localpg.postmaster import CLUSTER_NAME_OPTION
 
 Profile = Literal["dev", "test"]
 
@@ -32,20 +32,20 @@ PROFILES: Mapping[Profile, Mapping[str, str]] = {
 }
 
 
-def wishes(profile: Profile, settings: Mapping[str, str]) -> list[str]:
+def requested_settings(profile: Profile, settings: Mapping[str, str]) -> list[str]:
     """What the app asks for, as name=value."""
     return [f"{name}={value}" for name, value in {**PROFILES[profile], **settings}.items()]
 
 
-def needs(sockets: Path, port: int, *, listen: bool) -> list[str]:
+def required_settings(socket_dir: Path, port: int, *, listen: bool) -> list[str]:
     """What we rely on; the last word on a command line wins."""
     return [
-        f"unix_socket_directories={sockets}",
+        f"unix_socket_directories={socket_dir}",
         "unix_socket_permissions=0700",
         f"listen_addresses={'127.0.0.1' if listen else ''}",
         f"port={port}",
         "logging_collector=off",  # the watcher bounds the log
         "log_destination=stderr",
         "lc_messages=C",  # we read the log
-        MARK,
+        CLUSTER_NAME_OPTION,
     ]

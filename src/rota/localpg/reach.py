@@ -17,18 +17,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from rota.errors import LocalPostgresError
-from rota.localpg.account import REMEDIES, Account
+from rota.localpg.account import REMEDIES, ServerAccount
 from rota.localpg.binaries import Binaries
 
-NOT_NEEDED = shutil.ignore_patterns("include")  # half the files, for people who compile
+IGNORED_FILES = shutil.ignore_patterns("include")  # half the files, for people who compile
 
 
-def reachable(binaries: Binaries, user: Account) -> Binaries:
+def make_runnable(binaries: Binaries, user: ServerAccount) -> Binaries:
     """The same binaries, or a copy of them, that `user` can run."""
-    if not user.dropped or _runs(binaries, user):
+    if not user.drops_privileges or _can_run(binaries, user):
         return binaries
-    copied = _copy(binaries, user)
-    if _runs(copied, user):
+    copied = _copy_binaries(binaries, user)
+    if _can_run(copied, user):
         return copied
     raise LocalPostgresError(
         f"PostgreSQL refuses to run as root, and {user.name} can run neither {binaries.directory} "
@@ -36,25 +36,25 @@ def reachable(binaries: Binaries, user: Account) -> Binaries:
     )
 
 
-def _runs(binaries: Binaries, user: Account) -> bool:
+def _can_run(binaries: Binaries, user: ServerAccount) -> bool:
     try:
         subprocess.run(
             user.command(binaries.program("postgres"), "--version"),
             capture_output=True,
             cwd="/",
             check=True,
-            **user.identity(),
+            **user.process_user(),
         )
     except (OSError, subprocess.CalledProcessError):
         return False
     return True
 
 
-def _copy(binaries: Binaries, user: Account) -> Binaries:
+def _copy_binaries(binaries: Binaries, user: ServerAccount) -> Binaries:
     tree = binaries.directory.parent
     # Another release, another path or another user: another copy.
-    facts = f"{binaries.directory}\n{binaries.version}\n{user.gid}"
-    name = f"rota-{binaries.major}-{hashlib.sha256(facts.encode()).hexdigest()[:12]}"
+    fingerprint = f"{binaries.directory}\n{binaries.version}\n{user.gid}"
+    name = f"rota-{binaries.major}-{hashlib.sha256(fingerprint.encode()).hexdigest()[:12]}"
     target = Path(tempfile.gettempdir()).resolve() / name
     copied = replace(binaries, directory=target / "package" / tree.name / binaries.directory.name)
     if target.exists():
@@ -65,18 +65,20 @@ def _copy(binaries: Binaries, user: Account) -> Binaries:
                 f"{found.st_uid}: remove it"
             )
         return copied
-    work = Path(tempfile.mkdtemp(prefix=f"{name}-"))
+    temporary = Path(tempfile.mkdtemp(prefix=f"{name}-"))
     try:
-        shutil.copytree(tree, work / "package" / tree.name, symlinks=True, ignore=NOT_NEEDED)
+        shutil.copytree(
+            tree, temporary / "package" / tree.name, symlinks=True, ignore=IGNORED_FILES
+        )
         # Wheels keep shared libraries beside the package: <package>/pginstall/bin looks in
         # ../../../<package>.libs.
-        beside = tree.parent.with_name(f"{tree.parent.name}.libs")
-        if beside.is_dir():
-            shutil.copytree(beside, work / beside.name, symlinks=True)
-        _open_to_group(work, user.gid)
-        work.rename(target)
+        libraries = tree.parent.with_name(f"{tree.parent.name}.libs")
+        if libraries.is_dir():
+            shutil.copytree(libraries, temporary / libraries.name, symlinks=True)
+        _grant_tree_access(temporary, user.gid)
+        temporary.rename(target)
     except OSError as error:
-        shutil.rmtree(work, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
         if not target.exists():  # else another process was faster, and its copy is as good
             raise LocalPostgresError(
                 f"{tree} cannot be copied to {target} for {user.name} to run: {error}; {REMEDIES}"
@@ -84,14 +86,14 @@ def _copy(binaries: Binaries, user: Account) -> Binaries:
     return copied
 
 
-def _open_to_group(tree: Path, gid: int) -> None:
+def _grant_tree_access(tree: Path, gid: int) -> None:
     for directory, folders, files in os.walk(tree, topdown=False):
         for name in (*folders, *files):
-            _open(Path(directory, name), gid)
-    _open(tree, gid)
+            _grant_access(Path(directory, name), gid)
+    _grant_access(tree, gid)
 
 
-def _open(path: Path, gid: int) -> None:
+def _grant_access(path: Path, gid: int) -> None:
     if path.is_symlink():
         return
     mode = stat.S_IMODE(path.stat().st_mode)

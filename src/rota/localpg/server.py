@@ -16,17 +16,22 @@ from typing import Self
 from rota.errors import LocalPostgresError
 from rota.localpg import account, cluster, database, locks, postmaster, profiles
 from rota.localpg.binaries import Binaries, find_binaries
-from rota.localpg.launch import START_TIMEOUT, WATCHER_PATIENCE, adopt, launch
-from rota.localpg.locks import Share
-from rota.localpg.places import Place, default_directory, make_parents, make_private
+from rota.localpg.launch import (
+    START_TIMEOUT_SECONDS,
+    WATCHER_TIMEOUT_SECONDS,
+    attach_watcher,
+    launch,
+)
+from rota.localpg.locks import ServerShare
+from rota.localpg.places import ServerPaths, default_directory, make_parents, make_private
 from rota.localpg.postmaster import Postmaster
 from rota.localpg.profiles import Profile
-from rota.localpg.reach import reachable
+from rota.localpg.reach import make_runnable
 
 log = logging.getLogger(__name__)
 
 # Longer than anything done inside: a start, after a stop, after an initdb.
-GATE_PATIENCE = START_TIMEOUT + 120.0
+CONTROL_LOCK_TIMEOUT_SECONDS = START_TIMEOUT_SECONDS + 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +45,8 @@ class ServerStatus:
     pid: int | None = None
     dsn: str | None = None
     port: int | None = None
-    sharers: tuple[int, ...] | None = ()
-    kept: bool = False
+    user_pids: tuple[int, ...] | None = ()
+    detached: bool = False
 
 
 class LocalPostgres:
@@ -66,31 +71,35 @@ class LocalPostgres:
             raise LocalPostgresError(f"profile is {profile!r}; say dev or test")
         self._directory = directory
         self._profile = profile
-        self._wishes = profiles.wishes(profile, settings or {})
+        self._requested_settings = profiles.requested_settings(profile, settings or {})
         self._database = database
         self._binaries = binaries
         self._listen = listen
-        self._place: Place | None = None
-        self._share: Share | None = None
-        self._one_at_a_time = threading.RLock()
+        self._paths: ServerPaths | None = None
+        self._share: ServerShare | None = None
+        self._lock = threading.RLock()
 
     # -- using it
 
     def start(self) -> str:
         """Take a share; the server runs and the database exists from here on. Its DSN."""
-        with self._one_at_a_time:
-            if self._holds() and (running := postmaster.read(self.place.data)) and running.ready:
+        with self._lock:
+            if (
+                self._has_share()
+                and (running := postmaster.read(self.paths.data))
+                and running.is_ready
+            ):
                 return database.socket_dsn(running, self._database)
-            with self._gate() as gate:
-                share = self._share if self._share and self._share.held else Share(self.place)
+            with self._control_lock() as control_fd:
+                share = self._share if self._share and self._share.held else ServerShare(self.paths)
                 self._share = share
                 try:
-                    server = self._running(gate) or self._launched(gate)
+                    server = self._find_running(control_fd) or self._launch(control_fd)
                 except BaseException:
                     share.close()
                     raise
             try:
-                database.ensure(server, self.place, self._database)
+                database.ensure_database(server, self.paths, self._database)
             except BaseException:
                 self.stop()
                 raise
@@ -98,14 +107,14 @@ class LocalPostgres:
 
     def stop(self) -> None:
         """Give the share back. Whoever gives back the last one stops the server."""
-        with self._one_at_a_time:
+        with self._lock:
             share, self._share = self._share, None
             if share is None or not share.held:
                 return
-            with self._gate():
+            with self._control_lock():
                 try:
-                    if share.leave():
-                        self._stop_unless_kept()
+                    if share.release():
+                        self._stop_unless_detached()
                 finally:
                     share.close()
 
@@ -124,32 +133,32 @@ class LocalPostgres:
     @property
     def dsn(self) -> str:
         """A URL for the socket, which psycopg, asyncpg and SQLAlchemy understand."""
-        return database.socket_dsn(self._server(), self._database)
+        return database.socket_dsn(self._require_server(), self._database)
 
     @property
     def tcp_dsn(self) -> str:
         """The same by TCP, with a password, when the server was started with `listen`."""
-        server = self._server()
-        if not server.tcp:
+        server = self._require_server()
+        if not server.has_tcp:
             raise LocalPostgresError(
-                f"the PostgreSQL in {self.place.data} has no TCP port: start it with listen=True"
+                f"the PostgreSQL in {self.paths.data} has no TCP port: start it with listen=True"
             )
-        return database.tcp_dsn(server, self.place, self._database)
+        return database.tcp_dsn(server, self.paths, self._database)
 
     @property
-    def place(self) -> Place:
+    def paths(self) -> ServerPaths:
         """Where its files are."""
-        if self._place is None:
-            named = self._directory
-            data = Path(named).expanduser().resolve() if named else self._default()
-            self._place = Place(data)
-        return self._place
+        if self._paths is None:
+            configured = self._directory
+            data = Path(configured).expanduser().resolve() if configured else self._default_data()
+            self._paths = ServerPaths(data)
+        return self._paths
 
     def status(self) -> ServerStatus:
-        data = self.place.data
+        data = self.paths.data
         server = postmaster.read(data)
         version = self._version()
-        if server is None or not server.ready:
+        if server is None or not server.is_ready:
             return ServerStatus(data, False, version)
         return ServerStatus(
             data,
@@ -157,39 +166,39 @@ class LocalPostgres:
             version,
             pid=server.pid,
             dsn=database.socket_dsn(server, self._database),
-            port=server.port if server.tcp else None,
-            sharers=locks.holders(self.place),
-            kept=self._is_kept(server),
+            port=server.port if server.has_tcp else None,
+            user_pids=locks.holders(self.paths),
+            detached=self._is_detached(server),
         )
 
     # -- keeping it
 
-    def keep(self) -> str:
+    def start_detached(self) -> str:
         """Start it and let it run until `release`, whoever comes and goes. Its DSN."""
-        with self._one_at_a_time:
-            had_share = self._holds()
+        with self._lock:
+            had_share = self._has_share()
             dsn = self.start()
             # The mark names the process: it ends with this server and means nothing to the next.
-            self.place.kept.write_text(f"{self._server().pid}\n")
+            self.paths.detached_mark.write_text(f"{self._require_server().pid}\n")
             if not had_share:
                 self.stop()
             return dsn
 
-    def release(self, *, now: bool = False) -> bool:
+    def stop_detached(self, *, now: bool = False) -> bool:
         """Undo `keep`: the server stops with its last user, or `now`. Has it stopped?"""
-        with self._one_at_a_time, self._gate():
-            self.place.kept.unlink(missing_ok=True)
-            if now or locks.is_free(self.place.shared):
-                self._stop_unless_kept()
+        with self._lock, self._control_lock():
+            self.paths.detached_mark.unlink(missing_ok=True)
+            if now or locks.is_free(self.paths.users_lock):
+                self._stop_unless_detached()
                 return True
             return False
 
-    def bequeath(self) -> None:
+    def make_share_inheritable(self) -> None:
         """Let the program that this process is about to exec hold the share while it runs."""
         if self._share:
-            self._share.bequeath()
+            self._share.make_inheritable()
 
-    def program(self, name: str) -> Path | None:
+    def find_program(self, name: str) -> Path | None:
         """A program that comes with the server, such as psql, if it does."""
         path = self._suitable_binaries().program(name)
         return path if path.is_file() else None
@@ -198,125 +207,130 @@ class LocalPostgres:
 
     def kill(self) -> None:
         """SIGKILL the postmaster, as a crash would. Its children notice and follow."""
-        self._server().kill()
+        self._require_server().kill()
 
     def restart(self, *, immediately: bool = False) -> str:
         """Stop the server, if it is still there, and start it again. Needs a share. Its DSN."""
-        with self._one_at_a_time:
-            if not self._holds():
+        with self._lock:
+            if not self._has_share():
                 raise LocalPostgresError("restart needs a share in the server: call start first")
-            with self._gate() as gate:
-                if server := postmaster.read(self.place.data):
-                    self._refuse_a_stranger(server)
+            with self._control_lock() as control_fd:
+                if server := postmaster.read(self.paths.data):
+                    self._require_own_server(server)
                     server.stop(immediately=immediately)
-                server = self._launched(gate)
-            database.ensure(server, self.place, self._database)
+                server = self._launch(control_fd)
+            database.ensure_database(server, self.paths, self._database)
             return database.socket_dsn(server, self._database)
 
     # -- inside the gate
 
-    def _running(self, gate: int) -> Postmaster | None:
+    def _find_running(self, control_fd: int) -> Postmaster | None:
         """The server, if there is one; one that is starting or stopping is waited for."""
-        server = postmaster.settled(self.place.data, START_TIMEOUT)
+        server = postmaster.wait_ready_or_gone(self.paths.data, START_TIMEOUT_SECONDS)
         if server is None:
             return None
-        self._refuse_a_stranger(server)
-        if self._listen and not server.tcp:
+        self._require_own_server(server)
+        if self._listen and not server.has_tcp:
             raise LocalPostgresError(
-                f"the PostgreSQL in {self.place.data} is running without a TCP port: "
+                f"the PostgreSQL in {self.paths.data} is running without a TCP port: "
                 "have the others stop, or ask for no port"
             )
-        others = [wish for wish in self._wishes if f'"{wish}"' not in server.options]
-        if others:
+        ignored = [
+            setting for setting in self._requested_settings if f'"{setting}"' not in server.options
+        ]
+        if ignored:
             log.warning(
                 "the PostgreSQL in %s was started by another app with other settings; "
                 "these have no effect until it is restarted: %s",
-                self.place.data,
-                ", ".join(others),
+                self.paths.data,
+                ", ".join(ignored),
             )
-        if locks.is_free(self.place.watcher):
-            adopt(self.place, server, account.choose(self.place.data), gate)
+        if locks.is_free(self.paths.watcher_lock):
+            attach_watcher(self.paths, server, account.choose(self.paths.data), control_fd)
         return server
 
-    def _launched(self, gate: int) -> Postmaster:
-        user = account.choose(self.place.data)
-        binaries = reachable(self._suitable_binaries(), user)
+    def _launch(self, control_fd: int) -> Postmaster:
+        user = account.choose(self.paths.data)
+        binaries = make_runnable(self._suitable_binaries(), user)
         sync = self._profile != "test"
-        cluster.initialise(self.place, binaries, user, gate, sync=sync)
-        launch(self.place, binaries, user, self._wishes, gate, listen=self._listen)
-        return self._server()
+        cluster.initialise(self.paths, binaries, user, control_fd, sync=sync)
+        launch(
+            self.paths, binaries, user, self._requested_settings, control_fd, listen=self._listen
+        )
+        return self._require_server()
 
-    def _stop_unless_kept(self) -> None:
-        server = postmaster.read(self.place.data)
-        if server and not self._is_kept(server):
-            self._refuse_a_stranger(server)
+    def _stop_unless_detached(self) -> None:
+        server = postmaster.read(self.paths.data)
+        if server and not self._is_detached(server):
+            self._require_own_server(server)
             server.stop()
             # Its watcher has nothing left to do. Waiting for it makes "stopped" mean that no
             # process is left.
-            locks.is_free(self.place.watcher, WATCHER_PATIENCE)
+            locks.is_free(self.paths.watcher_lock, WATCHER_TIMEOUT_SECONDS)
 
-    def _refuse_a_stranger(self, server: Postmaster) -> None:
-        if not server.ours:
+    def _require_own_server(self, server: Postmaster) -> None:
+        if not server.started_by_rota:
             raise LocalPostgresError(
                 f"a PostgreSQL that Rota did not start (process {server.pid}) serves "
-                f"{self.place.data}: set ROTA_DATABASE_URL to use it, or choose another directory"
+                f"{self.paths.data}: set ROTA_DATABASE_URL to use it, or choose another directory"
             )
 
     # -- finding things out
 
     @contextmanager
-    def _gate(self) -> Iterator[int]:
+    def _control_lock(self) -> Iterator[int]:
         if sys.platform == "win32":
-            account.choose(self.place.data)  # says that it cannot be
+            account.choose(self.paths.data)  # says that it cannot be
         try:
-            if not self.place.run.is_dir():
-                make_parents(self.place.run, account.choose(self.place.data))
-            make_private(self.place.run, os.geteuid())
+            if not self.paths.run_directory.is_dir():
+                make_parents(self.paths.run_directory, account.choose(self.paths.data))
+            make_private(self.paths.run_directory, os.geteuid())
         except OSError as error:
             raise LocalPostgresError(
                 f"{error.filename} cannot be made ({error.strerror}): "
                 "choose another directory with ROTA_LOCAL_DIR"
             ) from error
-        with locks.gate(self.place, GATE_PATIENCE) as gate:
-            yield gate
+        with locks.control_lock(self.paths, CONTROL_LOCK_TIMEOUT_SECONDS) as control_fd:
+            yield control_fd
 
-    def _holds(self) -> bool:
+    def _has_share(self) -> bool:
         return self._share is not None and self._share.held
 
-    def _server(self) -> Postmaster:
-        server = postmaster.read(self.place.data)
+    def _require_server(self) -> Postmaster:
+        server = postmaster.read(self.paths.data)
         if server is None:
             raise LocalPostgresError(
-                f"no PostgreSQL is running in {self.place.data}: start it first (rota pg start)"
+                f"no PostgreSQL is running in {self.paths.data}: start it first (rota pg start)"
             )
         return server
 
-    def _is_kept(self, server: Postmaster) -> bool:
+    def _is_detached(self, server: Postmaster) -> bool:
         try:
-            return self.place.kept.read_text().strip() == str(server.pid)
+            return self.paths.detached_mark.read_text().strip() == str(server.pid)
         except OSError:
             return False
 
-    def _default(self) -> Path:
+    def _default_data(self) -> Path:
         return default_directory(self._binaries.major if self._binaries else None)
 
     def _version(self) -> str:
         try:
             return self._suitable_binaries().version
         except LocalPostgresError:
-            made_by = cluster.major(self.place.data)
-            if made_by is None:
+            major = cluster.read_major(self.paths.data)
+            if major is None:
                 raise
-            return str(made_by)  # the programs are gone; what they made is still there
+            return str(major)  # the programs are gone; what they made is still there
 
     def _suitable_binaries(self) -> Binaries:
-        made_by = cluster.major(self.place.data)
-        given = self._binaries
-        if given is None:
-            return find_binaries(made_by)
-        if made_by not in (None, given.major):
+        major = cluster.read_major(self.paths.data)
+        configured = self._binaries
+        if configured is None:
+            return find_binaries(major)
+        if major not in (None, configured.major):
             raise LocalPostgresError(
-                f"{self.place.data} was made by PostgreSQL {made_by} and cannot be opened "
-                f"with {given.version} from {given.directory}: leave the choice of binaries to Rota"
+                f"{self.paths.data} was made by PostgreSQL {major} and cannot be opened "
+                f"with {configured.version} from {configured.directory}: leave the choice of "
+                "binaries to Rota"
             )
-        return given
+        return configured

@@ -32,46 +32,46 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rota.localpg.account import Identity
+    from rota.localpg.account import ProcessUser
 
-LOOK_EVERY = 5.0  # at the size of the log
-LOOK_AGAIN = 0.5  # whether a server that nobody uses is still meant to be kept
-LOG_LIMIT = 4_000_000
-LOG_TAIL = 100_000
-STOP_PATIENCE = 60.0
+LOG_CHECK_SECONDS = 5.0  # at the size of the log
+DETACHED_CHECK_SECONDS = 0.5  # whether a server that nobody uses is still meant to be kept
+MAX_LOG_BYTES = 4_000_000
+LOG_TAIL_BYTES = 100_000
+STOP_TIMEOUT_SECONDS = 60.0
 
-Event = Literal["ended", "nobody"]
+WatcherEvent = Literal["ended", "nobody"]
 
 
-class Order(TypedDict):
+class WatcherOrder(TypedDict):
     """What the app asks of its watcher. The files `gate` and `answer` come open."""
 
     gate: int
     answer: int
     adopt: int  # a server that is already running, or 0
     command: list[str]
-    identity: Identity
+    identity: ProcessUser
     data: str
     run: str
     sockets: str  # a directory to remove with the server, or ""
     timeout: float
 
 
-def main(order: Order) -> None:
-    hold = _open(order, "watcher")
-    if not _lock(hold):
-        _answer(order, "another watcher is already there")
+def main(order: WatcherOrder) -> None:
+    watcher_fd = _open_lock(order, "watcher")
+    if not _try_lock(watcher_fd):
+        _report(order, "another watcher is already there")
         return
-    events: SimpleQueue[Event] = SimpleQueue()
+    events: SimpleQueue[WatcherEvent] = SimpleQueue()
     failure = ""
     if pid := order["adopt"]:
-        _in_background(_wait_for_stranger, pid, events)
+        _start_thread(_wait_for_adopted, pid, events)
     else:
         server = _start(order)
         pid = server.pid
-        _in_background(_wait_for_child, server, events)
+        _start_thread(_wait_for_child, server, events)
         failure = _wait_until_ready(order, pid, events)
-    _answer(order, failure)
+    _report(order, failure)
     if failure:
         return
     _watch(order, pid, events)
@@ -80,8 +80,8 @@ def main(order: Order) -> None:
             os.rmdir(order["sockets"])
 
 
-def _start(order: Order) -> subprocess.Popen[bytes]:
-    log = os.open(_log(order), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+def _start(order: WatcherOrder) -> subprocess.Popen[bytes]:
+    log = os.open(_log_path(order), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
     try:
         # A session of its own: Ctrl-C in the app's terminal is not meant for the server.
         return subprocess.Popen(
@@ -94,13 +94,13 @@ def _start(order: Order) -> subprocess.Popen[bytes]:
             **order["identity"],
         )
     except OSError as error:
-        _answer(order, f"{order['command'][0]} cannot be run: {error}")
+        _report(order, f"{order['command'][0]} cannot be run: {error}")
         raise SystemExit(1) from error
     finally:
         os.close(log)
 
 
-def _wait_until_ready(order: Order, pid: int, events: SimpleQueue[Event]) -> str:
+def _wait_until_ready(order: WatcherOrder, pid: int, events: SimpleQueue[WatcherEvent]) -> str:
     """What went wrong, or nothing."""
     deadline = time.monotonic() + order["timeout"]
     while time.monotonic() < deadline:
@@ -115,7 +115,7 @@ def _wait_until_ready(order: Order, pid: int, events: SimpleQueue[Event]) -> str
     return f"it was not ready after {order['timeout']:g} s"
 
 
-def _answer(order: Order, failure: str) -> None:
+def _report(order: WatcherOrder, failure: str) -> None:
     """Tell the app, and let go of its gate."""
     os.close(order["gate"])
     with suppress(
@@ -125,66 +125,66 @@ def _answer(order: Order, failure: str) -> None:
     os.close(order["answer"])
 
 
-def _watch(order: Order, pid: int, events: SimpleQueue[Event]) -> None:
-    _in_background(_wait_for_nobody, order, events)
-    kept = False
+def _watch(order: WatcherOrder, pid: int, events: SimpleQueue[WatcherEvent]) -> None:
+    _start_thread(_wait_until_unused, order, events)
+    detached = False
     while True:
-        event: Event | None = None
+        event: WatcherEvent | None = None
         with suppress(Empty):
-            event = events.get(timeout=LOOK_AGAIN if kept else LOOK_EVERY)
+            event = events.get(timeout=DETACHED_CHECK_SECONDS if detached else LOG_CHECK_SECONDS)
         if event == "ended":
             return
-        _trim(_log(order))
-        if event == "nobody" or kept:
-            kept = _kept(order, pid)
-            if not kept and _stop_if_last(order, pid, events):
+        _trim_log(_log_path(order))
+        if event == "nobody" or detached:
+            detached = _is_detached(order, pid)
+            if not detached and _stop_if_last(order, pid, events):
                 return
-            if not kept:
-                _in_background(_wait_for_nobody, order, events)
+            if not detached:
+                _start_thread(_wait_until_unused, order, events)
 
 
-def _stop_if_last(order: Order, pid: int, events: SimpleQueue[Event]) -> bool:
+def _stop_if_last(order: WatcherOrder, pid: int, events: SimpleQueue[WatcherEvent]) -> bool:
     try:
-        gate, shared = _open(order, "gate"), _open(order, "shared")
+        control_fd, users_fd = _open_lock(order, "gate"), _open_lock(order, "shared")
     except FileNotFoundError:
         _stop(pid, events, signal.SIGQUIT)  # its directory is gone: there is nothing to save
         return True
     try:
-        while not _lock(gate):
+        while not _try_lock(control_fd):
             # Whoever has the gate may be waiting for us to go, because the server has ended.
             with suppress(Empty):
                 events.get(timeout=0.01)
                 return True
-        if not _lock(shared) or _kept(order, pid):
+        if not _try_lock(users_fd) or _is_detached(order, pid):
             return False  # somebody came in while we were waking up
         _stop(pid, events)
         return True
     finally:
-        os.close(shared)
-        os.close(gate)
+        os.close(users_fd)
+        os.close(control_fd)
 
 
-def _stop(pid: int, events: SimpleQueue[Event], first: int = signal.SIGINT) -> None:
-    for how in (first, signal.SIGQUIT):
+def _stop(pid: int, events: SimpleQueue[WatcherEvent], first_signal: int = signal.SIGINT) -> None:
+    for number in (first_signal, signal.SIGQUIT):
         with suppress(ProcessLookupError):
-            os.kill(pid, how)
+            os.kill(pid, number)
         with suppress(Empty):
-            events.get(timeout=STOP_PATIENCE)
+            events.get(timeout=STOP_TIMEOUT_SECONDS)
             return
 
 
-def _wait_for_child(server: subprocess.Popen[bytes], events: SimpleQueue[Event]) -> None:
+def _wait_for_child(server: subprocess.Popen[bytes], events: SimpleQueue[WatcherEvent]) -> None:
     server.wait()
     events.put("ended")
 
 
-def _wait_for_stranger(pid: int, events: SimpleQueue[Event]) -> None:
-    while _runs(pid):
+def _wait_for_adopted(pid: int, events: SimpleQueue[WatcherEvent]) -> None:
+    while _is_running(pid):
         time.sleep(0.05)
     events.put("ended")
 
 
-def _runs(pid: int) -> bool:
+def _is_running(pid: int) -> bool:
     try:
         os.kill(pid, 0)
         with open(f"/proc/{pid}/stat") as file:
@@ -196,43 +196,43 @@ def _runs(pid: int) -> bool:
         return True  # no /proc here: take the system's word
 
 
-def _wait_for_nobody(order: Order, events: SimpleQueue[Event]) -> None:
+def _wait_until_unused(order: WatcherOrder, events: SimpleQueue[WatcherEvent]) -> None:
     with suppress(FileNotFoundError):
-        watched = _open(order, "watched")
-        fcntl.flock(watched, fcntl.LOCK_EX)
-        os.close(watched)
+        lock_fd = _open_lock(order, "watched")
+        fcntl.flock(lock_fd, fcntl.LOCK_EX)
+        os.close(lock_fd)
     events.put("nobody")
 
 
-def _kept(order: Order, pid: int) -> bool:
+def _is_detached(order: WatcherOrder, pid: int) -> bool:
     """`rota pg start` left its mark on this very server."""
     with suppress(OSError), open(os.path.join(order["run"], "kept")) as mark:
         return mark.read().strip() == str(pid)
     return False
 
 
-def _trim(log: str) -> None:
+def _trim_log(log: str) -> None:
     """Keep the log from filling the disk. The server appends, so it goes on where the file ends."""
     with suppress(OSError):
-        if os.stat(log).st_size <= LOG_LIMIT:
+        if os.stat(log).st_size <= MAX_LOG_BYTES:
             return
         with open(log, "r+b") as file:
-            file.seek(-LOG_TAIL, os.SEEK_END)
+            file.seek(-LOG_TAIL_BYTES, os.SEEK_END)
             tail = file.read()
             file.truncate(0)
         with open(log, "ab") as file:
             file.write(tail)
 
 
-def _log(order: Order) -> str:
+def _log_path(order: WatcherOrder) -> str:
     return os.path.join(order["run"], "server.log")
 
 
-def _open(order: Order, name: str) -> int:
+def _open_lock(order: WatcherOrder, name: str) -> int:
     return os.open(os.path.join(order["run"], name), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
 
 
-def _lock(file: int) -> bool:
+def _try_lock(file: int) -> bool:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -240,8 +240,8 @@ def _lock(file: int) -> bool:
     return True
 
 
-def _in_background(work: Callable[..., None], *arguments: Any) -> None:
-    threading.Thread(target=work, args=arguments, daemon=True).start()
+def _start_thread(target: Callable[..., None], *arguments: Any) -> None:
+    threading.Thread(target=target, args=arguments, daemon=True).start()
 
 
 if __name__ == "__main__":

@@ -15,13 +15,13 @@ from enum import IntEnum
 
 from rota.errors import ArgumentError
 
-LETTERS = "abcdefghijkmnpqrstuvwxyz23456789"
+ID_ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 """Of an id. Without those that look like another."""
 
-ID = 10
+ID_CHARS = 10
 """Letters of an id."""
 
-_TOKEN = re.compile(rf"rota_([{LETTERS}]{{{ID}}})_([A-Za-z0-9_-]{{43}})")
+_TOKEN_PATTERN = re.compile(rf"rota_([{ID_ALPHABET}]{{{ID_CHARS}}})_([A-Za-z0-9_-]{{43}})")
 
 
 class Role(IntEnum):
@@ -32,16 +32,16 @@ class Role(IntEnum):
     ADMIN = 3
 
     @property
-    def word(self) -> str:
+    def text(self) -> str:
         return self.name.lower()
 
     @classmethod
-    def named(cls, word: str) -> Role:
+    def parse(cls, text: str) -> Role:
         try:
-            return cls[word.upper()]
+            return cls[text.upper()]
         except KeyError:
             raise ArgumentError(
-                f"there is no role {word!r}, but {', '.join(each.word for each in cls)}"
+                f"there is no role {text!r}, but {', '.join(each.text for each in cls)}"
             ) from None
 
 
@@ -51,18 +51,18 @@ class Caller:
 
     name: str
     role: Role
-    remembered: bool = False
+    is_cached: bool = False
     """Nobody could be asked just now: he may at least look, whatever else he may otherwise."""
-    local: bool = False
+    is_local: bool = False
     """True if the caller presented the key of a server on this machine instead of a token."""
 
-    def may(self, role: Role) -> bool:
+    def has_role(self, role: Role) -> bool:
         """Whether this role, or one that may more, is the caller's."""
         return self.role >= role
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class AccessToken:
     """A token, in the one moment at which it is known whole."""
 
     id: str
@@ -77,12 +77,12 @@ class Token:
         return hashlib.sha256(self.text.encode()).digest()
 
     @classmethod
-    def mint(cls) -> Token:
-        id = "".join(secrets.choice(LETTERS) for _ in range(ID))
+    def generate(cls) -> AccessToken:
+        id = "".join(secrets.choice(ID_ALPHABET) for _ in range(ID_CHARS))
         return cls(id, f"rota_{id}_{secrets.token_urlsafe(32)}")
 
     @classmethod
-    def parse(cls, text: str) -> Token | None:
+    def parse(cls, text: str) -> AccessToken | None:
         """What somebody sent, if it has the form of one."""
-        found = _TOKEN.fullmatch(text)
+        found = _TOKEN_PATTERN.fullmatch(text)
         return None if found is None else cls(found[1], text)

@@ -10,10 +10,10 @@ import msgspec
 from rota.errors import ArgumentError
 from rota.model.timetable import Timetable
 
-UPCOMING = 5
+UPCOMING_TICKS = 5
 """Ticks that are foretold."""
 
-ACTION = "action."
+ACTION_PREFIX = "action."
 """What the tasks are called that carry out scheduled actions: this, and the type."""
 
 
@@ -23,9 +23,9 @@ class Tick(msgspec.Struct, frozen=True):
     planned: datetime
     state: str
     """started; queued: it waits for the run before it; skipped, missed or refused: `why` says why."""
-    why: str | None
+    reason: str | None
     backfilled: bool
-    seen: datetime
+    handled: datetime
     """When somebody saw to it, and who."""
     host: str
     pid: int
@@ -37,19 +37,19 @@ class Tick(msgspec.Struct, frozen=True):
     @property
     def started(self) -> datetime | None:
         """When its run was started; None if it has started none."""
-        return None if self.run is None else self.seen
+        return None if self.run is None else self.handled
 
     @property
-    def late(self) -> float:
+    def late_seconds(self) -> float:
         """By how many seconds it was seen to after its time."""
-        return (self.seen - self.planned).total_seconds()
+        return (self.handled - self.planned).total_seconds()
 
     @property
-    def took(self) -> float | None:
+    def seconds(self) -> float | None:
         """Seconds from the start of its run to the end of it."""
         if self.run is None or self.ended is None:
             return None
-        return (self.ended - self.seen).total_seconds()
+        return (self.ended - self.handled).total_seconds()
 
 
 class Schedule(msgspec.Struct, frozen=True):
@@ -81,7 +81,7 @@ class Schedule(msgspec.Struct, frozen=True):
     queue: str | None
     state: str
     """active, paused, disabled (the code does not declare it any more) or ended."""
-    why: str | None
+    reason: str | None
     """… it is paused or disabled, or what is in its way."""
     created: datetime
     next: list[datetime]
@@ -95,7 +95,7 @@ class Schedule(msgspec.Struct, frozen=True):
     """So many the clock has started."""
     missed: int
     """Ticks that came while nobody was there, and have started nothing."""
-    known: bool
+    has_worker: bool
     """Whether a worker that is there knows what it starts."""
 
     @property
@@ -108,18 +108,18 @@ class Schedule(msgspec.Struct, frozen=True):
         return "never" if self.at is None else f"at {self.at.isoformat(sep=' ')}"
 
 
-def upcoming(
+def upcoming_ticks(
     timetable: Timetable,
     anchor: datetime,
     next: datetime | None,
     ends: datetime | None,
-    left: int | None,
+    remaining_runs: int | None,
 ) -> list[datetime]:
     """The next five ticks from one on, at most `left`; none where that cannot be said any more."""
     found: list[datetime] = []
-    many = UPCOMING if left is None else min(UPCOMING, left)
+    limit = UPCOMING_TICKS if remaining_runs is None else min(UPCOMING_TICKS, remaining_runs)
     try:
-        while next is not None and len(found) < many and (ends is None or next <= ends):
+        while next is not None and len(found) < limit and (ends is None or next <= ends):
             found.append(next)
             next = timetable.after(next, anchor)
     except ArgumentError:

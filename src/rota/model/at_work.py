@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from typing import Protocol
 
 
-class Work(Protocol):
+class CurrentJob(Protocol):
     """One attempt at one job."""
 
     job: int
@@ -19,5 +19,5 @@ class Work(Protocol):
     attempt: int
 
 
-work: ContextVar[Work | None] = ContextVar("rota work", default=None)
+job: ContextVar[CurrentJob | None] = ContextVar("rota work", default=None)
 worker: ContextVar[int | None] = ContextVar("rota worker", default=None)

@@ -6,17 +6,17 @@ from typing import Literal
 
 import msgspec
 
-Level = Literal["ok", "notice", "problem", "unseen"]
-"""`unseen`: it could not be looked at, which is neither good nor bad."""
+Level = Literal["ok", "notice", "problem", "unchecked"]
+"""`unchecked`: it could not be looked at, which is neither good nor bad."""
 
-_ORDER: tuple[Level, ...] = ("problem", "notice", "unseen", "ok")
+_SEVERITY_ORDER: tuple[Level, ...] = ("problem", "notice", "unchecked", "ok")
 
 
-class Checked(msgspec.Struct, frozen=True):
+class CheckResult(msgspec.Struct, frozen=True):
     check: str
     level: Level
-    words: str
-    figure: float | None = None
+    message: str
+    value: float | None = None
     """What it was judged by, in `unit`."""
     unit: str = ""
     fix: str | None = None
@@ -24,15 +24,15 @@ class Checked(msgspec.Struct, frozen=True):
 
     @property
     def rank(self) -> int:
-        return _ORDER.index(self.level)
+        return _SEVERITY_ORDER.index(self.level)
 
 
-def grade(value: float, notice: float, problem: float) -> Level:
+def level_for(value: float, notice: float, problem: float) -> Level:
     """How bad a figure is that should be small."""
     return "problem" if value >= problem else "notice" if value >= notice else "ok"
 
 
-def size(count: float) -> str:
+def format_size(count: float) -> str:
     """Bytes, as a person says them."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
@@ -41,9 +41,9 @@ def size(count: float) -> str:
     return f"{count:,.3g} TB"
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Seconds, in the unit a person would say them in."""
-    for length, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
-        if seconds >= length:
-            return f"{seconds / length:.1f} {unit}"
+    for unit_seconds, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= unit_seconds:
+            return f"{seconds / unit_seconds:.1f} {unit}"
     return f"{seconds:.1f} s"

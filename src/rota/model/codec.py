@@ -18,10 +18,10 @@ import msgspec
 
 from rota.errors import ArgumentError, PayloadTooLarge
 
-LARGEST = 1024 * 1024
+MAX_JSON_BYTES = 1024 * 1024
 """Bytes of JSON, at the very most."""
 
-DEEPEST = 900
+MAX_DEPTH = 900
 """Levels of nesting that are accepted. msgspec's own bound differs between versions of Python, and is about
 1,000 on 3.11; PostgreSQL's is higher."""
 
@@ -47,14 +47,14 @@ def from_builtin(kind: type, value: Any) -> Any:
 
 
 _encoder = msgspec.json.Encoder(enc_hook=to_builtin)
-_any = msgspec.json.Decoder()
+_any_decoder = msgspec.json.Decoder()
 
 
 def decoder(kind: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind, dec_hook=from_builtin)
 
 
-def encode(value: Any, what: object, limit: int) -> str:
+def encode(value: Any, subject: object, limit: int) -> str:
     """JSON text for storing. `what` is named in errors."""
     try:
         data = _encoder.encode(value)
@@ -65,43 +65,46 @@ def encode(value: Any, what: object, limit: int) -> str:
         TypeError,
         ValueError,
     ) as error:
-        raise ArgumentError(f"{what} cannot be stored: {_fault(value) or error}") from None
+        raise ArgumentError(
+            f"{subject} cannot be stored: {_find_problem(value) or error}"
+        ) from None
     # Each level takes two bytes, so that short documents need no look.
-    if len(data) > 2 * DEEPEST and _is_too_deep(data):
-        raise ArgumentError(f"{what} cannot be stored: {_fault(value) or _TOO_DEEP}")
+    if len(data) > 2 * MAX_DEPTH and _is_too_deep(data):
+        raise ArgumentError(f"{subject} cannot be stored: {_find_problem(value) or _TOO_DEEP}")
     # A hint that something may be wrong, for next to nothing; the walk that knows runs only then.
     if b"\\u0000" in data or b"null" in data:
-        fault = _fault(value)
-        if fault is not None:
-            raise ArgumentError(f"{what} cannot be stored: {fault}")
-    check_size(len(data), what, limit)
+        problem = _find_problem(value)
+        if problem is not None:
+            raise ArgumentError(f"{subject} cannot be stored: {problem}")
+    check_size(len(data), subject, limit)
     return data.decode()
 
 
-_TOO_DEEP = f"it is nested more than {DEEPEST} levels deep"
+_TOO_DEEP = f"it is nested more than {MAX_DEPTH} levels deep"
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
-_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+_DEPTH_CHANGES = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 
 
 def _is_too_deep(data: bytes) -> bool:
     """True if a JSON document has more than DEEPEST levels of nesting."""
-    if data.count(b"[") + data.count(b"{") <= DEEPEST:
+    if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
         return False
-    steps = _STRING.sub(b"", data).translate(_STEPS, _NOT_BRACKETS)
-    return max(accumulate(memoryview(steps).cast("b"))) > DEEPEST
+    depth_changes = _STRING.sub(b"", data).translate(_DEPTH_CHANGES, _NOT_BRACKETS)
+    return max(accumulate(memoryview(depth_changes).cast("b"))) > MAX_DEPTH
 
 
-def check_size(size: int, what: object, limit: int) -> None:
+def check_size(size: int, subject: object, limit: int) -> None:
     if size > limit:
         raise PayloadTooLarge(
-            f"{what} would take {_size(size)}, more than the {_size(limit)} allowed; keep it "
+            f"{subject} would take {_format_bytes(size)}, more than the {_format_bytes(limit)} "
+            "allowed; keep it "
             "elsewhere and pass a reference, or raise ROTA_PAYLOAD_LIMIT (up to 1 MiB)"
         )
 
 
 def decode(data: bytes) -> Any:
-    return _any.decode(data)
+    return _any_decoder.decode(data)
 
 
 def describe(error: msgspec.ValidationError) -> str:
@@ -111,39 +114,39 @@ def describe(error: msgspec.ValidationError) -> str:
     return f"{message} (in {path})" if found and path else message
 
 
-def _fault(value: Any) -> str | None:
+def _find_problem(value: Any) -> str | None:
     """What JSON or PostgreSQL cannot hold in this value, and where."""
     for path, part, depth in _walk(value):
-        where = f" (in {path})" if path else ""
-        if depth > DEEPEST:
+        location = f" (in {path})" if path else ""
+        if depth > MAX_DEPTH:
             # The path of something this deep helps nobody: its beginning does.
-            return f"{_TOO_DEEP} (in {_head(path)})"
+            return f"{_TOO_DEEP} (in {_truncated(path)})"
         if isinstance(part, float) and not math.isfinite(part):
-            return f"{part} is not a number JSON has{where}"
+            return f"{part} is not a number JSON has{location}"
         if isinstance(part, str):
             if "\x00" in part:
-                return f"text contains a NUL character, which PostgreSQL cannot hold{where}"
+                return f"text contains a NUL character, which PostgreSQL cannot hold{location}"
             if any("\ud800" <= letter <= "\udfff" for letter in part):
-                return f"text contains a lone surrogate, which is not valid Unicode{where}"
+                return f"text contains a lone surrogate, which is not valid Unicode{location}"
     return None
 
 
 def _walk(value: Any) -> Iterator[tuple[str, Any, int]]:
     """Every part with its path. Iterative: what is being looked for may be too deep to recurse into."""
-    pile: list[tuple[str, Any, int]] = [("", value, 0)]
-    while pile:
-        path, part, depth = pile.pop()
+    stack: list[tuple[str, Any, int]] = [("", value, 0)]
+    while stack:
+        path, part, depth = stack.pop()
         yield path, part, depth
-        if depth > DEEPEST:
+        if depth > MAX_DEPTH:
             continue
         if isinstance(part, Mapping):
             for key, each in part.items():
                 yield f"a key of {path}" if path else "a key", key, depth
-                pile.append((f"{path}.{key}" if path else str(key), each, depth + 1))
+                stack.append((f"{path}.{key}" if path else str(key), each, depth + 1))
         elif isinstance(part, list | tuple | set | frozenset):
-            pile.extend((f"{path}[{index}]", each, depth + 1) for index, each in enumerate(part))
+            stack.extend((f"{path}[{index}]", each, depth + 1) for index, each in enumerate(part))
         elif not isinstance(part, str | bytes | int | float | type(None)):
-            pile.extend(
+            stack.extend(
                 (f"{path}.{name}" if path else name, each, depth + 1)
                 for name, each in _fields(part)
             )
@@ -161,20 +164,20 @@ def _fields(part: Any) -> Iterator[tuple[str, Any]]:
             yield name, getattr(part, name)
 
 
-def _head(path: str) -> str:
+def _truncated(path: str) -> str:
     return path if len(path) < 60 else path[:57] + "…"
 
 
-def _size(count: int) -> str:
+def _format_bytes(count: int) -> str:
     if count >= 1024 * 1024:
         return f"{count / 1024 / 1024:.1f} MiB"
     return f"{count / 1024:.0f} KiB" if count >= 1024 else f"{count} bytes"
 
 
-TRACEBACK_LIMIT = 16 * 1024
+MAX_TRACEBACK_CHARS = 16 * 1024
 
 
-def error_document(error: BaseException, attempt: int, traceback: str) -> str:
+def encode_error(error: BaseException, attempt: int, traceback: str) -> str:
     """An error as it is kept. Always possible: what cannot be stored is replaced, not raised."""
     kind = type(error)
     name = (
@@ -187,15 +190,15 @@ def error_document(error: BaseException, attempt: int, traceback: str) -> str:
     except Exception:
         message = "its message could not be had"
     document = {
-        "type": storable(name),
-        "message": storable(message[:TRACEBACK_LIMIT]),
-        "traceback": storable(traceback[-TRACEBACK_LIMIT:]),
+        "type": escape_unstorable(name),
+        "message": escape_unstorable(message[:MAX_TRACEBACK_CHARS]),
+        "traceback": escape_unstorable(traceback[-MAX_TRACEBACK_CHARS:]),
         "attempt": attempt,
     }
     return _encoder.encode(document).decode()
 
 
-class ErrorDocument(msgspec.Struct, frozen=True):
+class StoredError(msgspec.Struct, frozen=True):
     """A task's own error, as it was kept."""
 
     type: str = ""
@@ -204,19 +207,19 @@ class ErrorDocument(msgspec.Struct, frozen=True):
     attempt: int = 0
 
 
-_error = msgspec.json.Decoder(ErrorDocument)
+_error_decoder = msgspec.json.Decoder(StoredError)
 
 
-def read_error(document: bytes | None) -> ErrorDocument:
-    return ErrorDocument() if document is None else _error.decode(document)
+def decode_error(document: bytes | None) -> StoredError:
+    return StoredError() if document is None else _error_decoder.decode(document)
 
 
 def error_type(document: str | None) -> str:
     """The type in an error document: what may be logged. A message may hold what must not be."""
-    return str(_any.decode(document)["type"]) if document else "?"
+    return str(_any_decoder.decode(document)["type"]) if document else "?"
 
 
-def storable(text: str) -> str:
+def escape_unstorable(text: str) -> str:
     """Text with everything PostgreSQL cannot hold made visible."""
     text = text.replace("\x00", "\\0")
     return text.encode(sys.getdefaultencoding(), "backslashreplace").decode()

@@ -48,9 +48,9 @@ FIELDS = (
 
 DAY = timedelta(days=1)
 SECOND = timedelta(seconds=1)
-MOMENT = timedelta(microseconds=1)
+MICROSECOND = timedelta(microseconds=1)
 
-YEARS = 50
+SEARCH_YEARS = 50
 """How far to look for a date: one that comes at all comes within forty years of any other."""
 
 
@@ -63,201 +63,212 @@ class Cron:
             60 * hour + minute for hour in sorted(parsed.hours) for minute in sorted(parsed.minutes)
         )
         self._seconds = tuple(sorted(parsed.seconds))
-        self._through = len(parsed.hours) == 24 or parsed.parts[1].startswith("*")
+        self._is_periodic = len(parsed.hours) == 24 or parsed.parts[1].startswith("*")
 
-    def after(self, moment: datetime, where: tzinfo) -> datetime | None:
+    def after(self, moment: datetime, zone: tzinfo) -> datetime | None:
         """The first time after this moment."""
         day = _midnight(moment)
-        while (named := self._date_from(day - DAY)) is not None:
-            day = max(day, named - DAY)  # UTC's date and a zone's are never further apart
-            for each in stretches(where, day):
-                if each.end <= moment:
+        while (matching_date := self._next_date(day - DAY)) is not None:
+            day = max(day, matching_date - DAY)  # UTC's date and a zone's are never further apart
+            for period in split_day(zone, day):
+                if period.end <= moment:
                     continue
-                if each.begin > moment and self._put_off(each):
-                    return each.begin
-                low = max(self._fresh(each), moment + MOMENT + each.ahead)
-                if (found := self._first(low, each.end + each.ahead)) is not None:
-                    return found - each.ahead
+                if period.begin > moment and self._has_skipped_time(period):
+                    return period.begin
+                low = max(self._valid_from(period), moment + MICROSECOND + period.utc_offset)
+                if (found := self._first_between(low, period.end + period.utc_offset)) is not None:
+                    return found - period.utc_offset
             day += DAY
         return None
 
-    def latest(self, moment: datetime, where: tzinfo) -> datetime | None:
+    def latest(self, moment: datetime, zone: tzinfo) -> datetime | None:
         """The last time up to this moment."""
         day = _midnight(moment)
-        while (named := self._date_until(day + DAY)) is not None:
-            day = min(day, named + DAY)
-            for each in reversed(stretches(where, day)):
-                if each.begin > moment:
+        while (matching_date := self._previous_date(day + DAY)) is not None:
+            day = min(day, matching_date + DAY)
+            for period in reversed(split_day(zone, day)):
+                if period.begin > moment:
                     continue
-                high = min(each.end, moment + MOMENT) + each.ahead
-                if (found := self._last(self._fresh(each), high)) is not None:
-                    return found - each.ahead
-                if self._put_off(each):
-                    return each.begin
+                high = min(period.end, moment + MICROSECOND) + period.utc_offset
+                if (found := self._last_between(self._valid_from(period), high)) is not None:
+                    return found - period.utc_offset
+                if self._has_skipped_time(period):
+                    return period.begin
             day -= DAY
         return None
 
-    def count(self, begin: datetime, end: datetime, where: tzinfo) -> int:
+    def count(self, begin: datetime, end: datetime, zone: tzinfo) -> int:
         """How many there are after one moment, up to another."""
-        many = 0
+        total = 0
         day = _midnight(begin)
-        while (named := self._date_from(day - DAY)) is not None:
-            day = max(day, named - DAY)
+        while (matching_date := self._next_date(day - DAY)) is not None:
+            day = max(day, matching_date - DAY)
             if day > end:
                 break
-            for each in stretches(where, day):
-                low = max(self._fresh(each), begin + MOMENT + each.ahead)
-                high = min(each.end, end + MOMENT) + each.ahead
-                many += self._many(low, high)
-                if begin < each.begin <= end and self._put_off(each):
-                    starts = each.begin + each.ahead
-                    many += not self._many(starts, starts + SECOND)
+            for period in split_day(zone, day):
+                low = max(self._valid_from(period), begin + MICROSECOND + period.utc_offset)
+                high = min(period.end, end + MICROSECOND) + period.utc_offset
+                total += self._count_between(low, high)
+                if begin < period.begin <= end and self._has_skipped_time(period):
+                    local_begin = period.begin + period.utc_offset
+                    total += not self._count_between(local_begin, local_begin + SECOND)
             day += DAY
-        return many
+        return total
 
-    def words(self) -> str:
+    def describe(self) -> str:
         return self._parsed.explain()
 
     # Dates
 
-    def _on(self, date: datetime) -> bool:
+    def _matches_date(self, date: datetime) -> bool:
         return date.month in self._parsed.months and self._parsed.match_day(date)
 
-    def _date_from(self, date: datetime) -> datetime | None:
+    def _next_date(self, date: datetime) -> datetime | None:
         """The first date that is named, from this one on."""
-        last = min(date.year + YEARS, MAXYEAR - 1)
-        while not self._on(date):
+        last_year = min(date.year + SEARCH_YEARS, MAXYEAR - 1)
+        while not self._matches_date(date):
             if date.month in self._parsed.months:
                 date += DAY
             else:
                 date = (date.replace(day=1) + timedelta(days=31)).replace(day=1)
-            if date.year > last:
+            if date.year > last_year:
                 return None
         return date
 
-    def _date_until(self, date: datetime) -> datetime | None:
+    def _previous_date(self, date: datetime) -> datetime | None:
         """The last date that is named, up to this one."""
-        last = max(date.year - YEARS, MINYEAR + 1)
-        while not self._on(date):
+        first_year = max(date.year - SEARCH_YEARS, MINYEAR + 1)
+        while not self._matches_date(date):
             date = date - DAY if date.month in self._parsed.months else date.replace(day=1) - DAY
-            if date.year < last:
+            if date.year < first_year:
                 return None
         return date
 
     # Times that clocks show, from one until before another
 
-    def _first(self, low: datetime, high: datetime) -> datetime | None:
+    def _first_between(self, low: datetime, high: datetime) -> datetime | None:
         date = _midnight(low)
         while date < high:
-            if self._on(date) and (rank := self._rank(low - date)) < self._daily:
-                found = date + self._time(rank)
+            if (
+                self._matches_date(date)
+                and (index := self._index_of(low - date)) < self._times_per_day
+            ):
+                found = date + self._time_at(index)
                 return found if found < high else None
             date += DAY
         return None
 
-    def _last(self, low: datetime, high: datetime) -> datetime | None:
+    def _last_between(self, low: datetime, high: datetime) -> datetime | None:
         date = _midnight(high)
         while date + DAY > low:
-            if self._on(date) and (rank := self._rank(high - date)) > 0:
-                found = date + self._time(rank - 1)
+            if self._matches_date(date) and (index := self._index_of(high - date)) > 0:
+                found = date + self._time_at(index - 1)
                 return found if found >= low else None
             date -= DAY
         return None
 
-    def _many(self, low: datetime, high: datetime) -> int:
-        many = 0
+    def _count_between(self, low: datetime, high: datetime) -> int:
+        total = 0
         date = _midnight(low)
         while date < high:
-            if self._on(date):
-                many += self._rank(high - date) - self._rank(low - date)
+            if self._matches_date(date):
+                total += self._index_of(high - date) - self._index_of(low - date)
             date += DAY
-        return max(many, 0)
+        return max(total, 0)
 
     @property
-    def _daily(self) -> int:
+    def _times_per_day(self) -> int:
         return len(self._minutes) * len(self._seconds)
 
-    def _rank(self, time: timedelta) -> int:
+    def _index_of(self, time: timedelta) -> int:
         """How many of a date's times come before this one."""
         if time >= DAY:
-            return self._daily
+            return self._times_per_day
         if time <= timedelta(0):
             return 0
         minute, second = divmod(-(-time // SECOND), 60)
-        at = bisect_left(self._minutes, minute)
-        within = at < len(self._minutes) and self._minutes[at] == minute
-        return at * len(self._seconds) + (bisect_left(self._seconds, second) if within else 0)
+        index = bisect_left(self._minutes, minute)
+        is_exact_minute = index < len(self._minutes) and self._minutes[index] == minute
+        return index * len(self._seconds) + (
+            bisect_left(self._seconds, second) if is_exact_minute else 0
+        )
 
-    def _time(self, rank: int) -> timedelta:
-        minute, second = divmod(rank, len(self._seconds))
+    def _time_at(self, index: int) -> timedelta:
+        minute, second = divmod(index, len(self._seconds))
         return timedelta(minutes=self._minutes[minute], seconds=self._seconds[second])
 
     # Where clocks change
 
-    def _fresh(self, stretch: Stretch) -> datetime:
+    def _valid_from(self, period: OffsetPeriod) -> datetime:
         """From when on what the clocks show counts."""
-        shows = stretch.begin + stretch.ahead
-        return shows if self._through else max(shows, stretch.shown)
+        local_begin = period.begin + period.utc_offset
+        return local_begin if self._is_periodic else max(local_begin, period.shown_until)
 
-    def _put_off(self, stretch: Stretch) -> bool:
+    def _has_skipped_time(self, period: OffsetPeriod) -> bool:
         """Whether a time that the clocks left out as this began comes now."""
-        if stretch.shown >= (shows := stretch.begin + stretch.ahead):
+        if period.shown_until >= (local_begin := period.begin + period.utc_offset):
             return False
-        date = _midnight(stretch.shown)
-        while date < shows:
-            low, high = max(stretch.shown, date), min(shows, date + DAY)
+        date = _midnight(period.shown_until)
+        while date < local_begin:
+            low, high = max(period.shown_until, date), min(local_begin, date + DAY)
             # Where the whole date is left out, there is nothing to come.
-            if high - low < DAY and self._on(date):
-                lost = self._many(low, high)
-                if lost and (not self._through or lost == self._daily):
+            if high - low < DAY and self._matches_date(date):
+                skipped = self._count_between(low, high)
+                if skipped and (not self._is_periodic or skipped == self._times_per_day):
                     return True
             date += DAY
         return False
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class OffsetPeriod:
     """A day of UTC, or the part of one, through which the clocks of a zone run evenly."""
 
     begin: datetime
     end: datetime
-    ahead: timedelta
+    utc_offset: timedelta
     """… of UTC."""
-    shown: datetime
+    shown_until: datetime
     """The clocks have shown what is before this. More than they show as it begins: they went back. Less:
     they left out what is in between."""
 
 
 @lru_cache(maxsize=2048)
-def stretches(where: tzinfo, day: datetime) -> tuple[Stretch, ...]:
+def split_day(zone: tzinfo, day: datetime) -> tuple[OffsetPeriod, ...]:
     """A day of UTC. Clocks change once a week, at most."""
     end = day + DAY
-    eve, before, after = (_ahead(where, each - MOMENT) for each in (day - DAY, day, end))
-    shown = day + before
-    if eve > before:
-        # They went back the day before, and may not have come to what they had not shown.
-        shown = max(shown, _change(where, day - DAY, day) + eve)
-    if before == after:
-        return (Stretch(day, end, before, shown),)
-    change = _change(where, day, end)
-    rest = Stretch(change, end, after, max(shown, change + before))
-    return (rest,) if change == day else (Stretch(day, change, before, shown), rest)
-
-
-def _change(where: tzinfo, begin: datetime, end: datetime) -> datetime:
-    """When the clocks change in this time, which they do."""
-    before = _ahead(where, begin - MOMENT)
-    seconds = range(int((end - begin) / SECOND))
-    at = bisect_right(
-        seconds, False, key=lambda each: _ahead(where, begin + each * SECOND) != before
+    previous_offset, begin_offset, end_offset = (
+        _utc_offset(zone, each - MICROSECOND) for each in (day - DAY, day, end)
     )
-    return begin + at * SECOND
+    shown_until = day + begin_offset
+    if previous_offset > begin_offset:
+        # They went back the day before, and may not have come to what they had not shown.
+        shown_until = max(shown_until, _find_change(zone, day - DAY, day) + previous_offset)
+    if begin_offset == end_offset:
+        return (OffsetPeriod(day, end, begin_offset, shown_until),)
+    change = _find_change(zone, day, end)
+    after_change = OffsetPeriod(change, end, end_offset, max(shown_until, change + begin_offset))
+    return (
+        (after_change,)
+        if change == day
+        else (OffsetPeriod(day, change, begin_offset, shown_until), after_change)
+    )
 
 
-def _ahead(where: tzinfo, moment: datetime) -> timedelta:
-    ahead = moment.replace(tzinfo=UTC).astimezone(where).utcoffset()
-    assert ahead is not None
-    return ahead
+def _find_change(zone: tzinfo, begin: datetime, end: datetime) -> datetime:
+    """When the clocks change in this time, which they do."""
+    offset = _utc_offset(zone, begin - MICROSECOND)
+    seconds = range(int((end - begin) / SECOND))
+    index = bisect_right(
+        seconds, False, key=lambda each: _utc_offset(zone, begin + each * SECOND) != offset
+    )
+    return begin + index * SECOND
+
+
+def _utc_offset(zone: tzinfo, moment: datetime) -> timedelta:
+    offset = moment.replace(tzinfo=UTC).astimezone(zone).utcoffset()
+    assert offset is not None
+    return offset
 
 
 def _midnight(moment: datetime) -> datetime:
@@ -268,66 +279,70 @@ def _midnight(moment: datetime) -> datetime:
 
 
 @lru_cache(maxsize=1024)
-def read(cron: str) -> Cron:
+def parse(expression: str) -> Cron:
     """Refuses what cannot be read and what never comes, and says which field it is."""
     from cronsim import CronSim, CronSimError  # `import rota` can do without
 
-    called = f"cron: {cron!r:.100}"
-    written = ALIASES.get(cron.strip().lower(), cron)
-    if written.lstrip().startswith("@"):
-        raise ArgumentError(f"{called} is not known; there are {', '.join(ALIASES)}")
-    parts = written.split()
+    subject = f"cron: {expression!r:.100}"
+    expanded = ALIASES.get(expression.strip().lower(), expression)
+    if expanded.lstrip().startswith("@"):
+        raise ArgumentError(f"{subject} is not known; there are {', '.join(ALIASES)}")
+    parts = expanded.split()
     if len(parts) not in (5, 6):
         raise ArgumentError(
-            f"{called} has {len(parts)} field{'s' * (len(parts) != 1)}, and five are needed: minute, hour, "
+            f"{subject} has {len(parts)} field{'s' * (len(parts) != 1)}, and five are needed: "
+            "minute, hour, "
             "day of month, month and day of week; or six, with second before them"
         )
-    faults = [_fault(number, part) for number, part in enumerate(parts, 6 - len(parts))]
-    if any(faults):
-        raise ArgumentError(f"{called} cannot be read: {'; '.join(filter(None, faults))}")
+    problems = [_find_problem(number, part) for number, part in enumerate(parts, 6 - len(parts))]
+    if any(problems):
+        raise ArgumentError(f"{subject} cannot be read: {'; '.join(filter(None, problems))}")
     try:
-        found = Cron(CronSim(written, _SOME_DATE))
+        found = Cron(CronSim(expanded, _REFERENCE_DATE))
     except CronSimError:
         found = None
     # Every kind of year, leap or not and from whichever day of the week, is among those of 2000 to 2027.
-    if found is None or found._date_from(_SOME_DATE) is None:
+    if found is None or found._next_date(_REFERENCE_DATE) is None:
         raise ArgumentError(
-            f"{called} never comes: no year has such a date; look at day of month, month and day of week"
+            f"{subject} never comes: no year has such a date; look at day of month, month and day of week"
         )
     return found
 
 
-def _fault(number: int, part: str) -> str | None:
+def _find_problem(number: int, part: str) -> str | None:
     """What is wrong with a field, if something is."""
-    name, many, values = FIELDS[number]
+    name, value_count, values = FIELDS[number]
     steps = [int(step or 0) for step in re.findall(r"/(\d{0,9})", part)]
     if 0 in steps:
         return f"{part!r:.60} is no {name}: a step is at least 1"
-    if _reads(number, part):
-        wide = [step for step in steps if step > many]
-        if not wide:
+    if _is_valid(number, part):
+        too_large = [step for step in steps if step > value_count]
+        if not too_large:
             return None
         # It would come to nothing: `*/90` is not every 90 minutes.
         return (
-            f"{part!r:.60} is no {name}: a step of {wide[0]} leads out of its {many} values; every=… takes "
+            f"{part!r:.60} is no {name}: a step of {too_large[0]} leads out of its {value_count} "
+            "values; every=… takes "
             "any length"
         )
     hint = ""
-    if (found := re.fullmatch(r"(\w+)-(\w+)", part)) and _reads(number, f"{found[2]}-{found[1]}"):
+    if (found := re.fullmatch(r"(\w+)-(\w+)", part)) and _is_valid(
+        number, f"{found[2]}-{found[1]}"
+    ):
         hint = ": a range goes up" + (", Friday to Sunday is 5-7" if number == 5 else "")
     return f"{part!r:.60} is no {name} ({values}){hint}"
 
 
-def _reads(number: int, part: str) -> bool:
+def _is_valid(number: int, part: str) -> bool:
     from cronsim import CronSim, CronSimError
 
-    alone = ["*"] * 6
-    alone[number] = part
+    fields = ["*"] * 6
+    fields[number] = part
     try:
-        CronSim(" ".join(alone), _SOME_DATE)
+        CronSim(" ".join(fields), _REFERENCE_DATE)
     except (CronSimError, ValueError):  # the latter where a number is too long for one
         return False
     return True
 
 
-_SOME_DATE = datetime(2000, 1, 1)  # noqa: DTZ001 - a date, of no zone
+_REFERENCE_DATE = datetime(2000, 1, 1)  # noqa: DTZ001 - a date, of no zone

@@ -29,15 +29,15 @@ class WorkerDied(Event):
     """Another worker was found dead. What it held goes back."""
 
     worker: int
-    dead: int
+    dead_worker: int
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerReborn(Event):
+class WorkerReregistered(Event):
     """The worker had been declared dead, and goes on under another number."""
 
     worker: int
-    before: int
+    previous_worker: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class JobsReaped(Event):
     """Jobs that a dead worker held went back."""
 
     worker: int
-    dead: int
+    dead_worker: int
     jobs: tuple[int, ...]
 
 
@@ -84,7 +84,7 @@ class JobFinished(Event):
     task: str
     attempt: int
     state: str
-    took: float
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class JobRetried(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class JobGivenBack(Event):
+class JobReturned(Event):
     """The job went back unfinished, its attempt uncounted."""
 
     worker: int
@@ -116,7 +116,7 @@ class JobGivenBack(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class JobSlept(Event):
+class JobSuspended(Event):
     """The job has left its worker, and waits for a time or a signal."""
 
     worker: int
@@ -154,7 +154,7 @@ class LockForfeited(Event):
 
     name: str
     token: int
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,12 +166,12 @@ class LeaderElected(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class LeaderDeposed(Event):
+class LeadershipEnded(Event):
     """This instance no longer leads; `why` is empty if it has resigned."""
 
     name: str
     term: int
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)

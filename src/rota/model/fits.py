@@ -15,39 +15,43 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-ANYTHING = frozenset({"null", "bool", "int", "float", "text", "list", "object"})
+ANY_JSON_TYPE = frozenset({"null", "bool", "int", "float", "text", "list", "object"})
 
-_TEXTS = (str, bytes, bytearray, datetime, date, time, timedelta, UUID, Decimal)
-_NUMBERS_TOO = {"text", "int", "float"}
+_STRING_TYPES = (str, bytes, bytearray, datetime, date, time, timedelta, UUID, Decimal)
+_DECIMAL_JSON_TYPES = {"text", "int", "float"}
 
 
-def fits(source: Any, target: Any) -> bool:
+def is_assignable(source: Any, target: Any) -> bool:
     """Whether every value of type `source` may be read as `target`, as far as the hints say."""
-    kinds = _kinds(source)
-    if kinds == ANYTHING:
+    json_types = _json_types(source)
+    if json_types == ANY_JSON_TYPE:
         return True
-    if not kinds <= _accepted(target):
+    if not json_types <= _accepted_json_types(target):
         return False
-    source, target = _bare(source), _bare(target)
+    source, target = _unwrap(source), _unwrap(target)
     for family in (Mapping, Collection):
-        if _is_a(source, family) and _is_a(target, family):
-            inner, outer = _items(source), _items(target)
-            return inner is None or outer is None or fits(inner, outer)
+        if _is_subclass(source, family) and _is_subclass(target, family):
+            source_items, target_items = _item_type(source), _item_type(target)
+            return (
+                source_items is None
+                or target_items is None
+                or is_assignable(source_items, target_items)
+            )
     return True
 
 
-def takes_none(target: Any) -> bool:
-    return "null" in _accepted(target)
+def accepts_none(target: Any) -> bool:
+    return "null" in _accepted_json_types(target)
 
 
-def said(hint: Any) -> str:
+def format_type(hint: Any) -> str:
     """A type as one would write it."""
     if hint is None or hint is types.NoneType:
         return "None"
     return hint.__name__ if isinstance(hint, type) and not typing.get_args(hint) else str(hint)
 
 
-def _bare(hint: Any) -> Any:
+def _unwrap(hint: Any) -> Any:
     """Without what says nothing about the value: Annotated, NewType, `type` aliases."""
     while True:
         if typing.get_origin(hint) is typing.Annotated:
@@ -60,42 +64,42 @@ def _bare(hint: Any) -> Any:
             return hint
 
 
-def _kinds(hint: Any) -> frozenset[str]:
+def _json_types(hint: Any) -> frozenset[str]:
     """What its values can look like in JSON."""
-    hint = _bare(hint)
+    hint = _unwrap(hint)
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
-        return frozenset().union(*(_kinds(each) for each in typing.get_args(hint)))
+        return frozenset().union(*(_json_types(each) for each in typing.get_args(hint)))
     if origin is typing.Literal:
-        return frozenset().union(*(_kinds(type(each)) for each in typing.get_args(hint)))
+        return frozenset().union(*(_json_types(type(each)) for each in typing.get_args(hint)))
     kind = origin or hint
     if kind is None or kind is types.NoneType:
         return frozenset({"null"})
     if not isinstance(kind, type) or kind is object:
-        return ANYTHING
+        return ANY_JSON_TYPE
     if issubclass(kind, enum.Enum):
-        return frozenset().union(*(_kinds(type(each.value)) for each in kind))
+        return frozenset().union(*(_json_types(type(each.value)) for each in kind))
     if issubclass(kind, bool):
         return frozenset({"bool"})
     if issubclass(kind, int):
         return frozenset({"int"})
     if issubclass(kind, float):
         return frozenset({"float", "int"})
-    if issubclass(kind, _TEXTS):
+    if issubclass(kind, _STRING_TYPES):
         return frozenset({"text"})
     if issubclass(kind, Mapping) or _has_fields(kind):
         return frozenset({"object"})
     if issubclass(kind, Iterable):
         return frozenset({"list"})
-    return ANYTHING
+    return ANY_JSON_TYPE
 
 
-def _accepted(hint: Any) -> frozenset[str]:
+def _accepted_json_types(hint: Any) -> frozenset[str]:
     """What JSON it can be read from."""
-    hint = _bare(hint)
+    hint = _unwrap(hint)
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        return frozenset().union(*(_accepted(each) for each in typing.get_args(hint)))
-    return frozenset(_NUMBERS_TOO) if hint is Decimal else _kinds(hint)
+        return frozenset().union(*(_accepted_json_types(each) for each in typing.get_args(hint)))
+    return frozenset(_DECIMAL_JSON_TYPES) if hint is Decimal else _json_types(hint)
 
 
 def _has_fields(kind: type) -> bool:
@@ -103,19 +107,21 @@ def _has_fields(kind: type) -> bool:
     if getattr(getattr(kind, "__struct_config__", None), "array_like", False):
         return False
     return any(
-        hasattr(kind, mark)
-        for mark in ("__dataclass_fields__", "__struct_fields__", "model_fields", "__total__")
+        hasattr(kind, attribute)
+        for attribute in ("__dataclass_fields__", "__struct_fields__", "model_fields", "__total__")
     )
 
 
-def _is_a(hint: Any, family: type) -> bool:
+def _is_subclass(hint: Any, family: type) -> bool:
     kind = typing.get_origin(hint) or hint
-    return isinstance(kind, type) and issubclass(kind, family) and not issubclass(kind, _TEXTS)
+    return (
+        isinstance(kind, type) and issubclass(kind, family) and not issubclass(kind, _STRING_TYPES)
+    )
 
 
-def _items(hint: Any) -> Any:
+def _item_type(hint: Any) -> Any:
     """The type of what is in a list or a mapping; None: not said, or not one."""
     args = [each for each in typing.get_args(hint) if each is not Ellipsis]
-    if _is_a(hint, Mapping):
+    if _is_subclass(hint, Mapping):
         return args[1] if len(args) == 2 else None
     return args[0] if len(args) == 1 else None

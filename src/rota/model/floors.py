@@ -20,89 +20,91 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-LANES = range(9, -1, -1)
-AGE_TURN = 10
-SHARE = 10
+PRIORITIES = range(9, -1, -1)
+OLDEST_FIRST_TURNS = 10
+FULL_READ_PAUSE_FACTOR = 10
 """A full look may take one part in so many of the time."""
-CHEAPEST = 0.0003
-SAMPLES = 3
+MIN_READ_SECONDS = 0.0003
+COST_SAMPLES = 3
 """A full look is as dear as the cheapest of so many: what a noisy machine adds to one is not its cost."""
 
 
-class Numbered(Protocol):
-    place: int
+class HasSeq(Protocol):
+    lane: int
     seq: int
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ReadPlan:
     """One reading of the queues: its places in order, and the number each is read from."""
 
     queues: list[str]
-    lanes: list[int]
-    floors: list[int]
-    full: bool
+    priorities: list[int]
+    cursors: list[int]
+    is_full: bool
 
 
-class Floors:
+class QueueCursors:
     def __init__(self, queues: Sequence[str]) -> None:
         self._queues = list(queues)
-        self._floors = {(queue, lane): 0 for lane in LANES for queue in queues}
+        self._cursors = {(queue, priority): 0 for priority in PRIORITIES for queue in queues}
         self._turn = 0
-        self._usual = 0.0
-        self._costs: deque[float] = deque([CHEAPEST], maxlen=SAMPLES)
-        self._affordable_at = 0.0
-        self._suspect = True
+        self._usual_seconds = 0.0
+        self._full_read_costs: deque[float] = deque([MIN_READ_SECONDS], maxlen=COST_SAMPLES)
+        self._full_read_allowed_at = 0.0
+        self._needs_full_read = True
 
-    def suspect(self) -> None:
+    def request_full_read(self) -> None:
         """There may be something below a floor: make sure the next affordable look is a full one."""
-        self._suspect = True
+        self._needs_full_read = True
 
     @property
-    def full_at(self) -> float | None:
+    def full_read_at(self) -> float | None:
         """When a full look that is wanted can be afforded; None: none is wanted."""
-        return self._affordable_at if self._suspect else None
+        return self._full_read_allowed_at if self._needs_full_read else None
 
-    def look(self, now: float) -> Look:
+    def plan(self, now: float) -> ReadPlan:
         self._turn += 1
-        full = now >= self._affordable_at
-        if self._turn % AGE_TURN == 0:
-            places = sorted(self._floors, key=lambda place: self._floors[place])
+        is_full = now >= self._full_read_allowed_at
+        if self._turn % OLDEST_FIRST_TURNS == 0:
+            lanes = sorted(self._cursors, key=lambda place: self._cursors[place])
         else:
             # Queues of one lane take turns at being first.
             shift = self._turn % len(self._queues)
             order = self._queues[shift:] + self._queues[:shift]
-            places = [(queue, lane) for lane in LANES for queue in order]
-        return Look(
-            queues=[queue for queue, _ in places],
-            lanes=[lane for _, lane in places],
-            floors=[0 if full else self._floors[place] for place in places],
-            full=full,
+            lanes = [(queue, priority) for priority in PRIORITIES for queue in order]
+        return ReadPlan(
+            queues=[queue for queue, _ in lanes],
+            priorities=[priority for _, priority in lanes],
+            cursors=[0 if is_full else self._cursors[lane] for lane in lanes],
+            is_full=is_full,
         )
 
-    def learn(
-        self, look: Look, found: Sequence[Numbered], wanted: int, took: float, now: float
+    def record(
+        self, plan: ReadPlan, found: Sequence[HasSeq], limit: int, seconds: float, now: float
     ) -> bool:
         """Remember what a look found. Answers whether another one may find more at once."""
         lowest: dict[int, int] = {}
-        below = False
+        found_below = False
         for each in found:
-            key = each.place - 1
-            if each.seq < self._floors[look.queues[key], look.lanes[key]]:
-                below = True
-            elif each.seq < lowest.get(key, each.seq + 1):
-                lowest[key] = each.seq
-        for key, seq in lowest.items():
-            self._floors[look.queues[key], look.lanes[key]] = seq
+            index = each.lane - 1
+            if each.seq < self._cursors[plan.queues[index], plan.priorities[index]]:
+                found_below = True
+            elif each.seq < lowest.get(index, each.seq + 1):
+                lowest[index] = each.seq
+        for index, seq in lowest.items():
+            self._cursors[plan.queues[index], plan.priorities[index]] = seq
 
-        short = len(found) < wanted
-        if look.full:
-            self._costs.append(max(took - self._usual, CHEAPEST))
-            self._affordable_at = now + SHARE * min(self._costs)
+        is_exhausted = len(found) < limit
+        if plan.is_full:
+            self._full_read_costs.append(max(seconds - self._usual_seconds, MIN_READ_SECONDS))
+            self._full_read_allowed_at = now + FULL_READ_PAUSE_FACTOR * min(self._full_read_costs)
             # Stragglers filled the claim: there may be more of them.
-            self._suspect = below and not short
-            return not short
-        self._usual = 0.8 * self._usual + 0.2 * took if self._usual else took
-        if short:
-            self._suspect = True
-        return not short
+            self._needs_full_read = found_below and not is_exhausted
+            return not is_exhausted
+        self._usual_seconds = (
+            0.8 * self._usual_seconds + 0.2 * seconds if self._usual_seconds else seconds
+        )
+        if is_exhausted:
+            self._needs_full_read = True
+        return not is_exhausted

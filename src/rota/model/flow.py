@@ -17,26 +17,26 @@ import msgspec
 
 from rota.errors import ArgumentError, DefinitionError
 from rota.model import codec
-from rota.model.fits import fits, said, takes_none
+from rota.model.fits import accepts_none, format_type, is_assignable
 from rota.model.graph import Graph
-from rota.model.task import Definition, check_name
+from rota.model.task import TaskDefinition, check_name
 
-LARGEST = 10_000
+MAX_JOBS = 10_000
 """Jobs in one run."""
 
 When = Literal["all_succeeded", "none_failed", "all_done", "any_failed"]
 
 
 @dataclass(frozen=True)
-class Node:
+class FlowNode:
     """One task of a flow. `task` is registered under the flow's name and its own: etl.extract."""
 
     name: str
-    task: Definition
+    task: TaskDefinition
     after: tuple[str, ...] = ()
     when: When = "all_succeeded"
-    skip_if: Definition | None = None
-    last: bool = False
+    skip_if: TaskDefinition | None = None
+    is_on_failure: bool = False
     """Whether it waits for all that nothing else waits for: the flow's on_failure."""
 
     def __post_init__(self) -> None:
@@ -51,16 +51,16 @@ class Node:
             )
 
     @property
-    def takers(self) -> list[Definition]:
+    def consumers(self) -> list[TaskDefinition]:
         return [self.task] if self.skip_if is None else [self.task, self.skip_if]
 
     @cached_property
-    def words(self) -> dict[str, list[Definition]]:
+    def parameters(self) -> dict[str, list[TaskDefinition]]:
         """What it takes, and what its condition takes: which of the two."""
-        found: dict[str, list[Definition]] = {}
-        for taker in self.takers:
-            for word in taker.parameters:
-                found.setdefault(word, []).append(taker)
+        found: dict[str, list[TaskDefinition]] = {}
+        for consumer in self.consumers:
+            for parameter in consumer.parameters:
+                found.setdefault(parameter, []).append(consumer)
         return found
 
 
@@ -69,118 +69,141 @@ class FlowDefinition:
 
     def __init__(self, name: str) -> None:
         self.name = check_name("flow", name)
-        self._nodes: dict[str, Node] = {}
-        self._plan: Plan | None = None
+        self._nodes: dict[str, FlowNode] = {}
+        self._plan: FlowPlan | None = None
 
-    def add(self, node: Node) -> None:
+    def add(self, node: FlowNode) -> None:
         if node.name in self._nodes:
             raise DefinitionError(
                 f"flow {self.name!r} has a task called {node.name!r} already; give one of them name=…"
             )
-        if node.last and any(each.last for each in self._nodes.values()):
+        if node.is_on_failure and any(each.is_on_failure for each in self._nodes.values()):
             raise DefinitionError(f"flow {self.name!r} has an on_failure task already")
-        if len(self._nodes) == LARGEST:
+        if len(self._nodes) == MAX_JOBS:
             raise DefinitionError(
-                f"flow {self.name!r} would have more than {LARGEST:,} tasks; split it, or fan out with "
+                f"flow {self.name!r} would have more than {MAX_JOBS:,} tasks; split it, or fan out with "
                 "ctx.map from one of them"
             )
         self._nodes[node.name] = node
         self._plan = None
 
     @property
-    def nodes(self) -> Mapping[str, Node]:
+    def nodes(self) -> Mapping[str, FlowNode]:
         return self._nodes
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> FlowPlan:
         """The whole, checked. Made when the flow is first used: tasks may be added until then."""
         if self._plan is None:
-            self._plan = Plan(self.name, self._nodes)
+            self._plan = FlowPlan(self.name, self._nodes)
         return self._plan
 
 
-class Plan:
+class FlowPlan:
     """The jobs a run of a flow consists of, in an order in which each comes after those it waits for."""
 
-    def __init__(self, name: str, nodes: Mapping[str, Node]) -> None:
+    def __init__(self, name: str, nodes: Mapping[str, FlowNode]) -> None:
         if not nodes:
             raise DefinitionError(
                 f"flow {name!r} has no tasks; write some with @{name}.task before it is used"
             )
         self.name = name
-        self._all = nodes
-        parents = {each.name: self._parents(each) for each in nodes.values() if not each.last}
-        self.sinks = frozenset(Graph(parents).sinks)
+        self._nodes_by_name = nodes
+        predecessors = {
+            each.name: self._predecessors(each) for each in nodes.values() if not each.is_on_failure
+        }
+        self.sinks = frozenset(Graph(predecessors).sinks)
         # Where a failure could come to its end unseen: at the last tasks, and before those that run in
         # spite of it or because of it.
-        ends = {*self.sinks}
-        for name in parents:
+        failure_ends = {*self.sinks}
+        for name in predecessors:
             if nodes[name].when in ("all_done", "any_failed"):
-                ends.update(parents[name])
+                failure_ends.update(predecessors[name])
         for each in nodes.values():
-            if each.last:
-                parents[each.name] = [
+            if each.is_on_failure:
+                predecessors[each.name] = [
                     *dict.fromkeys(
-                        [*self._parents(each), *(name for name in nodes if name in ends)]
+                        [
+                            *self._predecessors(each),
+                            *(name for name in nodes if name in failure_ends),
+                        ]
                     )
                 ]
-        self.graph = Graph(parents)
+        self.graph = Graph(predecessors)
         self.nodes = [nodes[each] for each in self.graph.order]
-        self.inputs = {word for each in nodes.values() for word in each.words if word not in nodes}
+        self.inputs = {
+            parameter
+            for each in nodes.values()
+            for parameter in each.parameters
+            if parameter not in nodes
+        }
         for each in self.nodes:
             self._check(each)
 
-    def _parents(self, node: Node) -> list[str]:
+    def _predecessors(self, node: FlowNode) -> list[str]:
         for name in node.after:
-            if name not in self._all:
+            if name not in self._nodes_by_name:
                 raise DefinitionError(
                     f"task {node.name!r} of flow {self.name!r} is to run after {name!r}, which is none of "
-                    f"its tasks{_near(name, self._all)}"
+                    f"its tasks{_suggest_task(name, self._nodes_by_name)}"
                 )
-        found = [*dict.fromkeys([*(word for word in node.words if word in self._all), *node.after])]
+        found = [
+            *dict.fromkeys(
+                [
+                    *(
+                        parameter
+                        for parameter in node.parameters
+                        if parameter in self._nodes_by_name
+                    ),
+                    *node.after,
+                ]
+            )
+        ]
         for name in found:
-            if self._all[name].last and name != node.name:
+            if self._nodes_by_name[name].is_on_failure and name != node.name:
                 raise DefinitionError(
                     f"task {node.name!r} of flow {self.name!r} waits for {name!r}, which is its on_failure "
                     "and comes after everything else"
                 )
         return found
 
-    def _check(self, node: Node) -> None:
-        where = f"task {node.name!r} of flow {self.name!r}"
-        if node.when != "all_succeeded" and not self.graph.parents[node.name]:
+    def _check(self, node: FlowNode) -> None:
+        subject = f"task {node.name!r} of flow {self.name!r}"
+        if node.when != "all_succeeded" and not self.graph.predecessors[node.name]:
             raise DefinitionError(
-                f"{where} has when={node.when!r} but waits for no task; name one as a parameter or in "
+                f"{subject} has when={node.when!r} but waits for no task; name one as a parameter or in "
                 "after=[…]"
             )
-        for word, takers in node.words.items():
-            if word not in self._all:
+        for parameter, consumers in node.parameters.items():
+            if parameter not in self._nodes_by_name:
                 continue
-            given = self._all[word].task.returns
-            for taker in takers:
-                wanted = taker.hint(word)
-                if not fits(given, wanted):
+            returned_type = self._nodes_by_name[parameter].task.returns
+            for consumer in consumers:
+                expected_type = consumer.hint(parameter)
+                if not is_assignable(returned_type, expected_type):
                     raise DefinitionError(
-                        f"{where} takes {word}: {said(wanted)}, but task {word!r} returns {said(given)}; "
+                        f"{subject} takes {parameter}: {format_type(expected_type)}, but task "
+                        f"{parameter!r} returns {format_type(returned_type)}; "
                         "change one of them"
                     )
             if (
-                self._may_lack(node.when, word)
-                and not all(is_optional(taker, word) for taker in takers)
-                and not all(takes_none(taker.hint(word)) for taker in takers)
+                self._may_lack_result(node.when, parameter)
+                and not all(is_optional(consumer, parameter) for consumer in consumers)
+                and not all(accepts_none(consumer.hint(parameter)) for consumer in consumers)
             ):
                 raise DefinitionError(
-                    f"{where} runs when={node.when!r}, so {word!r} may have no result to give: say "
-                    f"{word}: {said(takers[-1].hint(word))} | None, or give it a default"
+                    f"{subject} runs when={node.when!r}, so {parameter!r} may have no result to give: say "
+                    f"{parameter}: {format_type(consumers[-1].hint(parameter))} | None, or give "
+                    "it a default"
                 )
 
-    def _may_lack(self, when: When, parent: str) -> bool:
+    def _may_lack_result(self, when: When, predecessor: str) -> bool:
         """Whether a task that runs by this rule may find a parent without a result."""
         match when:
             case "all_succeeded":
                 return False
             case "none_failed":
-                return parent in self._skippable
+                return predecessor in self._skippable
             case _:
                 return True
 
@@ -190,7 +213,7 @@ class Plan:
         found: set[str] = set()
         for node in self.nodes:
             inherits = node.when == "all_succeeded" and found.intersection(
-                self.graph.parents[node.name]
+                self.graph.predecessors[node.name]
             )
             if node.skip_if is not None or node.when == "any_failed" or inherits:
                 found.add(node.name)
@@ -202,73 +225,87 @@ class Plan:
 
     # For starting
 
-    def taken(self, node: Node) -> list[str]:
+    def result_parameters(self, node: FlowNode) -> list[str]:
         """Which of its arguments are results, of the tasks they are named after."""
-        return [word for word in node.words if word in self._all]
+        return [parameter for parameter in node.parameters if parameter in self._nodes_by_name]
 
     @cached_property
     def numbers(self) -> dict[str, int]:
         return {node.name: number for number, node in enumerate(self.nodes, 1)}
 
-    def children(self, name: str) -> list[int]:
+    def successors(self, name: str) -> list[int]:
         """The numbers of those that wait for a task; 0 is the run."""
-        found = [self.numbers[each] for each in self.graph.children[name]]
+        found = [self.numbers[each] for each in self.graph.successors[name]]
         return found if found and name not in self.sinks else [*found, 0]
 
     @property
-    def open(self) -> int:
+    def awaited_jobs(self) -> int:
         """How many the run itself waits for."""
-        return sum(0 in self.children(node.name) for node in self.nodes)
+        return sum(0 in self.successors(node.name) for node in self.nodes)
 
     @cached_property
-    def _readers(self) -> list[tuple[Node, list[str], list[msgspec.json.Decoder[Any]]]]:
+    def _input_decoders(self) -> list[tuple[FlowNode, list[str], list[msgspec.json.Decoder[Any]]]]:
         """Who takes what of the run's input, and how it is checked."""
         found = []
         for node in self.nodes:
-            words = [word for word in node.words if word not in self._all]
-            if words:
-                found.append((node, words, [_reader(taker, words) for taker in node.takers]))
+            parameters = [
+                parameter for parameter in node.parameters if parameter not in self._nodes_by_name
+            ]
+            if parameters:
+                found.append(
+                    (
+                        node,
+                        parameters,
+                        [_input_decoder(consumer, parameters) for consumer in node.consumers],
+                    )
+                )
         return found
 
-    def encode(self, given: Mapping[str, Any], limit: int) -> tuple[str, dict[str, str]]:
+    def encode(self, arguments: Mapping[str, Any], limit: int) -> tuple[str, dict[str, str]]:
         """A run's input as JSON, and each task's share of it by the task's name. Checked as the workers
         will read it; refused here, never there."""
-        what = f"the input of flow {self.name!r}"
-        for word in given:
-            if word not in self.inputs:
+        subject = f"the input of flow {self.name!r}"
+        for parameter in arguments:
+            if parameter not in self.inputs:
                 raise ArgumentError(
-                    f"no task of flow {self.name!r} takes {word!r}; its input is "
+                    f"no task of flow {self.name!r} takes {parameter!r}; its input is "
                     f"{', '.join(sorted(self.inputs)) or 'empty'}"
                 )
-        parts = {
-            word: codec.encode(value, f"{what} ({word})", limit) for word, value in given.items()
+        encoded = {
+            parameter: codec.encode(value, f"{subject} ({parameter})", limit)
+            for parameter, value in arguments.items()
         }
-        whole = _object(parts)
-        codec.check_size(len(whole.encode()), what, limit)
-        shares = {}
-        for node, words, readers in self._readers:
-            for word in words:
-                if word not in parts and not all(
-                    is_optional(each, word) for each in node.words[word]
+        document = _json_object(encoded)
+        codec.check_size(len(document.encode()), subject, limit)
+        task_inputs = {}
+        for node, parameters, decoders in self._input_decoders:
+            for parameter in parameters:
+                if parameter not in encoded and not all(
+                    is_optional(each, parameter) for each in node.parameters[parameter]
                 ):
                     raise ArgumentError(
-                        f"task {node.name!r} of flow {self.name!r} takes {word!r}, which is neither one of "
-                        f"its tasks nor in the input given{_meant(word, self._all)}"
+                        f"task {node.name!r} of flow {self.name!r} takes {parameter!r}, which is "
+                        "neither one of "
+                        f"its tasks nor in the input given{_suggest_input(parameter, self._nodes_by_name)}"
                     )
-            share = _object({word: parts[word] for word in words if word in parts})
+            task_input = _json_object(
+                {parameter: encoded[parameter] for parameter in parameters if parameter in encoded}
+            )
             try:
-                for reader in readers:
-                    reader.decode(share)
+                for decoder in decoders:
+                    decoder.decode(task_input)
             except (msgspec.ValidationError, ValueError) as error:
                 reason = (
                     codec.describe(error) if isinstance(error, msgspec.ValidationError) else error
                 )
-                raise ArgumentError(f"{what} does not fit task {node.name!r}: {reason}") from None
-            shares[node.name] = share
-        return whole, shares
+                raise ArgumentError(
+                    f"{subject} does not fit task {node.name!r}: {reason}"
+                ) from None
+            task_inputs[node.name] = task_input
+        return document, task_inputs
 
 
-def named(after: Sequence[Any] | Any) -> Iterator[str]:
+def task_names(after: Sequence[Any] | Any) -> Iterator[str]:
     """Names of tasks, said as names or as the tasks themselves."""
     for each in [after] if isinstance(after, str) else after:
         name = each if isinstance(each, str) else getattr(each, "name", None)
@@ -277,35 +314,37 @@ def named(after: Sequence[Any] | Any) -> Iterator[str]:
         yield name
 
 
-def is_optional(taker: Definition, word: str) -> bool:
+def is_optional(consumer: TaskDefinition, name: str) -> bool:
     """Whether it can do without this argument."""
-    parameter = taker.parameters.get(word)
+    parameter = consumer.parameters.get(name)
     return parameter is None or parameter.default is not inspect.Parameter.empty
 
 
-def _reader(taker: Definition, words: Sequence[str]) -> msgspec.json.Decoder[Any]:
+def _input_decoder(consumer: TaskDefinition, names: Sequence[str]) -> msgspec.json.Decoder[Any]:
     """A decoder for some of a function's arguments."""
     fields = {
-        word: (taker.hint(word), not is_optional(taker, word))
-        for word in words
-        if word in taker.parameters
+        name: (consumer.hint(name), not is_optional(consumer, name))
+        for name in names
+        if name in consumer.parameters
     }
-    return taker.decoder_of(fields, "its input")
+    return consumer.decoder_for(fields, "its input")
 
 
-def _object(parts: Mapping[str, str]) -> str:
-    return "{" + ",".join([f'"{word}":{text}' for word, text in parts.items()]) + "}"
+def _json_object(parts: Mapping[str, str]) -> str:
+    return "{" + ",".join([f'"{name}":{text}' for name, text in parts.items()]) + "}"
 
 
-def _meant(name: str, names: Mapping[str, Any]) -> str:
-    near = difflib.get_close_matches(name, names, 1)
-    return f"; did you mean {near[0]!r}?" if near else f"; start it with {name}=…"
+def _suggest_input(name: str, names: Mapping[str, Any]) -> str:
+    matches = difflib.get_close_matches(name, names, 1)
+    return f"; did you mean {matches[0]!r}?" if matches else f"; start it with {name}=…"
 
 
-def _near(name: str, names: Mapping[str, Any]) -> str:
-    near = difflib.get_close_matches(name, names, 1)
-    return f"; did you mean {near[0]!r}?" if near else f"; there are: {_some(list(names))}"
+def _suggest_task(name: str, names: Mapping[str, Any]) -> str:
+    matches = difflib.get_close_matches(name, names, 1)
+    return (
+        f"; did you mean {matches[0]!r}?" if matches else f"; there are: {_abbreviate(list(names))}"
+    )
 
 
-def _some(names: list[str]) -> str:
+def _abbreviate(names: list[str]) -> str:
     return ", ".join(names[:10]) + (", …" if len(names) > 10 else "")

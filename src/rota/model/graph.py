@@ -13,18 +13,18 @@ from rota.errors import DefinitionError
 class Graph:
     """Names and the names each of them waits for. Has no cycle: `order` was found when it was made."""
 
-    parents: Mapping[str, Sequence[str]]
+    predecessors: Mapping[str, Sequence[str]]
     order: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "order", _ordered(self.parents))
+        object.__setattr__(self, "order", _topological_order(self.predecessors))
 
     @cached_property
-    def children(self) -> dict[str, list[str]]:
+    def successors(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {name: [] for name in self.order}
         for name in self.order:
-            for parent in self.parents[name]:
-                found[parent].append(name)
+            for predecessor in self.predecessors[name]:
+                found[predecessor].append(name)
         return found
 
     @cached_property
@@ -32,53 +32,55 @@ class Graph:
         """The longest way here from a beginning."""
         found: dict[str, int] = {}
         for name in self.order:
-            found[name] = max((found[parent] + 1 for parent in self.parents[name]), default=0)
+            found[name] = max(
+                (found[predecessor] + 1 for predecessor in self.predecessors[name]), default=0
+            )
         return found
 
     @property
     def roots(self) -> list[str]:
-        return [name for name in self.order if not self.parents[name]]
+        return [name for name in self.order if not self.predecessors[name]]
 
     @property
     def sinks(self) -> list[str]:
-        return [name for name in self.order if not self.children[name]]
+        return [name for name in self.order if not self.successors[name]]
 
-    def after(self, names: Iterable[str]) -> set[str]:
+    def reachable_from(self, names: Iterable[str]) -> set[str]:
         """These and everything that waits for them, however indirectly."""
         found = set(names)
-        pile = list(found)
-        while pile:
-            for child in self.children[pile.pop()]:
-                if child not in found:
-                    found.add(child)
-                    pile.append(child)
+        stack = list(found)
+        while stack:
+            for successor in self.successors[stack.pop()]:
+                if successor not in found:
+                    found.add(successor)
+                    stack.append(successor)
         return found
 
 
-def _ordered(parents: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+def _topological_order(predecessors: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     """Each name after all it waits for; else in the order given. Iterative: a chain may be long."""
     order: list[str] = []
     done: set[str] = set()
-    for start in parents:
+    for start in predecessors:
         if start in done:
             continue
         path: dict[str, int] = {start: 0}  # the names on the way here, and which parent comes next
         while path:
-            name, turn = next(reversed(path.items()))
-            if turn == len(parents[name]):
+            name, index = next(reversed(path.items()))
+            if index == len(predecessors[name]):
                 del path[name]
                 done.add(name)
                 order.append(name)
                 continue
-            path[name] = turn + 1
-            parent = parents[name][turn]
-            if parent in path:
-                way = list(path)
-                circle = way[way.index(parent) :]
+            path[name] = index + 1
+            predecessor = predecessors[name][index]
+            if predecessor in path:
+                chain = list(path)
+                cycle = chain[chain.index(predecessor) :]
                 raise DefinitionError(
-                    f"{' waits for '.join([*circle, parent])}: none of them could ever start; take one "
+                    f"{' waits for '.join([*cycle, predecessor])}: none of them could ever start; take one "
                     "of these out"
                 )
-            if parent not in done:
-                path[parent] = 0
+            if predecessor not in done:
+                path[predecessor] = 0
     return tuple(order)

@@ -11,54 +11,54 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from rota.model.findings import Finding
-from rota.model.rules import Rules
+from rota.model.rules import AlertRules
 
-CALM = 30.0
+CLOSE_AFTER_SECONDS = 30.0
 """Seconds for which it must not have been so before it is over."""
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class OpenAlert:
     id: int
     kind: str
     subject: str
     message: str
-    calm: datetime | None
+    cleared_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class AlertDecision:
     raised: list[Finding] = field(default_factory=list)
-    said: list[tuple[int, str]] = field(default_factory=list)
+    updated: list[tuple[int, str]] = field(default_factory=list)
     """What is so still, in other words, or again."""
-    calmed: list[int] = field(default_factory=list)
+    cleared: list[int] = field(default_factory=list)
     """No longer so, as of now."""
     closed: list[int] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.raised or self.said or self.calmed or self.closed)
+        return bool(self.raised or self.updated or self.cleared or self.closed)
 
 
 def decide(
-    rules: Rules,
-    found: Sequence[Finding],
-    known: Collection[Open],
+    rules: AlertRules,
+    findings: Sequence[Finding],
+    open_alerts: Collection[OpenAlert],
     now: datetime,
-    calm: float = CALM,
-) -> Decision:
+    close_after: float = CLOSE_AFTER_SECONDS,
+) -> AlertDecision:
     """Of alerts that are found by looking; `known` are those that are open."""
-    decision = Decision()
-    by_key = {each.key: each for each in found}
-    for alert in known:
+    decision = AlertDecision()
+    by_key = {each.key: each for each in findings}
+    for alert in open_alerts:
         finding = by_key.pop((alert.kind, alert.subject), None)
         if finding is not None:
-            if finding.message != alert.message or alert.calm is not None:
-                decision.said.append((alert.id, finding.message))
-        elif not rules.tells(alert.kind):
+            if finding.message != alert.message or alert.cleared_at is not None:
+                decision.updated.append((alert.id, finding.message))
+        elif not rules.is_enabled(alert.kind):
             decision.closed.append(alert.id)
-        elif alert.calm is None or alert.calm > now:
-            decision.calmed.append(alert.id)
-        elif now - alert.calm >= timedelta(seconds=calm):
+        elif alert.cleared_at is None or alert.cleared_at > now:
+            decision.cleared.append(alert.id)
+        elif now - alert.cleared_at >= timedelta(seconds=close_after):
             decision.closed.append(alert.id)
-    decision.raised.extend(each for each in by_key.values() if each.over)
+    decision.raised.extend(each for each in by_key.values() if each.exceeds_limit)
     return decision

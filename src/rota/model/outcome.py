@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from rota.model.replay import Entry
+from rota.model.replay import JournalEntry
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class Succeeded:
     """The code returned; `result` is JSON, None for None."""
 
     result: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class Retried:
     """It failed with attempts left: the next one after so many seconds."""
 
     delay: float
@@ -24,7 +24,7 @@ class Again:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class FinalOutcome:
     """It is over without a result."""
 
     state: Literal["failed", "cancelled", "expired", "skipped"]
@@ -32,17 +32,17 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Unstarted:
+class Returned:
     """Nothing was tried: the job goes back as it was, the attempt uncounted."""
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class Discarded:
     """The job was somebody else's before it ended here: nothing is recorded."""
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Rejected:
     """It is not tried again by itself: it was lost with its worker before, or its code has changed."""
 
     state: Literal["failed", "cancelled", "quarantined"]
@@ -50,12 +50,12 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class Asleep:
+class Suspended:
     """It waits for a time or a signal, and goes on then; the attempt is not over."""
 
-    kept: tuple[Entry, ...]
+    entries: tuple[JournalEntry, ...]
     """What it has come to since that was last kept."""
-    waits: tuple[Entry, ...]
+    waits: tuple[JournalEntry, ...]
     """What it waits for: the first of them that is over wakes it."""
 
 
@@ -67,8 +67,18 @@ class Restarted:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class AlreadyRecorded:
     """It is done, and recorded already, in a transaction of its own."""
 
 
-Outcome = Done | Again | Ended | Unstarted | Lost | Judged | Recorded | Asleep | Restarted
+Outcome = (
+    Succeeded
+    | Retried
+    | FinalOutcome
+    | Returned
+    | Discarded
+    | Rejected
+    | AlreadyRecorded
+    | Suspended
+    | Restarted
+)

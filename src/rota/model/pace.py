@@ -12,28 +12,32 @@ A worker that has just started holds none beyond what it can run.
 
 from __future__ import annotations
 
-PATIENCE = 0.03
+ALLOWED_WAIT_SECONDS = 0.03
 """Seconds that a job may always wait here for a place."""
 
 
-class Pace:
-    def __init__(self, capacity: int, most: int) -> None:
+class Prefetch:
+    def __init__(self, capacity: int, limit: int) -> None:
         self._capacity = capacity
-        self._most = most
-        self._round_trip = 0.0
-        self._filled = False  # whether the last answer brought as many as were asked for
-        self.ahead = 0
+        self._limit = limit
+        self._round_trip_seconds = 0.0
+        self._was_full = False  # whether the last answer brought as many as were asked for
+        self.count = 0
 
-    def answered(self, idle: int, took: float, *, full: bool) -> None:
+    def on_claim(self, idle_slots: int, seconds: float, *, is_full: bool) -> None:
         """A claim was answered, after so long, with as many as were asked for or fewer; so many places
         were empty by then."""
-        self._round_trip = took if not self._round_trip else 0.7 * self._round_trip + 0.3 * took
+        self._round_trip_seconds = (
+            seconds
+            if not self._round_trip_seconds
+            else 0.7 * self._round_trip_seconds + 0.3 * seconds
+        )
         # Only places that an answer had filled say that jobs are short: at first they are all empty.
-        if full and self._filled and idle * 4 > self._capacity:
-            self.ahead = min(max(self._capacity // 2, self.ahead * 2, 1), self._most)
-        self._filled = full
+        if is_full and self._was_full and idle_slots * 4 > self._capacity:
+            self.count = min(max(self._capacity // 2, self.count * 2, 1), self._limit)
+        self._was_full = is_full
 
-    def waited(self, seconds: float) -> None:
+    def on_wait(self, seconds: float) -> None:
         """The job that has waited longest for a place has waited so long."""
-        if seconds > max(4 * self._round_trip, PATIENCE):
-            self.ahead //= 2
+        if seconds > max(4 * self._round_trip_seconds, ALLOWED_WAIT_SECONDS):
+            self.count //= 2

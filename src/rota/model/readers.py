@@ -16,58 +16,58 @@ from rota.model import codec
 
 Reader = Callable[[str | None], Any]
 
-_known: WeakKeyDictionary[Any, Reader] = WeakKeyDictionary()
+_cache: WeakKeyDictionary[Any, Reader] = WeakKeyDictionary()
 
 _AWAITABLE = (collections.abc.Awaitable, collections.abc.Coroutine)
 
 
-def reader_of(fn: Callable[..., Any]) -> Reader:
+def reader_of_function(fn: Callable[..., Any]) -> Reader:
     """How what a function returns is read. One that does not say what it returns gives plain values."""
-    fn = _bare(fn)
+    fn = _unwrap(fn)
     if isinstance(fn, type):
-        return reader_for(fn, f"what {fn.__qualname__} makes")
+        return reader_of_type(fn, f"what {fn.__qualname__} makes")
     if "return" not in getattr(fn, "__annotations__", ()):
-        return _plain
-    found = _known.get(fn)
+        return _read_any
+    found = _cache.get(fn)
     if found is None:
-        found = _known[fn] = _reader(fn)
+        found = _cache[fn] = _build_reader(fn)
     return found
 
 
-def reader_for(kind: Any, what: str) -> Reader:
+def reader_of_type(kind: Any, subject: str) -> Reader:
     """How a kind of value is read. `what` is named in errors."""
     if kind is Any:
-        return _plain
+        return _read_any
     try:
         decoder = codec.decoder(kind)
     except TypeError as error:
-        raise DefinitionError(f"{what} is {kind}, which has no form in JSON: {error}") from error
+        raise DefinitionError(f"{subject} is {kind}, which has no form in JSON: {error}") from error
 
     def read(result: str | None) -> Any:
         try:
             return None if result is None else decoder.decode(result)
         except msgspec.ValidationError as error:
             raise ResultError(
-                f"{what} is not {getattr(kind, '__name__', kind)}: {codec.describe(error)}"
+                f"{subject} is not {getattr(kind, '__name__', kind)}: {codec.describe(error)}"
             ) from None
         except NotImplementedError as error:
-            raise ResultError(f"{what} cannot be read: {error}") from None
+            raise ResultError(f"{subject} cannot be read: {error}") from None
 
     return read
 
 
-def _bare(fn: Any) -> Any:
+def _unwrap(fn: Any) -> Any:
     """The function that says what is returned: under a partial, a method, a task, an object one calls."""
     while isinstance(fn, functools.partial):
         fn = fn.func
     fn = getattr(fn, "__func__", fn)
     if isinstance(fn, type) or "return" in getattr(fn, "__annotations__", ()):
         return fn
-    within = getattr(fn, "__wrapped__", None)
-    return type(fn).__call__ if within is None else _bare(within)
+    wrapped = getattr(fn, "__wrapped__", None)
+    return type(fn).__call__ if wrapped is None else _unwrap(wrapped)
 
 
-def _reader(fn: Callable[..., Any]) -> Reader:
+def _build_reader(fn: Callable[..., Any]) -> Reader:
     name = getattr(fn, "__qualname__", repr(fn))
     try:
         kind = typing.get_type_hints(fn, include_extras=True)["return"]
@@ -77,8 +77,8 @@ def _reader(fn: Callable[..., Any]) -> Reader:
         ) from error
     if typing.get_origin(kind) in _AWAITABLE:
         kind = typing.get_args(kind)[-1]
-    return reader_for(kind, f"what {name} returned")
+    return reader_of_type(kind, f"what {name} returned")
 
 
-def _plain(result: str | None) -> Any:
+def _read_any(result: str | None) -> Any:
     return None if result is None else codec.decode(result.encode())

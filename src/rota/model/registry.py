@@ -7,21 +7,21 @@ from collections.abc import Mapping
 from rota.errors import DefinitionError
 from rota.model.flow import FlowDefinition
 from rota.model.service import ServiceDefinition
-from rota.model.task import Definition
+from rota.model.task import TaskDefinition
 
 
 class Registry:
     def __init__(self) -> None:
-        self._tasks: dict[str, Definition] = {}
+        self._tasks: dict[str, TaskDefinition] = {}
         self._flows: dict[str, FlowDefinition] = {}
         self._services: dict[str, ServiceDefinition] = {}
 
-    def add(self, task: Definition) -> None:
-        self.check(task.name)
+    def add(self, task: TaskDefinition) -> None:
+        self.check_unused(task.name)
         self._tasks[task.name] = task
 
     def add_flow(self, flow: FlowDefinition) -> None:
-        self.check(flow.name)
+        self.check_unused(flow.name)
         self._flows[flow.name] = flow
 
     def add_service(self, service: ServiceDefinition) -> None:
@@ -31,19 +31,19 @@ class Registry:
             )
         self._services[service.name] = service
 
-    def check(self, name: str) -> None:
+    def check_unused(self, name: str) -> None:
         """Refuse a name that is taken."""
-        for what, names in (("task", self._tasks), ("flow", self._flows)):
+        for kind, names in (("task", self._tasks), ("flow", self._flows)):
             if name in names:
                 raise DefinitionError(
-                    f"there is a {what} called {name!r} already; give one of them another name"
+                    f"there is a {kind} called {name!r} already; give one of them another name"
                 )
 
-    def get(self, name: str) -> Definition | None:
+    def get(self, name: str) -> TaskDefinition | None:
         return self._tasks.get(name)
 
     @property
-    def tasks(self) -> Mapping[str, Definition]:
+    def tasks(self) -> Mapping[str, TaskDefinition]:
         """All of them, those of flows under the flow's name and their own: etl.extract."""
         return self._tasks
 

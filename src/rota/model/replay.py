@@ -21,140 +21,153 @@ import msgspec
 
 from rota.errors import ReplayMismatch
 
-Kind = Literal["step", "sleep", "wait", "value", "version"]
+EntryKind = Literal["step", "sleep", "wait", "value", "version"]
 
-_DONE: frozenset[Kind] = frozenset(("step", "sleep", "wait"))
+_REQUIRED_KINDS: frozenset[EntryKind] = frozenset(("step", "sleep", "wait"))
 """What leaves something behind, or takes time: it cannot be passed over. Values can."""
 
 
-class Kept(msgspec.Struct, gc=False, eq=False):
+class StoredEntry(msgspec.Struct, gc=False, eq=False):
     """One of those things, as an earlier attempt has left it."""
 
-    kind: Kind
+    kind: EntryKind
     name: str
     number: int
     position: int
-    own: bool
-    open: bool
+    in_main_branch: bool
+    is_open: bool
     tries: int
-    rest: float | None
+    remaining: float | None
     """Seconds from when this was read until it is over; None: there is no such time."""
     result: str | None
     error: str | None
-    said: bool = False
+    has_signal: bool = False
     """Of a wait: whether the signal has come."""
     payload: str | None = None
-    place: str = ""
+    branch_key: str = ""
     """Which of its name it is in its line: "3" in the job's own, "2.1.3" in a branch. Nothing: its number
     says so."""
 
 
-class Entry(msgspec.Struct, gc=False, eq=False):
+class JournalEntry(msgspec.Struct, gc=False, eq=False):
     """One of those things, to be kept."""
 
-    kind: Kind
+    kind: EntryKind
     name: str
     number: int
     position: int
-    own: bool
-    open: bool = False
+    in_main_branch: bool
+    is_open: bool = False
     tries: int = 1
-    took: float = 0.0
+    duration: float = 0.0
     seconds: float | None = None
     """It is over in so many seconds, by the database's clock."""
     until: str | None = None
     """… or then."""
     result: str | None = None
     error: str | None = None
-    place: str = ""
+    branch_key: str = ""
 
     def __str__(self) -> str:
-        return label(self.kind, self.name, self.number)
+        return entry_label(self.kind, self.name, self.number)
 
 
 class Replay:
-    def __init__(self, job: int, kept: Iterable[Kept] = ()) -> None:
+    def __init__(self, job: int, stored: Iterable[StoredEntry] = ()) -> None:
         self._job = job
-        known = sorted(kept, key=lambda each: each.position)
-        self._kept = {(each.kind, each.name, each.number): each for each in known}
+        entries = sorted(stored, key=lambda each: each.position)
+        self._stored = {(each.kind, each.name, each.number): each for each in entries}
         # What has not been asked for yet, in its order.
-        self._ahead = {(each.kind, each.name, _place(each)): each for each in known}
-        self._asked: Counter[tuple[Kind, str, str]] = Counter()
-        self._most: Counter[tuple[Kind, str]] = Counter()
-        for each in known:
-            self._most[each.kind, each.name] = max(self._most[each.kind, each.name], each.number)
-        self._position = known[-1].position + 1 if known else 1
+        self._unmatched = {(each.kind, each.name, _branch_key(each)): each for each in entries}
+        self._counts: Counter[tuple[EntryKind, str, str]] = Counter()
+        self._max_numbers: Counter[tuple[EntryKind, str]] = Counter()
+        for each in entries:
+            self._max_numbers[each.kind, each.name] = max(
+                self._max_numbers[each.kind, each.name], each.number
+            )
+        self._next_position = entries[-1].position + 1 if entries else 1
 
-    def ask(self, kind: Kind, name: str, line: str = "") -> tuple[Entry, Kept | None]:
+    def next_entry(
+        self, kind: EntryKind, name: str, branch: str = ""
+    ) -> tuple[JournalEntry, StoredEntry | None]:
         """The code comes to something, in a line of its own: how it is to be kept, and what was kept of it.
         Raises ReplayMismatch."""
-        self._asked[kind, name, line] += 1
-        nth = self._asked[kind, name, line]
-        place = f"{line}{nth}"
-        kept = self._ahead.pop((kind, name, place), None)
-        if kept is not None:
-            entry = Entry(kind, name, kept.number, kept.position, kept.own, tries=kept.tries)
-            entry.place = kept.place
-            return entry, kept
-        if not line and self._ahead and kind in _DONE:
-            self._refuse_beside_kept(label(kind, name, nth))
+        self._counts[kind, name, branch] += 1
+        nth = self._counts[kind, name, branch]
+        branch_key = f"{branch}{nth}"
+        stored = self._unmatched.pop((kind, name, branch_key), None)
+        if stored is not None:
+            entry = JournalEntry(
+                kind,
+                name,
+                stored.number,
+                stored.position,
+                stored.in_main_branch,
+                tries=stored.tries,
+            )
+            entry.branch_key = stored.branch_key
+            return entry, stored
+        if not branch and self._unmatched and kind in _REQUIRED_KINDS:
+            self._check_none_skipped(entry_label(kind, name, nth))
         # Where there are no branches it is the same.
-        number = nth if nth > self._most[kind, name] else self._most[kind, name] + 1
-        self._most[kind, name] = number
-        entry = Entry(kind, name, number, self._position, not line)
-        entry.place = "" if place == str(number) else place
-        self._position += 1
+        number = nth if nth > self._max_numbers[kind, name] else self._max_numbers[kind, name] + 1
+        self._max_numbers[kind, name] = number
+        entry = JournalEntry(kind, name, number, self._next_position, not branch)
+        entry.branch_key = "" if branch_key == str(number) else branch_key
+        self._next_position += 1
         return entry, None
 
-    def version(self, change: str, *, own: bool) -> tuple[Entry | None, bool]:
+    def version(self, change: str, *, in_main_branch: bool) -> tuple[JournalEntry | None, bool]:
         """Whether a change of the code goes for this job: how that is to be kept, if it is not yet. It does
         not if the job has come further than this with the old code."""
-        kept = self._ahead.pop(("version", change, "1"), None) or self._kept.get(
+        stored = self._unmatched.pop(("version", change, "1"), None) or self._stored.get(
             ("version", change, 1)
         )
-        if kept is not None:
-            return None, kept.result == "true"
-        further = next(self._passed(own), None) is not None
-        entry = Entry("version", change, 1, self._position, own)
-        entry.result = "false" if further else "true"
-        self._position += 1
-        self._kept["version", change, 1] = Kept(
-            "version", change, 1, entry.position, own, False, 1, None, entry.result, None
+        if stored is not None:
+            return None, stored.result == "true"
+        has_advanced = next(self._skipped(in_main_branch), None) is not None
+        entry = JournalEntry("version", change, 1, self._next_position, in_main_branch)
+        entry.result = "false" if has_advanced else "true"
+        self._next_position += 1
+        self._stored["version", change, 1] = StoredEntry(
+            "version", change, 1, entry.position, in_main_branch, False, 1, None, entry.result, None
         )
-        return entry, not further
+        return entry, not has_advanced
 
     @property
-    def is_behind(self) -> bool:
+    def is_replaying(self) -> bool:
         """Whether the code's own line has not come as far as it had before."""
-        return bool(self._ahead) and next(self._passed(own=True), None) is not None
+        return bool(self._unmatched) and next(self._skipped(in_main_branch=True), None) is not None
 
-    def end(self) -> None:
+    def check_complete(self) -> None:
         """The code has returned. Raises ReplayMismatch if it has not come to something it had come to."""
-        self._refuse_beside_kept("its end")
+        self._check_none_skipped("its end")
 
-    def _refuse_beside_kept(self, what: str) -> None:
-        for kept in self._passed(own=True):
-            before = label(kept.kind, kept.name, kept.number)
+    def _check_none_skipped(self, reached: str) -> None:
+        for stored in self._skipped(in_main_branch=True):
+            expected = entry_label(stored.kind, stored.name, stored.number)
             raise ReplayMismatch(
-                f"job {self._job} comes to {what} where it had come to {before} before: its code has "
-                f"changed. Deploy code that comes to {before} there (ctx.version(…) tells old runs from "
+                f"job {self._job} comes to {reached} where it had come to {expected} before: its code has "
+                f"changed. Deploy code that comes to {expected} there (ctx.version(…) tells old runs from "
                 f"new ones), then let it go on with `rota release {self._job}`; or cancel it, or fork it "
                 "from a step before",
-                asked=what,
-                kept=before,
+                actual=reached,
+                expected=expected,
             )
 
-    def _passed(self, own: bool) -> Iterator[Kept]:
+    def _skipped(self, in_main_branch: bool) -> Iterator[StoredEntry]:
         return (
-            each for each in self._ahead.values() if each.kind in _DONE and (each.own or not own)
+            each
+            for each in self._unmatched.values()
+            if each.kind in _REQUIRED_KINDS and (each.in_main_branch or not in_main_branch)
         )
 
 
-def _place(kept: Kept) -> str:
-    return kept.place or str(kept.number)
+def _branch_key(stored: StoredEntry) -> str:
+    return stored.branch_key or str(stored.number)
 
 
-def label(kind: str, name: str, number: int) -> str:
+def entry_label(kind: str, name: str, number: int) -> str:
     """As a person says it: step 'charge', step 'charge' no. 2, sleep no. 3."""
-    what = kind if kind == "sleep" and name == "sleep" else f"{kind} {name!r}"
-    return what if number == 1 else f"{what} no. {number}"
+    text = kind if kind == "sleep" and name == "sleep" else f"{kind} {name!r}"
+    return text if number == 1 else f"{text} no. {number}"

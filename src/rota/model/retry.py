@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rota.errors import DefinitionError, RetryLater
-from rota.model.settings import Duration, seconds
+from rota.model.settings import Duration, to_seconds
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -19,57 +19,57 @@ class Retry:
     that failed together do not come back together. Errors of the types in `never` end the job at once.
     """
 
-    attempts: int = 3
-    wait: Duration = 1.0
+    max_attempts: int = 3
+    delay: Duration = 1.0
     backoff: float = 2.0
-    cap: Duration = 3600.0
+    max_delay: Duration = 3600.0
     jitter: float = 0.2
-    never: tuple[type[BaseException], ...] = ()
+    non_retryable: tuple[type[BaseException], ...] = ()
 
     def __post_init__(self) -> None:
-        if not 1 <= self.attempts <= 30_000:
+        if not 1 <= self.max_attempts <= 30_000:
             raise DefinitionError(
-                f"Retry(attempts={self.attempts}) must be from 1 (no retry) to 30000"
+                f"Retry(max_attempts={self.max_attempts}) must be from 1 (no retry) to 30000"
             )
         # Said the other way round, because NaN is neither.
-        if not (seconds(self.wait) >= 0 and seconds(self.cap) >= 0):
-            raise DefinitionError("Retry(wait=…, cap=…) cannot be negative")
+        if not (to_seconds(self.delay) >= 0 and to_seconds(self.max_delay) >= 0):
+            raise DefinitionError("Retry(delay=…, max_delay=…) cannot be negative")
         if not self.backoff >= 1:
             raise DefinitionError(f"Retry(backoff={self.backoff}) must be at least 1")
         if not 0 <= self.jitter <= 1:
             raise DefinitionError(f"Retry(jitter={self.jitter}) must be from 0 to 1")
-        if not isinstance(self.never, tuple):
-            object.__setattr__(self, "never", tuple(self.never))
-        for kind in self.never:
+        if not isinstance(self.non_retryable, tuple):
+            object.__setattr__(self, "non_retryable", tuple(self.non_retryable))
+        for kind in self.non_retryable:
             given: object = kind  # what the hint promises, a program need not keep
             if not (isinstance(given, type) and issubclass(given, BaseException)):
-                raise DefinitionError(f"Retry(never=…) takes types of errors, not {kind!r}")
+                raise DefinitionError(f"Retry(non_retryable=…) takes types of errors, not {kind!r}")
 
-    def after(
+    def delay_after(
         self,
         attempt: int,
         error: BaseException,
         random: Callable[[float, float], float] = random.uniform,
     ) -> float | None:
         """Seconds to wait after this attempt failed; None: it was the last."""
-        if attempt >= self.attempts or isinstance(error, self.never):
+        if attempt >= self.max_attempts or isinstance(error, self.non_retryable):
             return None
         if isinstance(error, RetryLater):
             return max(error.after, 0.0)
-        cap = seconds(self.cap)
+        max_delay = to_seconds(self.max_delay)
         try:
-            pause = min(seconds(self.wait) * self.backoff ** (attempt - 1), cap)
+            delay = min(to_seconds(self.delay) * self.backoff ** (attempt - 1), max_delay)
         except OverflowError:
-            pause = cap
-        return min(pause * random(1 - self.jitter, 1 + self.jitter), cap)
+            delay = max_delay
+        return min(delay * random(1 - self.jitter, 1 + self.jitter), max_delay)
 
-    def document(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As it is stored with a job that has a policy of its own. Types cannot be stored: `never`
         stays the task's."""
         return {
-            "attempts": self.attempts,
-            "wait": seconds(self.wait),
+            "max_attempts": self.max_attempts,
+            "delay": to_seconds(self.delay),
             "backoff": self.backoff,
-            "cap": seconds(self.cap),
+            "max_delay": to_seconds(self.max_delay),
             "jitter": self.jitter,
         }

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from rota.errors import SettingsError
-from rota.model.retention import UNITS
+from rota.model.retention import UNIT_SECONDS
 
 WORKER_DEAD = "worker dead"
 QUEUE_OLD = "queue too old"
@@ -37,7 +37,7 @@ OFF = math.inf
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class AlertRule:
     """One thing that can be told, and how it is called in the settings."""
 
     kind: str
@@ -47,24 +47,24 @@ class Rule:
     by_queue: bool = False
 
 
-RULES: Mapping[str, Rule] = {
-    "worker-dead": Rule(WORKER_DEAD, "span", 900.0),
-    "queue-age": Rule(QUEUE_OLD, "span", 300.0, by_queue=True),
-    "schedule-late": Rule(SCHEDULE_LATE, "span", 60.0),
-    "schedule-fails": Rule(SCHEDULE_FAILS, "number", 3.0),
-    "quarantine": Rule(QUARANTINE, "number", 1.0, by_queue=True),
-    "refused": Rule(REFUSED, "number", 10.0),
-    "snapshot": Rule(SNAPSHOT_OLD, "span", 1800.0),
-    "notify": Rule(NOTIFY_FULL, "percent", 0.5),
-    "lock-held": Rule(HELD_TOO_LONG, "switch", 0.0),
-    "renewals": Rule(RENEWALS_FAIL, "switch", 0.0),
-    "token-twice": Rule(TOKEN_TWICE, "switch", 0.0),
-    "leader-flaps": Rule(FLAPPING, "number", 5.0),
+RULES: Mapping[str, AlertRule] = {
+    "worker-dead": AlertRule(WORKER_DEAD, "span", 900.0),
+    "queue-age": AlertRule(QUEUE_OLD, "span", 300.0, by_queue=True),
+    "schedule-late": AlertRule(SCHEDULE_LATE, "span", 60.0),
+    "schedule-fails": AlertRule(SCHEDULE_FAILS, "number", 3.0),
+    "quarantine": AlertRule(QUARANTINE, "number", 1.0, by_queue=True),
+    "refused": AlertRule(REFUSED, "number", 10.0),
+    "snapshot": AlertRule(SNAPSHOT_OLD, "span", 1800.0),
+    "notify": AlertRule(NOTIFY_FULL, "percent", 0.5),
+    "lock-held": AlertRule(HELD_TOO_LONG, "switch", 0.0),
+    "renewals": AlertRule(RENEWALS_FAIL, "switch", 0.0),
+    "token-twice": AlertRule(TOKEN_TWICE, "switch", 0.0),
+    "leader-flaps": AlertRule(FLAPPING, "number", 5.0),
 }
 
-WORDS = {rule.kind: word for word, rule in RULES.items()}
+SETTING_NAMES = {rule.kind: word for word, rule in RULES.items()}
 
-JUDGED = tuple(
+EVALUATED_KINDS = tuple(
     RULES[word].kind
     for word in (
         "worker-dead",
@@ -80,7 +80,7 @@ JUDGED = tuple(
 """Kinds that are found by looking at the database; the others are noticed by whoever they happen to."""
 
 _QUEUE = re.compile(r"[A-Za-z_][\w.:/-]{0,199}")
-_SPAN = re.compile(r"(\d{1,9})([smhdw]?)", re.ASCII)
+_DURATION = re.compile(r"(\d{1,9})([smhdw]?)", re.ASCII)
 _NUMBER = re.compile(r"\d{1,9}", re.ASCII)
 _PERCENT = re.compile(r"(\d{1,2}|100)%", re.ASCII)
 
@@ -88,75 +88,75 @@ _EXAMPLES = {"span": "5m", "number": "3", "percent": "50%", "switch": "on"}
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class AlertRules:
     """The limit of each rule by its word; a queue may have its own."""
 
     limits: Mapping[str, float]
-    queues: Mapping[str, Mapping[str, float]]
+    queue_limits: Mapping[str, Mapping[str, float]]
 
     @classmethod
-    def parse(cls, text: str) -> Rules:
-        limits: dict[str, float] = {word: rule.default for word, rule in RULES.items()}
+    def parse(cls, text: str) -> AlertRules:
+        limits: dict[str, float] = {name: rule.default for name, rule in RULES.items()}
         queues: dict[str, dict[str, float]] = {}
-        seen = False
+        has_default = False
         for part in filter(None, map(str.strip, text.split(";"))):
-            queue, said = _part(part)
+            queue, part_limits = _parse_part(part)
             if queue is None:
-                if seen:
-                    _refuse(f"{part!r} is a second part about everything, make them one")
-                seen = True
-                limits |= said
+                if has_default:
+                    _raise_invalid(f"{part!r} is a second part about everything, make them one")
+                has_default = True
+                limits |= part_limits
             elif queue in queues:
-                _refuse(f"queue {queue!r} has two parts, make them one")
+                _raise_invalid(f"queue {queue!r} has two parts, make them one")
             else:
-                queues[queue] = said
+                queues[queue] = part_limits
         return cls(limits, queues)
 
     def limit(self, kind: str, queue: str | None = None) -> float:
         """From where on it is told; `OFF`: never."""
-        word = WORDS[kind]
-        if queue is not None and word in self.queues.get(queue, {}):
-            return self.queues[queue][word]
-        return self.limits[word]
+        name = SETTING_NAMES[kind]
+        if queue is not None and name in self.queue_limits.get(queue, {}):
+            return self.queue_limits[queue][name]
+        return self.limits[name]
 
-    def tells(self, kind: str) -> bool:
+    def is_enabled(self, kind: str) -> bool:
         """Whether this is ever told, of anything."""
-        word = WORDS.get(kind)
-        return word is None or any(
-            each.get(word, OFF) != OFF for each in (self.limits, *self.queues.values())
+        name = SETTING_NAMES.get(kind)
+        return name is None or any(
+            each.get(name, OFF) != OFF for each in (self.limits, *self.queue_limits.values())
         )
 
 
-def _part(part: str) -> tuple[str | None, dict[str, float]]:
-    words = part.split()
+def _parse_part(part: str) -> tuple[str | None, dict[str, float]]:
+    tokens = part.split()
     queue = None
-    if words[0].endswith(":"):
-        queue = words.pop(0)[:-1]
+    if tokens[0].endswith(":"):
+        queue = tokens.pop(0)[:-1]
         if not _QUEUE.fullmatch(queue):
-            _refuse(f"{queue!r} cannot be a queue's name")
-        if not words:
-            _refuse(f"nothing is said of queue {queue!r}")
-    said: dict[str, float] = {}
-    for text in words:
-        word, equals, limit = text.partition("=")
-        fits = [name for name, rule in RULES.items() if queue is None or rule.by_queue]
+            _raise_invalid(f"{queue!r} cannot be a queue's name")
+        if not tokens:
+            _raise_invalid(f"nothing is said of queue {queue!r}")
+    limits: dict[str, float] = {}
+    for text in tokens:
+        rule_name, equals, limit = text.partition("=")
+        allowed = [name for name, rule in RULES.items() if queue is None or rule.by_queue]
         if text == "off":
-            said |= dict.fromkeys(fits, OFF)
+            limits |= dict.fromkeys(allowed, OFF)
             continue
-        if word not in RULES or not equals:
-            _refuse(f"{text!r} is no rule (there are {', '.join(fits)})")
-        if word not in fits:
-            _refuse(f"{word!r} is not about a queue, say it before the first `;`")
-        said[word] = _limit(text, RULES[word], limit)
-    return queue, said
+        if rule_name not in RULES or not equals:
+            _raise_invalid(f"{text!r} is no rule (there are {', '.join(allowed)})")
+        if rule_name not in allowed:
+            _raise_invalid(f"{rule_name!r} is not about a queue, say it before the first `;`")
+        limits[rule_name] = _parse_limit(text, RULES[rule_name], limit)
+    return queue, limits
 
 
-def _limit(word: str, rule: Rule, text: str) -> float:
+def _parse_limit(setting: str, rule: AlertRule, text: str) -> float:
     if text == "off":
         return OFF
     value: float | None = None
-    if rule.unit == "span" and (match := _SPAN.fullmatch(text)):
-        value = float(int(match[1]) * UNITS[match[2] or "s"])
+    if rule.unit == "span" and (match := _DURATION.fullmatch(text)):
+        value = float(int(match[1]) * UNIT_SECONDS[match[2] or "s"])
     elif rule.unit == "number" and _NUMBER.fullmatch(text):
         value = float(text)
     elif rule.unit == "percent" and (match := _PERCENT.fullmatch(text)):
@@ -164,11 +164,11 @@ def _limit(word: str, rule: Rule, text: str) -> float:
     elif rule.unit == "switch" and text == "on":
         return 0.0
     if not value:
-        _refuse(f"{word!r} says no limit; it is like {_EXAMPLES[rule.unit]}, or off")
+        _raise_invalid(f"{setting!r} says no limit; it is like {_EXAMPLES[rule.unit]}, or off")
     return value
 
 
-def _refuse(what: str) -> NoReturn:
+def _raise_invalid(reason: str) -> NoReturn:
     raise SettingsError(
-        f"alerts: {what}; it is like 'queue-age=10m snapshot=off; images: queue-age=30s'"
+        f"alerts: {reason}; it is like 'queue-age=10m snapshot=off; images: queue-age=30s'"
     )

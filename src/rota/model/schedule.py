@@ -20,30 +20,30 @@ from datetime import datetime, timedelta
 from typing import Literal, get_args
 
 from rota.errors import ArgumentError
-from rota.model.timetable import LONGEST, Timetable, check_moment
+from rota.model.timetable import MAX_PERIOD_SECONDS, Timetable, check_datetime
 
 Overlap = Literal["skip", "queue_one", "cancel_running", "allow"]
 CatchUp = Literal["none", "latest", "all"]
 
-LATE = timedelta(seconds=60)
+MISSED_AFTER = timedelta(seconds=60)
 """Without catching up: a tick that is later than this is missed."""
 
-LOOK_AGAIN = timedelta(seconds=1)
-AT_LEAST = timedelta(seconds=15)
+MIN_RECHECK = timedelta(seconds=1)
+MAX_RECHECK = timedelta(seconds=15)
 """While a tick waits for the run before it to end it is looked at every second, and less often the longer
 it waits: after a twentieth of that, but so often at least."""
 
-MANY = 1000
+MAX_TICKS = 1000
 """Ticks started in one look, at most."""
 
-MOST = 1_000_000_000
+MAX_COUNT = 1_000_000_000
 """Runs and failures that can be asked for."""
 
-MOMENT = timedelta(microseconds=1)
+MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class SchedulePolicy:
     """What each allows, exactly."""
 
     overlap: Overlap = "skip"
@@ -82,19 +82,19 @@ class Policy:
             raise ArgumentError(
                 f"catch_up is one of {', '.join(get_args(CatchUp))}, not {self.catch_up!r}"
             )
-        _check_number("at_most", self.at_most, MANY)
+        _check_number("at_most", self.at_most, MAX_TICKS)
         if self.jitter is None:
             raise ArgumentError("jitter is a number of seconds; 0 is none")
         for name in ("grace", "jitter"):
             value = getattr(self, name)
-            if value is not None and not 0 <= value <= LONGEST:
+            if value is not None and not 0 <= value <= MAX_PERIOD_SECONDS:
                 raise ArgumentError(f"{name} is {value:g} s; it can be from 0 to ten years")
         for name in ("max_runs", "pause_after"):
             if getattr(self, name) is not None:
-                _check_number(name, getattr(self, name), MOST)
+                _check_number(name, getattr(self, name), MAX_COUNT)
         for name in ("starts", "ends"):
             if getattr(self, name) is not None:
-                check_moment(name, getattr(self, name))
+                check_datetime(name, getattr(self, name))
         if self.starts is not None and self.ends is not None and self.ends < self.starts:
             raise ArgumentError(
                 f"it ends ({self.ends.isoformat(sep=' ')}) before it starts "
@@ -102,32 +102,32 @@ class Policy:
             )
 
 
-def _check_number(name: str, value: object, most: int) -> None:
-    if type(value) is not int or not 1 <= value <= most:
-        raise ArgumentError(f"{name} is a whole number from 1 to {most:,}, not {value!r}")
+def _check_number(name: str, value: object, maximum: int) -> None:
+    if type(value) is not int or not 1 <= value <= maximum:
+        raise ArgumentError(f"{name} is a whole number from 1 to {maximum:,}, not {value!r}")
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class SchedulePosition:
     """Where a schedule is."""
 
     next: datetime | None
     anchor: datetime
     queued: datetime | None = None
     runs: int = 0
-    busy: bool = False
+    has_open_run: bool = False
     """Whether a run of it is still open."""
 
 
 @dataclass(slots=True)
-class Decision:
+class TickDecision:
     start: list[datetime] = field(default_factory=list)
     """Ticks whose runs begin now."""
     skip: list[tuple[datetime, str, str]] = field(default_factory=list)
     """Ticks whose runs do not: state and why."""
     missed: int = 0
     """So many have come due beside those, and start nothing."""
-    cancel: bool = False
+    cancel_open_runs: bool = False
     """Whether the runs that are open are to be cancelled."""
     next: datetime | None = None
     queued: datetime | None = None
@@ -135,118 +135,125 @@ class Decision:
     """When to look again; None: not at all."""
 
 
-def first(timetable: Timetable, policy: Policy, now: datetime, anchor: datetime) -> datetime | None:
+def first_tick(
+    timetable: Timetable, policy: SchedulePolicy, now: datetime, anchor: datetime
+) -> datetime | None:
     """The first tick of a schedule that begins now."""
     if timetable.at is not None:
         # Once is once, however late.
-        return _within(timetable.at, policy)
-    begin = now if policy.starts is None else max(now, policy.starts - MOMENT)
-    return _within(timetable.after(begin, anchor), policy)
+        return _unless_ended(timetable.at, policy)
+    begin = now if policy.starts is None else max(now, policy.starts - MICROSECOND)
+    return _unless_ended(timetable.after(begin, anchor), policy)
 
 
-def is_astray(timetable: Timetable, policy: Policy, position: Position, now: datetime) -> bool:
+def is_ahead_of_clock(
+    timetable: Timetable, policy: SchedulePolicy, position: SchedulePosition, now: datetime
+) -> bool:
     """Whether it waits for a later tick than the next from now: it was moved on by a clock that has gone
     back since. Up to where it waits it has seen to every tick; to resume it makes it come again from now
     on."""
     if position.next is None or timetable.at is not None:
         return False
-    coming = first(timetable, policy, now, position.anchor)
-    return coming is not None and coming < position.next
+    next_tick = first_tick(timetable, policy, now, position.anchor)
+    return next_tick is not None and next_tick < position.next
 
 
 def decide(
     timetable: Timetable,
-    policy: Policy,
-    position: Position,
+    policy: SchedulePolicy,
+    position: SchedulePosition,
     now: datetime,
-    chance: Callable[[], float] = random.random,
-) -> Decision:
-    decision = Decision(next=position.next, queued=position.queued)
-    left = math.inf if policy.max_runs is None else policy.max_runs - position.runs
-    busy = position.busy
-    free = not busy or policy.overlap == "allow"
+    random_fraction: Callable[[], float] = random.random,
+) -> TickDecision:
+    decision = TickDecision(next=position.next, queued=position.queued)
+    remaining_runs = math.inf if policy.max_runs is None else policy.max_runs - position.runs
+    has_open_run = position.has_open_run
+    may_start = not has_open_run or policy.overlap == "allow"
     # What waits has had its time once; where the clock has been set back since, it has it again.
-    if decision.queued is not None and decision.queued <= now and left > 0 and free:
+    if decision.queued is not None and decision.queued <= now and remaining_runs > 0 and may_start:
         decision.start.append(decision.queued)
         decision.queued = None
-        busy = True
-        left -= 1
+        has_open_run = True
+        remaining_runs -= 1
     # A run that begins at this look cannot be cancelled by it: what else is due is, the next time.
     if not (decision.start and policy.overlap == "cancel_running"):
-        ticks = _come_due(timetable, policy, position, now, decision)
+        ticks = _due_ticks(timetable, policy, position, now, decision)
         for tick in ticks:
-            if left <= 0:
+            if remaining_runs <= 0:
                 break
-            if not busy or policy.overlap == "allow":
+            if not has_open_run or policy.overlap == "allow":
                 decision.start.append(tick)
-                left -= 1
+                remaining_runs -= 1
             elif policy.overlap == "cancel_running":
-                decision.cancel = True
+                decision.cancel_open_runs = True
                 decision.start.append(tick)
-                left -= 1
+                remaining_runs -= 1
             elif policy.overlap == "queue_one" and decision.queued is None:
                 decision.queued = tick
                 decision.skip.append((tick, "queued", "the run before it has not ended"))
             else:
                 decision.skip.append((tick, "skipped", "the run before it has not ended"))
-    if left <= 0:
+    if remaining_runs <= 0:
         decision.next = decision.queued = None
-    decision.due = _look_again(policy, decision, now, chance)
+    decision.due = _next_check(policy, decision, now, random_fraction)
     return decision
 
 
-def _come_due(
+def _due_ticks(
     timetable: Timetable,
-    policy: Policy,
-    position: Position,
+    policy: SchedulePolicy,
+    position: SchedulePosition,
     now: datetime,
-    decision: Decision,
+    decision: TickDecision,
 ) -> list[datetime]:
     """The ticks to see to, of those that have come due. Moves the schedule on behind these."""
     tick, anchor = position.next, position.anchor
     if tick is None or tick > now:
         return []
-    over = now - timedelta(seconds=policy.jitter)
-    until = over if policy.ends is None else min(over, policy.ends)
+    due_before = now - timedelta(seconds=policy.jitter)
+    until = due_before if policy.ends is None else min(due_before, policy.ends)
     last = max(timetable.latest(until, anchor) or tick, tick)
-    decision.next = _within(timetable.after(last, anchor), policy)
+    decision.next = _unless_ended(timetable.after(last, anchor), policy)
     # With cancel_running each would cancel the one before.
-    several = policy.catch_up == "all" and policy.overlap != "cancel_running"
-    found = _last(timetable, anchor, tick, last, policy.at_most if several else 1)
+    takes_all = policy.catch_up == "all" and policy.overlap != "cancel_running"
+    found = _last_ticks(timetable, anchor, tick, last, policy.at_most if takes_all else 1)
     decision.missed = 1 + timetable.count(tick, last, anchor) - len(found)
     grace = None if policy.grace is None else timedelta(seconds=policy.grace)
     if policy.catch_up == "none" and grace is None:
-        grace = LATE
+        grace = MISSED_AFTER
     if grace is None:
         return found
-    earliest = over - grace
+    earliest = due_before - grace
     decision.skip += [(tick, "missed", "it was too late") for tick in found if tick < earliest]
     return [tick for tick in found if tick >= earliest]
 
 
-def _last(
-    timetable: Timetable, anchor: datetime, tick: datetime, last: datetime, many: int
+def _last_ticks(
+    timetable: Timetable, anchor: datetime, tick: datetime, last: datetime, limit: int
 ) -> list[datetime]:
     """The last so many ticks from one to another."""
     found = [last]
-    while last > tick and len(found) < many:
-        last = max(timetable.latest(last - MOMENT, anchor) or tick, tick)
+    while last > tick and len(found) < limit:
+        last = max(timetable.latest(last - MICROSECOND, anchor) or tick, tick)
         found.append(last)
     return found[::-1]
 
 
-def _look_again(
-    policy: Policy, decision: Decision, now: datetime, chance: Callable[[], float]
+def _next_check(
+    policy: SchedulePolicy,
+    decision: TickDecision,
+    now: datetime,
+    random_fraction: Callable[[], float],
 ) -> datetime | None:
     due = decision.next
     if due is not None and policy.jitter:
-        due += timedelta(seconds=policy.jitter * chance())
+        due += timedelta(seconds=policy.jitter * random_fraction())
     if decision.queued is not None:
-        rest = min(max((now - decision.queued) / 20, LOOK_AGAIN), AT_LEAST)
-        soon = max(now + rest, decision.queued)
-        return soon if due is None else min(due, soon)
+        pause = min(max((now - decision.queued) / 20, MIN_RECHECK), MAX_RECHECK)
+        recheck_at = max(now + pause, decision.queued)
+        return recheck_at if due is None else min(due, recheck_at)
     return due
 
 
-def _within(tick: datetime | None, policy: Policy) -> datetime | None:
+def _unless_ended(tick: datetime | None, policy: SchedulePolicy) -> datetime | None:
     return None if tick is None or (policy.ends is not None and tick > policy.ends) else tick

@@ -11,16 +11,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rota.errors import ArgumentError, DefinitionError
-from rota.model.settings import Duration, seconds
+from rota.model.settings import Duration, to_seconds
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection, Connection
 
-LONGEST_BACK_OFF = 60.0
+MAX_BACKOFF_SECONDS = 60.0
 """Seconds that a service that fails waits at most, unless it is due less often anyway. One that ran for
 longer before it failed begins to count anew."""
 
-AGAIN = 1.0
+RESTART_SECONDS = 1.0
 """Seconds after which one that should go on for ever and has ended is begun again."""
 
 
@@ -35,30 +35,30 @@ class ServiceDefinition:
     @cached_property
     def takes_context(self) -> bool:
         parameters = inspect.signature(self.fn).parameters.values()
-        needed = [
+        required = [
             each
             for each in parameters
             if each.default is each.empty
             and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
         ]
-        if len(needed) > 1 or any(each.kind is each.KEYWORD_ONLY for each in needed):
+        if len(required) > 1 or any(each.kind is each.KEYWORD_ONLY for each in required):
             raise DefinitionError(
-                f"service {self.name!r} takes {', '.join(each.name for each in needed)}: a service is "
+                f"service {self.name!r} takes {', '.join(each.name for each in required)}: a service is "
                 "given its context (ctx: ServiceContext) and nothing else"
             )
-        return bool(needed)
+        return bool(required)
 
     @property
     def is_async(self) -> bool:
         return inspect.iscoroutinefunction(self.fn)
 
-    def back_off(self, failures: int) -> float:
+    def backoff_seconds(self, failures: int) -> float:
         """Seconds from the end of an iteration that failed to the next, after so many in a row."""
-        return min(2.0 ** min(failures - 1, 10), LONGEST_BACK_OFF) if failures else 0.0
+        return min(2.0 ** min(failures - 1, 10), MAX_BACKOFF_SECONDS) if failures else 0.0
 
-    def count(self, failures: int, outcome: str, lasted: float) -> int:
+    def count_failures(self, failures: int, outcome: str, duration: float) -> int:
         """Failures in a row, after an iteration that came to this."""
-        if lasted >= LONGEST_BACK_OFF:
+        if duration >= MAX_BACKOFF_SECONDS:
             failures = 0
         match outcome:
             case "succeeded":
@@ -68,13 +68,13 @@ class ServiceDefinition:
             case _:
                 return failures
 
-    def rest(self, failures: int, lasted: float) -> float:
+    def pause_seconds(self, failures: int, duration: float) -> float:
         """Seconds from the end of an iteration to the next on this instance."""
-        usual = AGAIN if self.every is None else self.every - lasted
-        return max(usual, self.back_off(failures), 0.0)
+        regular_pause = RESTART_SECONDS if self.every is None else self.every - duration
+        return max(regular_pause, self.backoff_seconds(failures), 0.0)
 
 
-class Held(Protocol):
+class ServiceLeadership(Protocol):
     """What a service's code relies on: that it is the one that runs."""
 
     @property
@@ -85,32 +85,32 @@ class Held(Protocol):
 
     async def assert_held(self, connection: Any) -> None: ...
 
-    def assertion(self, connection: Any) -> Any: ...
+    def run_assertion(self, connection: Any) -> Any: ...
 
     def transaction(self) -> AbstractAsyncContextManager[AsyncConnection[Any]]: ...
 
-    def blocking_transaction(self) -> AbstractContextManager[Connection[Any]]: ...
+    def sync_transaction(self) -> AbstractContextManager[Connection[Any]]: ...
 
 
 class ServiceContext:
     """What the code of a service may know and do: `async def filings(ctx: ServiceContext)`."""
 
-    def __init__(self, name: str, iteration: int, held: Held) -> None:
+    def __init__(self, name: str, iteration: int, leadership: ServiceLeadership) -> None:
         self.name = name
         self.iteration = iteration
         """Counted over all instances."""
-        self._held = held
+        self._leadership = leadership
         self._stopping = threading.Event()
 
     @property
     def term(self) -> int:
         """Larger than that of every instance that ran it before: a fencing token."""
-        return self._held.number
+        return self._leadership.number
 
     @property
     def held(self) -> bool:
         """Whether this is still the instance that runs it; true from any thread, after any pause."""
-        return self._held.held
+        return self._leadership.held
 
     @property
     def stopping(self) -> bool:
@@ -123,27 +123,27 @@ class ServiceContext:
         self._stopping.set()
 
     async def assert_held(self, connection: Any) -> None:
-        """Refuse the rest of the transaction on this connection of yours, with TermLost, if another
+        """Refuse the rest of the transaction on this connection of yours, with LeadershipLost, if another
         instance runs the service by now; else none does until the transaction ends."""
-        await self._held.assert_held(connection)
+        await self._leadership.assert_held(connection)
 
     def transaction(self) -> AbstractAsyncContextManager[AsyncConnection[Any]]:
         """A transaction in Rota's database that begins with that assertion."""
-        return self._held.transaction()
+        return self._leadership.transaction()
 
     @property
-    def blocking(self) -> BlockingServiceContext:
+    def sync(self) -> SyncServiceContext:
         """For a service that is a plain function."""
-        return BlockingServiceContext(self._held, self._stopping)
+        return SyncServiceContext(self._leadership, self._stopping)
 
 
-class BlockingServiceContext:
-    def __init__(self, held: Held, stopping: threading.Event) -> None:
-        self._held = held
+class SyncServiceContext:
+    def __init__(self, leadership: ServiceLeadership, stopping: threading.Event) -> None:
+        self._leadership = leadership
         self._stopping = stopping
 
     def assert_held(self, connection: Any) -> None:
-        answer = self._held.assertion(connection)
+        answer = self._leadership.run_assertion(connection)
         if isinstance(answer, Awaitable):
             answer.close()  # type: ignore[attr-defined]
             raise ArgumentError(
@@ -152,9 +152,9 @@ class BlockingServiceContext:
             )
 
     def transaction(self) -> AbstractContextManager[Connection[Any]]:
-        return self._held.blocking_transaction()
+        return self._leadership.sync_transaction()
 
     def sleep(self, duration: Duration) -> bool:
         """Sleep, but no longer than until it is to stop. Answers whether it may go on: `while
-        ctx.blocking.sleep(5): …`"""
-        return not self._stopping.wait(seconds(duration))
+        ctx.sync.sleep(5): …`"""
+        return not self._stopping.wait(to_seconds(duration))

@@ -6,62 +6,62 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-MOST = 1000
+MAX_COUNTED = 1000
 """Nothing is counted further than this."""
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class QueueHead:
     """The job that is first in a queue's lane."""
 
     queue: str
-    lane: int
+    priority: int
     seq: int
     job: int
     task: str
     age: float | None
     """For how many seconds it has been ready at least, as far as the rows tell."""
-    serving: int
+    serving_workers: int
     """Workers that are there and serve its queue."""
-    knowing: int
+    eligible_workers: int
     """Of these, how many know its task; and how busy they are."""
     running: int
     capacity: int
     paused: bool = False
 
     @property
-    def place(self) -> str:
-        return f"{self.lane} {self.queue}"
+    def lane_key(self) -> str:
+        return f"{self.priority} {self.queue}"
 
 
 @dataclass(frozen=True, slots=True)
-class Dead:
+class DeadWorker:
     worker: int
     host: str
     pid: int
     queues: list[str]
-    beat: datetime
+    last_beat: datetime
     """The last that was heard of it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Alive:
+class LiveWorker:
     queues: list[str]
     started: datetime
 
 
 @dataclass(frozen=True, slots=True)
-class Late:
+class LateSchedule:
     schedule: str
     target: str
-    late: float
-    known: bool
+    late_seconds: float
+    has_worker: bool
     """Whether a worker that is there knows its target."""
-    why: str | None
+    reason: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class Failing:
+class FailingSchedule:
     schedule: str
     failures: int
     paused: bool
@@ -69,7 +69,7 @@ class Failing:
 
 
 @dataclass(frozen=True, slots=True)
-class Quarantined:
+class QuarantinedJobs:
     queue: str
     jobs: int
     job: int
@@ -77,30 +77,30 @@ class Quarantined:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusals:
+class RefusedOutcomes:
     host: str
     jobs: int
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
-    snapshot: float | None
+class ServerLoad:
+    snapshot_age: float | None
     """For how many seconds the oldest transaction is open that keeps rows from being removed, and whose."""
     pid: int | None
     application: str | None
     state: str | None
-    notify: float
+    notify_usage: float
     """How full the queue of notifications is, from 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class FleetSnapshot:
     now: datetime
-    heads: Sequence[Head] = ()
-    dead: Sequence[Dead] = ()
-    alive: Sequence[Alive] = ()
-    late: Sequence[Late] = ()
-    failing: Sequence[Failing] = ()
-    quarantined: Sequence[Quarantined] = ()
-    refused: Sequence[Refusals] = ()
-    server: Sequence[Server] = ()
+    heads: Sequence[QueueHead] = ()
+    dead: Sequence[DeadWorker] = ()
+    alive: Sequence[LiveWorker] = ()
+    late: Sequence[LateSchedule] = ()
+    failing: Sequence[FailingSchedule] = ()
+    quarantined: Sequence[QuarantinedJobs] = ()
+    refused: Sequence[RefusedOutcomes] = ()
+    server: Sequence[ServerLoad] = ()

@@ -18,20 +18,20 @@ from rota.errors import ArgumentError, DefinitionError, ResultError, WorkerLost
 from rota.model import codec
 from rota.model.context import Context
 from rota.model.retry import Retry
-from rota.model.settings import Duration, seconds
+from rota.model.settings import Duration, to_seconds
 
 _NAME = re.compile(r"[A-Za-z_][\w.:/-]{0,199}")
 _KINDS = inspect.Parameter
 _EMPTY = inspect.Parameter.empty
 
 
-Fate = Literal["revive", "fail", "cancel"]
+WorkerLostAction = Literal["retry", "fail", "cancel"]
 """What becomes of a job whose worker was lost."""
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
-    """A job whose worker was lost while it ran, as a task's `on_dead` is told."""
+class LostJob:
+    """A job whose worker was lost while it ran, as a task's `on_worker_lost` is told."""
 
     job_id: int
     run_id: int
@@ -42,49 +42,51 @@ class Loss:
     """How many workers died of it, as far as one can tell: 0 if others were there when it was lost."""
 
 
-OnDead = Fate | Callable[[Loss], Fate | Awaitable[Fate]]
+OnWorkerLost = (
+    WorkerLostAction | Callable[[LostJob], WorkerLostAction | Awaitable[WorkerLostAction]]
+)
 
 Isolation = Literal["process"] | None
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class TaskPolicy:
     """How a task's jobs are queued and run unless a start says otherwise."""
 
     queue: str = "default"
     priority: int = 0
     retry: Retry = field(default_factory=Retry)
     timeout: float | None = None
-    on_dead: OnDead = "revive"
-    crashes: int = 3
+    on_worker_lost: OnWorkerLost = "retry"
+    max_crashes: int = 3
     """So many workers in a row may be lost with a job before it is put aside."""
-    hold: float | None = None
+    visibility_timeout: float | None = None
     """Seconds a worker may hold a job, be it alive or not."""
     isolation: Isolation = None
     """Where the code runs: in the worker itself, or in a process of its own."""
 
     @classmethod
-    def of(
+    def from_options(
         cls,
         *,
         queue: str,
         priority: int,
         retry: Retry | None,
         timeout: Duration | None,
-        on_dead: OnDead,
-        crashes: int,
-        hold: Duration | None,
+        on_worker_lost: OnWorkerLost,
+        max_crashes: int,
+        visibility_timeout: Duration | None,
         isolation: Isolation,
-    ) -> Policy:
+    ) -> TaskPolicy:
         """What a task was registered with."""
         return cls(
             queue,
             priority,
             retry or Retry(),
-            None if timeout is None else seconds(timeout),
-            on_dead,
-            crashes,
-            None if hold is None else seconds(hold),
+            None if timeout is None else to_seconds(timeout),
+            on_worker_lost,
+            max_crashes,
+            None if visibility_timeout is None else to_seconds(visibility_timeout),
             isolation,
         )
 
@@ -93,20 +95,27 @@ class Policy:
         check_priority(self.priority)
         if self.timeout is not None and not self.timeout > 0:
             raise DefinitionError(f"timeout must be above 0 seconds, not {self.timeout:g}")
-        if not callable(self.on_dead) and self.on_dead not in get_args(Fate):
+        if not callable(self.on_worker_lost) and self.on_worker_lost not in get_args(
+            WorkerLostAction
+        ):
             raise DefinitionError(
-                'on_dead is "revive", "fail", "cancel" or a function that answers one of them, '
-                f"not {self.on_dead!r}"
+                'on_worker_lost is "retry", "fail", "cancel" or a function that answers one of them, '
+                f"not {self.on_worker_lost!r}"
             )
-        if type(self.crashes) is not int or self.crashes < 1:
-            raise DefinitionError(f"crashes is a whole number, at least 1, not {self.crashes!r}")
-        if self.hold is not None:
-            if not (self.hold > 0 and math.isfinite(self.hold)):
-                raise DefinitionError(f"hold must be above 0 seconds, not {self.hold:g}")
-            if self.timeout is not None and self.hold < self.timeout:
+        if type(self.max_crashes) is not int or self.max_crashes < 1:
+            raise DefinitionError(
+                f"max_crashes is a whole number, at least 1, not {self.max_crashes!r}"
+            )
+        if self.visibility_timeout is not None:
+            if not (self.visibility_timeout > 0 and math.isfinite(self.visibility_timeout)):
                 raise DefinitionError(
-                    f"hold={self.hold:g} is shorter than timeout={self.timeout:g}: the job would be "
-                    "somebody else's before its time is up; make hold the longer one"
+                    f"visibility_timeout must be above 0 seconds, not {self.visibility_timeout:g}"
+                )
+            if self.timeout is not None and self.visibility_timeout < self.timeout:
+                raise DefinitionError(
+                    f"visibility_timeout={self.visibility_timeout:g} is shorter than"
+                    f" timeout={self.timeout:g}: the job would be somebody else's before its time is up;"
+                    " make visibility_timeout the longer one"
                 )
         if self.isolation not in (None, "process"):
             raise DefinitionError(
@@ -114,50 +123,55 @@ class Policy:
             )
 
     @property
-    def patient(self) -> bool:
+    def prefetchable(self) -> bool:
         """Whether a worker may hold its jobs ahead of their turn: a job that never began and is lost with
         its worker just runs elsewhere, and nothing else is to be decided or timed."""
         return (
-            self.retry.attempts > 1
-            and self.on_dead == "revive"
-            and not issubclass(WorkerLost, self.retry.never)
-            and self.hold is None
+            self.retry.max_attempts > 1
+            and self.on_worker_lost == "retry"
+            and not issubclass(WorkerLost, self.retry.non_retryable)
+            and self.visibility_timeout is None
             and self.isolation is None
         )
 
 
-class Definition:
+class TaskDefinition:
     """What a task is, apart from any app."""
 
-    def __init__(self, fn: Callable[..., Any], name: str, policy: Policy) -> None:
+    def __init__(self, fn: Callable[..., Any], name: str, policy: TaskPolicy) -> None:
         self.fn = fn
         self.name = check_name("task", name)
         self.policy = policy
         self.is_async = inspect.iscoroutinefunction(fn)
         self.takes_context = False
-        self.skip_if: Definition | None = None
+        self.skip_if: TaskDefinition | None = None
         """Of a flow's task: the condition under which it is skipped."""
         if policy.isolation == "process":
-            _check_findable(fn, name)
+            _check_importable(fn, name)
         self._parameters: dict[str, inspect.Parameter] = {}
-        for index, (word, parameter) in enumerate(inspect.signature(fn).parameters.items()):
+        for index, (parameter_name, parameter) in enumerate(
+            inspect.signature(fn).parameters.items()
+        ):
             if parameter.kind in (_KINDS.VAR_POSITIONAL, _KINDS.VAR_KEYWORD):
                 raise DefinitionError(
-                    f"task {name!r} takes *{word}; arguments are stored by name, so give each a "
+                    f"task {name!r} takes *{parameter_name}; arguments are stored by name, so give each a "
                     "parameter of its own (one of type dict or list will do)"
                 )
             if parameter.kind is _KINDS.POSITIONAL_ONLY:
                 raise DefinitionError(
-                    f"task {name!r} takes {word!r} by position only; arguments are stored by name, "
+                    f"task {name!r} takes {parameter_name!r} by position only; arguments are "
+                    "stored by name, "
                     "so drop the /"
                 )
-            if index == 0 and _is_context(fn, word, parameter):
+            if index == 0 and _is_context(fn, parameter_name, parameter):
                 self.takes_context = True
             else:
-                self._parameters[word] = parameter
+                self._parameters[parameter_name] = parameter
         # Keyword-only parameters cannot be given by position.
-        self._order = tuple(
-            word for word, each in self._parameters.items() if each.kind is not _KINDS.KEYWORD_ONLY
+        self._positional = tuple(
+            parameter_name
+            for parameter_name, each in self._parameters.items()
+            if each.kind is not _KINDS.KEYWORD_ONLY
         )
 
     # Hints are read on first use, not when the decorator runs: they may name what is defined further down.
@@ -176,60 +190,60 @@ class Definition:
         """What it takes, without the context."""
         return self._parameters
 
-    def hint(self, word: str) -> Any:
-        return self._hints.get(word, Any)
+    def hint(self, name: str) -> Any:
+        return self._hints.get(name, Any)
 
     @property
     def returns(self) -> Any:
         return self._hints.get("return", Any)
 
     @cached_property
-    def arguments(self) -> msgspec.json.Decoder[dict[str, Any]]:
+    def arguments_decoder(self) -> msgspec.json.Decoder[dict[str, Any]]:
         """Reads a job's arguments into what the function expects."""
-        return self.decoder_of(
+        return self.decoder_for(
             {
-                word: (self.hint(word), parameter.default is _EMPTY)
-                for word, parameter in self._parameters.items()
+                name: (self.hint(name), parameter.default is _EMPTY)
+                for name, parameter in self._parameters.items()
             },
             "an argument",
         )
 
-    def decoder_of(
-        self, words: Mapping[str, tuple[Any, bool]], what: str
+    def decoder_for(
+        self, parameters: Mapping[str, tuple[Any, bool]], subject: str
     ) -> msgspec.json.Decoder[dict[str, Any]]:
         """Reads an object with these words: the type of each, and whether it must be there."""
         fields = {
-            word: kind if required else typing.NotRequired[kind]
-            for word, (kind, required) in words.items()
+            name: kind if required else typing.NotRequired[kind]
+            for name, (kind, required) in parameters.items()
         }
-        return self._decoder(typing.TypedDict(f"{self.name} arguments", fields), what)  # type: ignore[operator]
+        return self._decoder(typing.TypedDict(f"{self.name} arguments", fields), subject)  # type: ignore[operator]
 
     @cached_property
-    def result(self) -> msgspec.json.Decoder[Any]:
+    def result_decoder(self) -> msgspec.json.Decoder[Any]:
         """Reads a stored result into what the function declares to return."""
         return self._decoder(self.returns, "its result")
 
-    def _decoder(self, kind: Any, what: str) -> msgspec.json.Decoder[Any]:
+    def _decoder(self, kind: Any, subject: str) -> msgspec.json.Decoder[Any]:
         try:
             return codec.decoder(kind)
         except TypeError as error:
             raise DefinitionError(
-                f"task {self.name!r} has a type for {what} that cannot come out of JSON: {error}"
+                f"task {self.name!r} has a type for {subject} that cannot come out of JSON: {error}"
             ) from None
 
     def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any], limit: int) -> str:
         """Arguments as JSON, checked as the worker will read them; refused here, never there."""
         if args:
-            kwargs = self._by_name(args, kwargs)
+            kwargs = self._bind_positional(args, kwargs)
         if not kwargs.keys() <= self._parameters.keys():
-            word = next(each for each in kwargs if each not in self._parameters)
+            unknown = next(each for each in kwargs if each not in self._parameters)
             raise ArgumentError(
-                f"task {self.name!r} takes no argument {word!r}; it takes "
+                f"task {self.name!r} takes no argument {unknown!r}; it takes "
                 f"{', '.join(self._parameters) or 'none'}"
             )
         text = codec.encode(kwargs, f"the arguments of task {self.name!r}", limit)
         try:
-            self.arguments.decode(text)
+            self.arguments_decoder.decode(text)
         except msgspec.ValidationError as error:
             raise ArgumentError(
                 f"the arguments do not fit task {self.name!r}: {codec.describe(error)}"
@@ -242,23 +256,23 @@ class Definition:
             raise ArgumentError(f"the arguments do not fit task {self.name!r}: {error}") from None
         return text
 
-    def _by_name(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        if len(args) > len(self._order):
+    def _bind_positional(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        if len(args) > len(self._positional):
             raise ArgumentError(
-                f"task {self.name!r} takes {len(self._order)} arguments by position, "
+                f"task {self.name!r} takes {len(self._positional)} arguments by position, "
                 f"{len(args)} were given"
             )
-        named = dict(zip(self._order, args, strict=False))
-        twice = named.keys() & kwargs.keys()
-        if twice:
-            raise ArgumentError(f"task {self.name!r} was given {sorted(twice)[0]!r} twice")
-        return named | kwargs
+        by_name = dict(zip(self._positional, args, strict=False))
+        duplicates = by_name.keys() & kwargs.keys()
+        if duplicates:
+            raise ArgumentError(f"task {self.name!r} was given {sorted(duplicates)[0]!r} twice")
+        return by_name | kwargs
 
     def read_result(self, data: bytes | None) -> Any:
         if data is None:
             return None
         try:
-            return self.result.decode(data)
+            return self.result_decoder.decode(data)
         except (msgspec.ValidationError, ValueError) as error:
             reason = codec.describe(error) if isinstance(error, msgspec.ValidationError) else error
             raise ResultError(
@@ -266,10 +280,10 @@ class Definition:
             ) from None
 
 
-def check_name(what: str, name: str) -> str:
+def check_name(kind: str, name: str) -> str:
     if not _NAME.fullmatch(name):
         raise DefinitionError(
-            f"{name!r} cannot be a {what}'s name: letters, digits and _ . : / - only, at most 200"
+            f"{name!r} cannot be a {kind}'s name: letters, digits and _ . : / - only, at most 200"
         )
     return name
 
@@ -280,32 +294,32 @@ def check_priority(priority: int) -> int:
     return priority
 
 
-def _check_findable(fn: Callable[..., Any], name: str) -> None:
+def _check_importable(fn: Callable[..., Any], name: str) -> None:
     """The process a task runs in looks for it as an import would."""
-    qualified = getattr(fn, "__qualname__", None)
-    if qualified is None or "<" in qualified or getattr(fn, "__module__", None) is None:
+    qualname = getattr(fn, "__qualname__", None)
+    if qualname is None or "<" in qualname or getattr(fn, "__module__", None) is None:
         raise DefinitionError(
             f'task {name!r} has isolation="process": that process finds the function by its name in its '
-            f"module, and {qualified or repr(fn)} cannot be found so; write it with def at the top of a "
+            f"module, and {qualname or repr(fn)} cannot be found so; write it with def at the top of a "
             "module"
         )
 
 
-def _is_context(fn: Callable[..., Any], word: str, parameter: inspect.Parameter) -> bool:
+def _is_context(fn: Callable[..., Any], name: str, parameter: inspect.Parameter) -> bool:
     hint: object = parameter.annotation
     if hint is _EMPTY:
-        return word == "ctx"
+        return name == "ctx"
     if not isinstance(hint, str):
         return hint is Context
     try:
-        return typing.get_type_hints(_only(fn, word))[word] is Context
+        return typing.get_type_hints(_with_one_hint(fn, name))[name] is Context
     except Exception:
         # It names something that does not exist at run time, or not yet.
         return hint.split(".")[-1] == "Context"
 
 
-def _only(fn: Callable[..., Any], word: str) -> Any:
+def _with_one_hint(fn: Callable[..., Any], name: str) -> Any:
     """Something with the one hint, in the function's own world: its other hints may not be there yet."""
     stand_in = types.FunctionType((lambda: None).__code__, getattr(fn, "__globals__", {}))
-    stand_in.__annotations__ = {word: fn.__annotations__[word]}
+    stand_in.__annotations__ = {name: fn.__annotations__[name]}
     return stand_in

@@ -13,15 +13,15 @@ from functools import lru_cache
 from rota.errors import ArgumentError
 from rota.model import cron as expressions
 
-SHORTEST = 0.1
-LONGEST = 10 * 366 * 86400.0
+MIN_PERIOD_SECONDS = 0.1
+MAX_PERIOD_SECONDS = 10 * 366 * 86400.0
 """Seconds between two times, at least and at most."""
 
-_OF_A_MACHINE = ("localtime", "posixrules", "Factory", "posix", "right")
+_NON_ZONE_NAMES = ("localtime", "posixrules", "Factory", "posix", "right")
 """What some machines have beside time zones; it differs between them, or counts leap seconds."""
 
 
-def check_moment(name: str, moment: object) -> None:
+def check_datetime(name: str, moment: object) -> None:
     if not isinstance(moment, datetime):
         raise ArgumentError(
             f"{name} is a time, such as datetime(2027, 1, 1, tzinfo=UTC), not {moment!r:.60}"
@@ -49,36 +49,37 @@ class Timetable:
             raise ArgumentError("say when: one of a cron expression, every=… and at=…")
         if not isinstance(self.tz, str):
             raise ArgumentError(f"tz is a name, such as 'Europe/Paris', not {self.tz!r}")
-        zone(self.tz)
+        load_zone(self.tz)
         if self.cron is not None:
             if not isinstance(self.cron, str):
                 raise ArgumentError(
                     f"cron is an expression, such as '0 7 * * *', not {self.cron!r}"
                 )
-            expressions.read(self.cron)
-        if self.every is not None and not SHORTEST <= self.every <= LONGEST:
+            expressions.parse(self.cron)
+        if self.every is not None and not MIN_PERIOD_SECONDS <= self.every <= MAX_PERIOD_SECONDS:
             raise ArgumentError(
-                f"every is {self.every:g} s; it can be {SHORTEST:g} s (below that a service may be what "
+                f"every is {self.every:g} s; it can be {MIN_PERIOD_SECONDS:g} s (below that a "
+                "service may be what "
                 "you want) to ten years"
             )
         if self.at is not None:
-            check_moment("at", self.at)
+            check_datetime("at", self.at)
 
     def after(self, moment: datetime, anchor: datetime) -> datetime | None:
         """The first time after this moment; None: there is none."""
         if self.at is not None:
             return self.at.astimezone(UTC) if self.at > moment else None
         if self.every is not None:
-            return self._step((moment - anchor) // self._period + 1, anchor)
-        return _aware(self._cron.after(_plain(moment), zone(self.tz)))
+            return self._nth_time((moment - anchor) // self._period + 1, anchor)
+        return _aware(self._cron.after(_naive_utc(moment), load_zone(self.tz)))
 
     def latest(self, moment: datetime, anchor: datetime) -> datetime | None:
         """The last time up to this moment; None: there is none."""
         if self.at is not None:
             return self.at.astimezone(UTC) if self.at <= moment else None
         if self.every is not None:
-            return self._step((moment - anchor) // self._period, anchor)
-        return _aware(self._cron.latest(_plain(moment), zone(self.tz)))
+            return self._nth_time((moment - anchor) // self._period, anchor)
+        return _aware(self._cron.latest(_naive_utc(moment), load_zone(self.tz)))
 
     def count(self, begin: datetime, end: datetime, anchor: datetime) -> int:
         """How many times there are after one moment, up to another."""
@@ -88,23 +89,23 @@ class Timetable:
             return int(begin < self.at <= end)
         if self.every is not None:
             return (end - anchor) // self._period - (begin - anchor) // self._period
-        return self._cron.count(_plain(begin), _plain(end), zone(self.tz))
+        return self._cron.count(_naive_utc(begin), _naive_utc(end), load_zone(self.tz))
 
-    def upcoming(self, moment: datetime, anchor: datetime, many: int) -> list[datetime]:
+    def upcoming(self, moment: datetime, anchor: datetime, limit: int) -> list[datetime]:
         """The next so many times."""
         found: list[datetime] = []
         at = self.after(moment, anchor)
-        while at is not None and len(found) < many:
+        while at is not None and len(found) < limit:
             found.append(at)
             at = self.after(at, anchor)
         return found
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """For people: `At 02:30 on Monday through Friday (Europe/Paris)`."""
         if self.cron is not None:
-            return f"{self._cron.words()} ({self.tz})"
+            return f"{self._cron.describe()} ({self.tz})"
         if self.every is not None:
-            return f"Every {_length(self._period)}"
+            return f"Every {_format_period(self._period)}"
         assert self.at is not None
         return f"Once, at {self.at.isoformat(sep=' ')}"
 
@@ -119,30 +120,30 @@ class Timetable:
     @property
     def _cron(self) -> expressions.Cron:
         assert self.cron is not None
-        return expressions.read(self.cron)
+        return expressions.parse(self.cron)
 
     @property
     def _period(self) -> timedelta:
         assert self.every is not None
         return timedelta(seconds=self.every)
 
-    def _step(self, many: int, anchor: datetime) -> datetime:
+    def _nth_time(self, number: int, anchor: datetime) -> datetime:
         # From the anchor, in whole microseconds: nothing adds up that rounding leaves.
-        return anchor.astimezone(UTC) + many * self._period
+        return anchor.astimezone(UTC) + number * self._period
 
 
 @lru_cache(maxsize=256)
-def zone(name: str) -> tzinfo:
+def load_zone(name: str) -> tzinfo:
     if name == "UTC":
         return UTC
     from zoneinfo import ZoneInfo  # `import rota` can do without
 
     try:
-        if name.split("/")[0] in _OF_A_MACHINE:
+        if name.split("/")[0] in _NON_ZONE_NAMES:
             raise ValueError(name)
         return ZoneInfo(name)
     except (LookupError, ValueError, OSError):
-        if not _have_zones():
+        if not _has_zone_database():
             raise ArgumentError(
                 f"tz: {name!r} cannot be looked up, for this machine has no time zone database; "
                 "`pip install tzdata` brings one"
@@ -152,7 +153,7 @@ def zone(name: str) -> tzinfo:
         ) from None
 
 
-def _have_zones() -> bool:
+def _has_zone_database() -> bool:
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
     try:
@@ -162,7 +163,7 @@ def _have_zones() -> bool:
     return True
 
 
-def _plain(moment: datetime) -> datetime:
+def _naive_utc(moment: datetime) -> datetime:
     return moment.astimezone(UTC).replace(tzinfo=None)
 
 
@@ -170,22 +171,22 @@ def _aware(moment: datetime | None) -> datetime | None:
     return None if moment is None else moment.replace(tzinfo=UTC)
 
 
-def _length(period: timedelta) -> str:
+def _format_period(period: timedelta) -> str:
     """`1 hour 30 minutes`; one of a thing is the thing: `minute`."""
-    words = []
-    rest = period
+    parts = []
+    remaining = period
     for name, size in (
         ("day", timedelta(days=1)),
         ("hour", timedelta(hours=1)),
         ("minute", _MINUTE),
     ):
-        many, rest = divmod(rest, size)
-        if many:
-            words.append(f"{many} {name}{'s' * (many != 1)}")
-    if rest:
-        seconds = rest.total_seconds()
-        words.append(f"{seconds:g} second{'s' * (seconds != 1)}")
-    return words[0].removeprefix("1 ") if len(words) == 1 else " ".join(words)
+        count, remaining = divmod(remaining, size)
+        if count:
+            parts.append(f"{count} {name}{'s' * (count != 1)}")
+    if remaining:
+        seconds = remaining.total_seconds()
+        parts.append(f"{seconds:g} second{'s' * (seconds != 1)}")
+    return parts[0].removeprefix("1 ") if len(parts) == 1 else " ".join(parts)
 
 
 _MINUTE = timedelta(minutes=1)

@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-SECOND_LOOK = 1.0
+CONFIRM_SECONDS = 1.0
 """Seconds between the two looks that find a lock gone."""
 
 
-class Seen(Protocol):
+class HasHeartbeat(Protocol):
     """What is seen of a worker in one look."""
 
     @property
@@ -28,66 +28,75 @@ class Seen(Protocol):
     def beats(self) -> int: ...
 
     @property
-    def seated(self) -> bool | None:
+    def has_session_lock(self) -> bool | None:
         """Whether the lock is held; None: there is none."""
 
 
 @dataclass(slots=True)
-class _Sight:
+class _Observation:
     beats: int
-    since: float
-    was_seated: bool = False
-    gone_since: float | None = None
+    unchanged_since: float
+    had_session_lock: bool = False
+    unlocked_since: float | None = None
 
 
-class Watch:
+class FailureDetector:
     def __init__(self, dead_after: float) -> None:
         self._dead_after = dead_after
-        self._sights: dict[int, _Sight] = {}
-        self._looked: float | None = None
-        self.look_again_in: float | None = None
+        self._observations: dict[int, _Observation] = {}
+        self._observed_at: float | None = None
+        self.confirm_in_seconds: float | None = None
         """Seconds until the look that decides; None: there is nothing to decide."""
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Something broke: what was seen before it counts for nothing."""
-        self._sights.clear()
-        self._looked = None
-        self.look_again_in = None
+        self._observations.clear()
+        self._observed_at = None
+        self.confirm_in_seconds = None
 
-    def see(self, seen: Sequence[Seen], now: float) -> list[int]:
+    def observe(self, observed: Sequence[HasHeartbeat], now: float) -> list[int]:
         """Take in one look; answers who is dead."""
-        gap = 0.0 if self._looked is None else now - self._looked
+        gap = 0.0 if self._observed_at is None else now - self._observed_at
         if gap > self._dead_after / 2:
             # We were frozen, or starved. So, perhaps, was everybody here.
-            self.forget()
-        self._looked = now
-        self.look_again_in = None
-        known, self._sights = self._sights, {}
+            self.reset()
+        self._observed_at = now
+        self.confirm_in_seconds = None
+        previous, self._observations = self._observations, {}
         dead = []
-        for each in seen:
-            sight = known.get(each.worker)
-            if sight is None or sight.beats != each.beats:
-                was_seated = sight is not None and sight.was_seated
-                gone_since = sight.gone_since if sight is not None else None
-                sight = _Sight(each.beats, now, was_seated, gone_since)
-            self._sights[each.worker] = sight
-            if gap > 2 * SECOND_LOOK:
-                sight.gone_since = None  # nor had it its second to come back
-            if self._is_gone(sight, each.seated, now) or now - sight.since >= self._dead_after:
+        for each in observed:
+            observation = previous.get(each.worker)
+            if observation is None or observation.beats != each.beats:
+                had_session_lock = observation is not None and observation.had_session_lock
+                unlocked_since = observation.unlocked_since if observation is not None else None
+                observation = _Observation(each.beats, now, had_session_lock, unlocked_since)
+            self._observations[each.worker] = observation
+            if gap > 2 * CONFIRM_SECONDS:
+                observation.unlocked_since = None  # nor had it its second to come back
+            if (
+                self._lost_session_lock(observation, each.has_session_lock, now)
+                or now - observation.unchanged_since >= self._dead_after
+            ):
                 dead.append(each.worker)
         return dead
 
-    def _is_gone(self, sight: _Sight, seated: bool | None, now: float) -> bool:
-        if seated is not False:
-            sight.was_seated = seated is True
-            sight.gone_since = None
+    def _lost_session_lock(
+        self, observation: _Observation, has_session_lock: bool | None, now: float
+    ) -> bool:
+        if has_session_lock is not False:
+            observation.had_session_lock = has_session_lock is True
+            observation.unlocked_since = None
             return False
-        if not sight.was_seated:
+        if not observation.had_session_lock:
             return False  # perhaps it is only about to sit down
-        if sight.gone_since is None:
-            sight.gone_since = now
-        left = SECOND_LOOK - (now - sight.gone_since)
-        if left <= 0:
+        if observation.unlocked_since is None:
+            observation.unlocked_since = now
+        remaining = CONFIRM_SECONDS - (now - observation.unlocked_since)
+        if remaining <= 0:
             return True
-        self.look_again_in = left if self.look_again_in is None else min(self.look_again_in, left)
+        self.confirm_in_seconds = (
+            remaining
+            if self.confirm_in_seconds is None
+            else min(self.confirm_in_seconds, remaining)
+        )
         return False

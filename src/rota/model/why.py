@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-Code = Literal[
+ReasonCode = Literal[
     # It has gone, or stands, where nobody comes by himself.
     "quarantined",
     "paused",
@@ -49,16 +49,16 @@ Code = Literal[
 ]
 """From what is most exact, and most in need of somebody, to what merely leads there."""
 
-Kind = Literal["run", "job", "worker", "queue", "task", "signal", "lock"]
-Verdict = Literal["ended", "running", "waiting", "stuck"]
+SubjectKind = Literal["run", "job", "worker", "queue", "task", "signal", "lock"]
+RunStatus = Literal["ended", "running", "waiting", "stuck"]
 
-_RANKS = {code: rank for rank, code in enumerate(get_args(Code))}
+_RANKS = {code: rank for rank, code in enumerate(get_args(ReasonCode))}
 
 
-class Reason(msgspec.Struct, frozen=True, kw_only=True):
-    code: Code
-    words: str
-    kind: Kind
+class ExplanationReason(msgspec.Struct, frozen=True, kw_only=True):
+    code: ReasonCode
+    message: str
+    kind: SubjectKind
     """What it is about …"""
     subject: str
     """… and its number or name."""
@@ -68,52 +68,52 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     """So many do not, for the same reason."""
     since: datetime | None = None
     until: datetime | None = None
-    do: str | None = None
+    remedy: str | None = None
     """What helps; None: nothing is to be done."""
-    stuck: bool = False
+    is_stuck: bool = False
     """Nothing changes by itself."""
-    sure: bool = True
+    is_certain: bool = True
     """False: it may be so, nobody knows."""
     detail: str | None = None
     """What an error or somebody's note says: not for everybody."""
 
     @property
     def rank(self) -> tuple[bool, bool, int]:
-        return not self.stuck, not self.sure, _RANKS[self.code]
+        return not self.is_stuck, not self.is_certain, _RANKS[self.code]
 
 
-class Why(msgspec.Struct, frozen=True, kw_only=True):
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     id: int
     run: int
     name: str
     """Empty: calls a job has made."""
     is_flow: bool
-    verdict: Verdict
-    reasons: list[Reason]
+    status: RunStatus
+    reasons: list[ExplanationReason]
     """The most exact first; those that only lead to it last."""
-    left_out: int
+    omitted_jobs: int
     """Jobs that were not looked at, for there are so many."""
     now: datetime
 
     @property
     def is_stuck(self) -> bool:
         """Nothing changes until somebody does something."""
-        return self.verdict == "stuck"
+        return self.status == "stuck"
 
-    def without_details(self) -> Why:
+    def without_details(self) -> Explanation:
         """For those who may not see what errors say."""
-        told = [msgspec.structs.replace(each, detail=None) for each in self.reasons]
-        return msgspec.structs.replace(self, reasons=told)
+        reasons = [msgspec.structs.replace(each, detail=None) for each in self.reasons]
+        return msgspec.structs.replace(self, reasons=reasons)
 
 
-def weigh(reasons: list[Reason], job: int | None) -> Verdict:
+def status_of(reasons: list[ExplanationReason], job: int | None) -> RunStatus:
     """What they come to, for a job, or for a run as a whole (None): that runs while anything of it does; a
     job that waits for one that runs waits."""
-    if any(each.stuck for each in reasons):
+    if any(each.is_stuck for each in reasons):
         return "stuck"
     codes = {each.code for each in reasons}
     if codes == {"ended"}:
         return "ended"
-    at_work = [each for each in reasons if each.code in ("running", "cancelling")]
-    runs = any(job is None or each.job == job for each in at_work)
-    return "running" if runs else "waiting"
+    active = [each for each in reasons if each.code in ("running", "cancelling")]
+    is_running = any(job is None or each.job == job for each in active)
+    return "running" if is_running else "waiting"

@@ -10,10 +10,10 @@ import os
 from functools import lru_cache
 from typing import Any
 
-CONNECT_TIMEOUT = 10
+CONNECT_TIMEOUT_SECONDS = 10
 """Seconds to make a connection in."""
 
-CONNECT_TIMEOUT_EACH = 3
+HOST_CONNECT_TIMEOUT_SECONDS = 3
 """The same where there are other hosts to try: one that is gone must not hold up the rest for long."""
 
 _DEFAULTS = {
@@ -25,22 +25,28 @@ _DEFAULTS = {
 }
 
 # Where the DSN is silent, libpq asks these; then it is they that say it.
-_SAID = {"connect_timeout": "PGCONNECT_TIMEOUT", "target_session_attrs": "PGTARGETSESSIONATTRS"}
+_ENV_VARIABLES = {
+    "connect_timeout": "PGCONNECT_TIMEOUT",
+    "target_session_attrs": "PGTARGETSESSIONATTRS",
+}
 
 
 @lru_cache(maxsize=16)
-def parameters(dsn: str) -> dict[str, Any]:
+def connection_parameters(dsn: str) -> dict[str, Any]:
     """What to connect with."""
     from psycopg.conninfo import conninfo_to_dict
 
     given = dict(conninfo_to_dict(dsn))
-    for name, variable in _SAID.items():
+    for name, variable in _ENV_VARIABLES.items():
         if name not in given and os.environ.get(variable):
             given[name] = os.environ[variable]
-    several = any("," in str(given.get(name) or "") for name in ("host", "hostaddr"))
+    has_several_hosts = any("," in str(given.get(name) or "") for name in ("host", "hostaddr"))
     if not given.get("host") and not given.get("hostaddr"):
-        several = "," in os.environ.get("PGHOST", "")
-    defaults: dict[str, Any] = {**_DEFAULTS, "connect_timeout": CONNECT_TIMEOUT}
-    if several:
-        defaults |= {"target_session_attrs": "read-write", "connect_timeout": CONNECT_TIMEOUT_EACH}
+        has_several_hosts = "," in os.environ.get("PGHOST", "")
+    defaults: dict[str, Any] = {**_DEFAULTS, "connect_timeout": CONNECT_TIMEOUT_SECONDS}
+    if has_several_hosts:
+        defaults |= {
+            "target_session_attrs": "read-write",
+            "connect_timeout": HOST_CONNECT_TIMEOUT_SECONDS,
+        }
     return {**defaults, **given, "client_encoding": "utf8"}

@@ -9,14 +9,19 @@ from __future__ import annotations
 import zlib
 
 # "ROTA" in ASCII, so that a lock of ours is recognised in pg_locks.
-_ROTA = 0x524F5441
+_NAMESPACE_BASE = 0x524F5441
 
-MIGRATION = _ROTA + 0
-RETENTION = _ROTA + 1
-WORKER = _ROTA + 2
-LEADER = _ROTA + 3
+MIGRATION = _NAMESPACE_BASE + 0
+RETENTION = _NAMESPACE_BASE + 1
+WORKER = _NAMESPACE_BASE + 2
+LEADER = _NAMESPACE_BASE + 3
 
-NAMES = {MIGRATION: "migration", RETENTION: "retention", WORKER: "worker", LEADER: "leader"}
+NAMESPACE_NAMES = {
+    MIGRATION: "migration",
+    RETENTION: "retention",
+    WORKER: "worker",
+    LEADER: "leader",
+}
 """Every namespace, by what is locked in it."""
 
 

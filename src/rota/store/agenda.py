@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 
 from rota.errors import ArgumentError
-from rota.model.agenda import ACTION, Schedule, Tick, upcoming
+from rota.model.agenda import ACTION_PREFIX, Schedule, Tick, upcoming_ticks
 from rota.model.timetable import Timetable
-from rota.store.query import LAST, Query
+from rota.store.query import MAX_CHARACTER, Query
 
-TICK = len(Tick.__struct_fields__)
+TICK_FIELD_COUNT = len(Tick.__struct_fields__)
 
 
 def schedules(
@@ -20,7 +20,7 @@ def schedules(
     *,
     tenant: str | None = None,
     state: str | None = None,
-    begins: str = "",
+    prefix: str = "",
     after: str | None = None,
     limit: int = 1000,
 ) -> Query[Schedule]:
@@ -29,12 +29,12 @@ def schedules(
         "name": name,
         "tenant": tenant,
         "state": state,
-        "first": begins,
-        "beyond": begins + LAST,
+        "first": prefix,
+        "beyond": prefix + MAX_CHARACTER,
         "after": after,
         "limit": limit,
     }
-    return Query("view/schedules", params, _schedule)
+    return Query("view/schedules", params, _read_schedule)
 
 
 def ticks(name: str, limit: int) -> Query[Tick]:
@@ -42,25 +42,29 @@ def ticks(name: str, limit: int) -> Query[Tick]:
     return Query("view/ticks", {"name": name, "limit": limit}, Tick)
 
 
-def _schedule(*row: Any) -> Schedule:
-    told, rest, last = row[: -TICK - 3], row[-TICK - 3 : -TICK], row[-TICK:]
-    anchor, next, runs_left = rest
-    fields = dict(zip(_NAMES, told, strict=True))
+def _read_schedule(*row: Any) -> Schedule:
+    columns, position, last = (
+        row[: -TICK_FIELD_COUNT - 3],
+        row[-TICK_FIELD_COUNT - 3 : -TICK_FIELD_COUNT],
+        row[-TICK_FIELD_COUNT:],
+    )
+    anchor, next, runs_left = position
+    fields = dict(zip(_SCHEDULE_FIELDS, columns, strict=True))
     if fields["kind"] == "action":
-        fields["target"] = fields["target"].removeprefix(ACTION)
+        fields["target"] = fields["target"].removeprefix(ACTION_PREFIX)
     fields["input"] = msgspec.json.decode(fields["input"])
     return Schedule(
         **fields,
-        next=_next(fields, anchor, next, runs_left),
+        next=_next_ticks(fields, anchor, next, runs_left),
         last=None if last[0] is None else Tick(*last),
     )
 
 
-_NAMES = [name for name in Schedule.__struct_fields__ if name not in ("next", "last")]
+_SCHEDULE_FIELDS = [name for name in Schedule.__struct_fields__ if name not in ("next", "last")]
 
 
-def _next(
-    fields: dict[str, Any], anchor: datetime, next: datetime | None, left: int | None
+def _next_ticks(
+    fields: dict[str, Any], anchor: datetime, next: datetime | None, runs_left: int | None
 ) -> list[datetime]:
     if fields["state"] != "active":
         return []
@@ -68,4 +72,4 @@ def _next(
         timetable = Timetable(fields["cron"], fields["tz"], fields["every"], fields["at"])
     except ArgumentError:
         return []  # what this machine cannot read is still shown
-    return upcoming(timetable, anchor, next, fields["ends"], left)
+    return upcoming_ticks(timetable, anchor, next, fields["ends"], runs_left)

@@ -14,56 +14,60 @@ from typing import Any
 import msgspec
 
 from rota.model import sights
-from rota.model.judging import Decision, Open
-from rota.model.rules import JUDGED
+from rota.model.judging import AlertDecision, OpenAlert
+from rota.model.rules import EVALUATED_KINDS
 from rota.store.query import Query
 
 
-class Opened(msgspec.Struct, frozen=True):
+class OpenedAlert(msgspec.Struct, frozen=True):
     kind: str
     subject: str
-    fresh: bool
+    is_new: bool
     """It was not open before."""
 
 
-class Closed(msgspec.Struct, frozen=True):
+class ClosedAlert(msgspec.Struct, frozen=True):
     kind: str
     subject: str
-    here: bool = True
+    by_this_call: bool = True
     """By this very statement."""
 
 
-def open_(alerts: Sequence[tuple[str, str, str, int | None]], host: str, pid: int) -> Query[Opened]:
+def raise_alerts(
+    alerts: Sequence[tuple[str, str, str, int | None]], host: str, pid: int
+) -> Query[OpenedAlert]:
     """`alerts`: kind, subject, message, and the token of the hold it is about."""
     kinds, subjects, messages, tokens = _columns(alerts, 4)
     params = {"kinds": kinds, "subjects": subjects, "messages": messages, "tokens": tokens}
-    return Query("alert/raise", {**params, "host": host, "pid": pid}, Opened)
+    return Query("alert/raise", {**params, "host": host, "pid": pid}, OpenedAlert)
 
 
-def close(alerts: Sequence[tuple[str, str, int | None]]) -> Query[Closed]:
+def clear_alerts(alerts: Sequence[tuple[str, str, int | None]]) -> Query[ClosedAlert]:
     kinds, subjects, tokens = _columns(alerts, 3)
-    return Query("alert/clear", {"kinds": kinds, "subjects": subjects, "tokens": tokens}, Closed)
+    return Query(
+        "alert/clear", {"kinds": kinds, "subjects": subjects, "tokens": tokens}, ClosedAlert
+    )
 
 
-def settle(known: Sequence[tuple[str, str]] = ()) -> Query[Closed]:
+def clear_resolved(known: Sequence[tuple[str, str]] = ()) -> Query[ClosedAlert]:
     """`known`: kind and subject of those one believes to be open."""
     kinds, subjects = _columns(known, 2)
-    return Query("alert/settle", {"kinds": kinds, "subjects": subjects}, Closed)
+    return Query("alert/settle", {"kinds": kinds, "subjects": subjects}, ClosedAlert)
 
 
 # Rounds
 
 
-class Turn(msgspec.Struct, frozen=True):
+class RoundStart(msgspec.Struct, frozen=True):
     round: int | None
     """None: it is not one's turn."""
     memory: bytes | None
     now: datetime
-    due: bool
+    has_deliveries: bool
     """Somebody is to be told of an alert."""
 
 
-class Changed(msgspec.Struct, frozen=True):
+class ChangedAlert(msgspec.Struct, frozen=True):
     raised: bool
     """Else it was closed."""
     kind: str
@@ -71,56 +75,56 @@ class Changed(msgspec.Struct, frozen=True):
     message: str
 
 
-def turn(every: float) -> Query[Turn]:
+def begin_round(interval: float) -> Query[RoundStart]:
     """`every`: seconds from one round to the next, whoever makes it."""
-    return Query("alert/turn", {"every": every}, Turn)
+    return Query("alert/turn", {"every": interval}, RoundStart)
 
 
-def heads() -> Query[sights.Head]:
-    return Query("alert/heads", {}, sights.Head)
+def queue_heads() -> Query[sights.QueueHead]:
+    return Query("alert/heads", {}, sights.QueueHead)
 
 
-def dead() -> Query[sights.Dead]:
-    return Query("alert/dead", {}, sights.Dead)
+def dead_workers() -> Query[sights.DeadWorker]:
+    return Query("alert/dead", {}, sights.DeadWorker)
 
 
-def alive() -> Query[sights.Alive]:
-    return Query("alert/alive", {}, sights.Alive)
+def live_workers() -> Query[sights.LiveWorker]:
+    return Query("alert/alive", {}, sights.LiveWorker)
 
 
-def late(seconds: float) -> Query[sights.Late]:
-    return Query("alert/late", {"late": seconds}, sights.Late)
+def late_schedules(late_seconds: float) -> Query[sights.LateSchedule]:
+    return Query("alert/late", {"late": late_seconds}, sights.LateSchedule)
 
 
-def failing(failures: int) -> Query[sights.Failing]:
-    return Query("alert/failing", {"failures": failures}, sights.Failing)
+def failing_schedules(min_failures: int) -> Query[sights.FailingSchedule]:
+    return Query("alert/failing", {"failures": min_failures}, sights.FailingSchedule)
 
 
-def quarantined() -> Query[sights.Quarantined]:
-    return Query("alert/quarantine", {}, sights.Quarantined)
+def quarantined_jobs() -> Query[sights.QuarantinedJobs]:
+    return Query("alert/quarantine", {}, sights.QuarantinedJobs)
 
 
-def refused(within: float) -> Query[sights.Refusals]:
-    return Query("alert/refused", {"within": within}, sights.Refusals)
+def refused_outcomes(window_seconds: float) -> Query[sights.RefusedOutcomes]:
+    return Query("alert/refused", {"within": window_seconds}, sights.RefusedOutcomes)
 
 
-def server() -> Query[sights.Server]:
-    return Query("alert/server", {}, sights.Server)
+def server_load() -> Query[sights.ServerLoad]:
+    return Query("alert/server", {}, sights.ServerLoad)
 
 
-def opened() -> Query[Open]:
+def list_open() -> Query[OpenAlert]:
     """Those that are judged in rounds."""
-    return Query("alert/open", {"kinds": list(JUDGED)}, Open)
+    return Query("alert/open", {"kinds": list(EVALUATED_KINDS)}, OpenAlert)
 
 
-def judge(
-    round: int, decision: Decision, memory: Mapping[str, Any], host: str, pid: int
-) -> Query[Changed]:
+def write_round(
+    round: int, decision: AlertDecision, memory: Mapping[str, Any], host: str, pid: int
+) -> Query[ChangedAlert]:
     """No row, also if a later round has begun."""
     kinds, subjects, messages = _columns(
         [(each.kind, each.subject, each.message) for each in decision.raised], 3
     )
-    said, words = _columns(decision.said, 2)
+    updated_ids, updated_messages = _columns(decision.updated, 2)
     return Query(
         "alert/judge",
         {
@@ -128,19 +132,19 @@ def judge(
             "kinds": kinds,
             "subjects": subjects,
             "messages": messages,
-            "said": said,
-            "words": words,
-            "calmed": decision.calmed,
+            "said": updated_ids,
+            "words": updated_messages,
+            "calmed": decision.cleared,
             "closed": decision.closed,
             "memory": msgspec.json.encode(memory).decode(),
             "host": host,
             "pid": pid,
         },
-        Changed,
+        ChangedAlert,
     )
 
 
-def refuse(host: str, pid: int, jobs: int) -> Query[Any]:
+def record_refused(host: str, pid: int, jobs: int) -> Query[Any]:
     """Note completions that were refused."""
     return Query("alert/refuse", {"host": host, "pid": pid, "jobs": jobs}, lambda: None)
 
@@ -148,7 +152,7 @@ def refuse(host: str, pid: int, jobs: int) -> Query[Any]:
 # What is told to the world outside
 
 
-class Letter(msgspec.Struct, frozen=True):
+class AlertToDeliver(msgspec.Struct, frozen=True):
     """An alert of which somebody is to be told."""
 
     id: int
@@ -160,43 +164,52 @@ class Letter(msgspec.Struct, frozen=True):
     host: str
     pid: int
     closed_by: str | None
-    told: list[str]
-    tries: int
+    delivered: list[str]
+    attempts: int
     now: datetime
 
 
-def take(limit: int, hold: float) -> Query[Letter]:
+def claim_deliveries(limit: int, lease_seconds: float) -> Query[AlertToDeliver]:
     """`hold`: seconds after which another takes them, unless it was said what came of it."""
-    return Query("alert/take", {"limit": limit, "hold": hold}, Letter)
+    return Query("alert/take", {"limit": limit, "hold": lease_seconds}, AlertToDeliver)
 
 
-def told(letter: Letter, told: Sequence[str], pause: float | None) -> Query[Any]:
+def mark_delivered(
+    alert: AlertToDeliver, delivered: Sequence[str], retry_seconds: float | None
+) -> Query[Any]:
     """`pause`: seconds until the rest is tried again; None: that was all."""
-    params = {"id": letter.id, "told": list(told), "cleared": letter.cleared, "pause": pause}
+    params = {
+        "id": alert.id,
+        "told": list(delivered),
+        "cleared": alert.cleared,
+        "pause": retry_seconds,
+    }
     return Query("alert/told", params, lambda: None)
 
 
 # By hand
 
 
-class Tally(msgspec.Struct, frozen=True):
+class OpenAlertCount(msgspec.Struct, frozen=True):
     kind: str
     alerts: int
     acknowledged: int
 
 
-def tally() -> Query[Tally]:
+def count_open() -> Query[OpenAlertCount]:
     """Those that are open, by kind."""
-    return Query("alert/tally", {}, Tally)
+    return Query("alert/tally", {}, OpenAlertCount)
 
 
-def acknowledge(kind: str, subject: str | None, seconds: float, who: str) -> Query[Closed]:
-    params = {"kind": kind, "subject": subject, "seconds": seconds, "who": who}
-    return Query("alert/acknowledge", params, Closed)
+def acknowledge(
+    kind: str, subject: str | None, seconds: float, operator: str
+) -> Query[ClosedAlert]:
+    params = {"kind": kind, "subject": subject, "seconds": seconds, "who": operator}
+    return Query("alert/acknowledge", params, ClosedAlert)
 
 
-def dismiss(kind: str, subject: str | None, who: str) -> Query[Closed]:
-    return Query("alert/dismiss", {"kind": kind, "subject": subject, "who": who}, Closed)
+def dismiss(kind: str, subject: str | None, operator: str) -> Query[ClosedAlert]:
+    return Query("alert/dismiss", {"kind": kind, "subject": subject, "who": operator}, ClosedAlert)
 
 
 def _columns(rows: Sequence[tuple[object, ...]], width: int) -> list[list[object]]:

@@ -9,24 +9,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 
-def of_ints(values: Iterable[int | str]) -> str:
+def int_array(values: Iterable[int | str]) -> str:
     return f"{{{','.join(map(str, values))}}}"
 
 
-def of_texts(values: Iterable[str | None]) -> str:
-    return f"{{{inside(values)}}}"
+def text_array(values: Iterable[str | None]) -> str:
+    return f"{{{array_items(values)}}}"
 
 
-def inside(values: Iterable[str | None]) -> str:
+def array_items(values: Iterable[str | None]) -> str:
     """Texts as they stand in a literal, without the braces."""
     return ",".join([_quoted(value) for value in values])
 
 
-def of_flags(values: Iterable[bool]) -> str:
+def bool_array(values: Iterable[bool]) -> str:
     return f"{{{','.join(['t' if value else 'f' for value in values])}}}"
 
 
-def of_seconds(values: Iterable[float]) -> str:
+def microsecond_array(values: Iterable[float]) -> str:
     """Seconds as whole microseconds: the shortest to write and to read."""
     return f"{{{','.join([str(int(value * 1e6)) for value in values])}}}"
 

@@ -10,28 +10,28 @@ import msgspec
 
 from rota.store.query import Query
 
-NEWEST = 2**63 - 1
+MAX_ID = 2**63 - 1
 
 
-class Entry(msgspec.Struct, frozen=True):
+class AuditRow(msgspec.Struct, frozen=True):
     id: int
     at: datetime
-    who: str
+    operator: str
     action: str
     subject: str
     detail: bytes
 
 
-class Deed(msgspec.Struct, frozen=True):
+class AuditEntry(msgspec.Struct, frozen=True):
     """Who does what to whom. What goes into runs and comes out of them is no part of it."""
 
-    who: str
+    operator: str
     action: str
     subject: str
     detail: Mapping[str, str | int] = {}
 
 
-class Taken(msgspec.Struct, frozen=True):
+class ReleasedLock(msgspec.Struct, frozen=True):
     """Whose lock it was."""
 
     host: str
@@ -52,35 +52,42 @@ class Blocker(msgspec.Struct, frozen=True):
     open: float | None
 
 
-def release(name: str, slot: int, who: str, token: int | None = None) -> Query[Taken]:
+def release_lock(
+    name: str, permit: int, operator: str, token: int | None = None
+) -> Query[ReleasedLock]:
     """`token`: only from who holds it under that one."""
-    params = {"name": name, "slot": slot, "who": who, "token": token}
-    return Query("audit/release", params, Taken)
+    params = {"name": name, "slot": permit, "who": operator, "token": token}
+    return Query("audit/release", params, ReleasedLock)
 
 
 def blockers(pid: int) -> Query[Blocker]:
     return Query("audit/blockers", {"pid": pid}, Blocker)
 
 
-def process() -> Query[int]:
+def backend_pid() -> Query[int]:
     return Query("audit/process", {}, int)
 
 
-def note(deed: Deed) -> Query[Any]:
+def write_entry(entry: AuditEntry) -> Query[Any]:
     """In the transaction that does it."""
-    detail = msgspec.json.encode(deed.detail).decode()
-    params = {"who": deed.who, "action": deed.action, "subject": deed.subject, "detail": detail}
+    detail = msgspec.json.encode(entry.detail).decode()
+    params = {
+        "who": entry.operator,
+        "action": entry.action,
+        "subject": entry.subject,
+        "detail": detail,
+    }
     return Query("audit/note", params, lambda: None)
 
 
 def entries(
     limit: int = 20,
-    before: int = NEWEST,
+    before: int = MAX_ID,
     *,
-    who: str | None = None,
+    operator: str | None = None,
     action: str | None = None,
     subject: str | None = None,
-) -> Query[Entry]:
+) -> Query[AuditRow]:
     """The last first; by one, of one kind, to one thing where named."""
-    said = {"who": who, "action": action, "subject": subject}
-    return Query("view/audit", {"limit": limit, "before": before, **said}, Entry)
+    filters = {"who": operator, "action": action, "subject": subject}
+    return Query("view/audit", {"limit": limit, "before": before, **filters}, AuditRow)

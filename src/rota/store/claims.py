@@ -9,18 +9,18 @@ from uuid import UUID
 
 import msgspec
 
-from rota.store.arrays import of_ints
-from rota.store.jobs import Moved
+from rota.store.arrays import int_array
+from rota.store.jobs import MoveResult
 from rota.store.query import Query
 
 
-class Held(msgspec.Struct, frozen=True):
+class HeldClaim(msgspec.Struct, frozen=True):
     id: int
     nonce: UUID
     jobs: list[int]
 
 
-class Orphan(msgspec.Struct, frozen=True):
+class OrphanedClaim(msgspec.Struct, frozen=True):
     """A claim nobody looks after."""
 
     id: int
@@ -28,17 +28,17 @@ class Orphan(msgspec.Struct, frozen=True):
     jobs: list[int]
 
 
-def hold(worker: int, claims: Sequence[int]) -> Query[int]:
+def lock(worker: int, claims: Sequence[int]) -> Query[int]:
     """Lock claims before a move that takes finished jobs out of them."""
-    return Query("claim/hold", {"worker": worker, "claims": of_ints(claims)}, int)
+    return Query("claim/hold", {"worker": worker, "claims": int_array(claims)}, int)
 
 
-def seize(worker: int, claims: Sequence[int]) -> Query[int]:
+def lock_exclusive(worker: int, claims: Sequence[int]) -> Query[int]:
     """Lock claims before a move that takes unfinished jobs out of them."""
-    return Query("claim/seize", {"worker": worker, "claims": of_ints(claims)}, int)
+    return Query("claim/seize", {"worker": worker, "claims": int_array(claims)}, int)
 
 
-def pin(worker: int, claim: int, job: int) -> Query[int]:
+def lock_shared(worker: int, claim: int, job: int) -> Query[int]:
     """Keep a claim that holds a job as it is until the transaction ends."""
     return Query("claim/pin", {"worker": worker, "claim": claim, "job": job}, int)
 
@@ -48,19 +48,19 @@ def assert_held(claim: int, job: int) -> Query[Any]:
     return Query("claim/assert", {"claim": claim, "job": job}, lambda _: None)
 
 
-def exorcise(pid: int, began: datetime) -> Query[Any]:
+def terminate_backend(pid: int, transaction_started: datetime) -> Query[Any]:
     """End a transaction of ours that nobody can end any more."""
-    return Query("claim/exorcise", {"pid": pid, "began": began}, lambda _: None)
+    return Query("claim/exorcise", {"pid": pid, "began": transaction_started}, lambda _: None)
 
 
 def release(worker: int, claims: Sequence[int], jobs: Sequence[int]) -> Query[None]:
     """Take jobs out of claims that are held or seized; an empty claim goes."""
-    params = {"worker": worker, "claims": of_ints(claims), "jobs": of_ints(jobs)}
+    params = {"worker": worker, "claims": int_array(claims), "jobs": int_array(jobs)}
     return Query("claim/release", params, lambda: None)
 
 
-def mine(worker: int) -> Query[Held]:
-    return Query("claim/mine", {"worker": worker}, Held)
+def by_worker(worker: int) -> Query[HeldClaim]:
+    return Query("claim/mine", {"worker": worker}, HeldClaim)
 
 
 def split(
@@ -71,22 +71,24 @@ def split(
     return Query("claim/split", params, lambda: None)
 
 
-def mark(worker: int, claim: int, job: int, *, alone: bool) -> Query[int]:
+def mark_running(worker: int, claim: int, job: int, *, exclusive: bool) -> Query[int]:
     """Note of a suspect that it runs, and whether alone. No row: it has been taken away."""
-    return Query("claim/mark", {"worker": worker, "claim": claim, "job": job, "alone": alone}, int)
+    return Query(
+        "claim/mark", {"worker": worker, "claim": claim, "job": job, "alone": exclusive}, int
+    )
 
 
-def of(worker: int, job: int) -> Query[int]:
+def by_job(worker: int, job: int) -> Query[int]:
     """The claim that holds a job."""
     return Query("claim/of", {"worker": worker, "job": job}, int)
 
 
-def orphans(after: int, limit: int) -> Query[Orphan]:
+def orphans(after: int, limit: int) -> Query[OrphanedClaim]:
     """Claims whose worker is gone, or whose time has run out, going up from an id."""
-    return Query("claim/orphans", {"after": after, "limit": limit}, Orphan)
+    return Query("claim/orphans", {"after": after, "limit": limit}, OrphanedClaim)
 
 
-def reap(claim: int, only: Sequence[int] | None = None) -> Query[Moved]:
+def reap(claim: int, only_jobs: Sequence[int] | None = None) -> Query[MoveResult]:
     """Take back what such a claim holds."""
-    params = {"claim": claim, "only": None if only is None else of_ints(only)}
-    return Query("claim/reap", params, Moved)
+    params = {"claim": claim, "only": None if only_jobs is None else int_array(only_jobs)}
+    return Query("claim/reap", params, MoveResult)

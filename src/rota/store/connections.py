@@ -23,52 +23,52 @@ if TYPE_CHECKING:
 
 C = TypeVar("C", bound="AsyncConnection[Any]")
 
-IDLE_AFTER = 60.0
+MAX_IDLE_SECONDS = 60.0
 """Seconds after which a connection nobody needed is closed."""
 
 
-class Connections(Generic[C]):
-    def __init__(self, connect: Callable[[], Awaitable[C]], limit: int, patience: float) -> None:
+class ConnectionPool(Generic[C]):
+    def __init__(self, connect: Callable[[], Awaitable[C]], limit: int, timeout: float) -> None:
         self._connect = connect
         self._limit = limit
-        self._patience = patience
-        self._places = asyncio.Semaphore(limit)
+        self._timeout = timeout
+        self._slots = asyncio.Semaphore(limit)
         self._idle: list[tuple[C, float]] = []
         self._closed = False
         self.limit = limit
         self.busy = 0
-        self.waits = 0
+        self.wait_count = 0
         """How often all of them were busy."""
 
     @property
     def idle(self) -> int:
         return len(self._idle)
 
-    async def take(self) -> C:
+    async def acquire(self) -> C:
         """A connection, to be given back."""
-        if self._places.locked():
-            self.waits += 1
-            await self._wait_for_a_place()
+        if self._slots.locked():
+            self.wait_count += 1
+            await self._wait_for_slot()
         else:
-            await self._places.acquire()
+            await self._slots.acquire()
         self.busy += 1
         try:
             while self._idle:
                 connection, _ = self._idle.pop()
-                if not _has_ended(connection):
+                if not _is_closed_by_server(connection):
                     return connection
                 await connection.close()
             return await self._connect()
         except BaseException:
             self.busy -= 1
-            self._places.release()
+            self._slots.release()
             raise
 
-    async def give_back(self, connection: C, error: BaseException | None = None) -> None:
+    async def release(self, connection: C, error: BaseException | None = None) -> None:
         """Have it back. `error`: how its use ended, if not well."""
         self.busy -= 1
-        self._places.release()
-        if error is not None and failures.is_eviction(error):
+        self._slots.release()
+        if error is not None and failures.is_server_gone(error):
             await connection.close()
             await self._close_idle()
             return
@@ -79,16 +79,16 @@ class Connections(Generic[C]):
             return
         now = time.monotonic()
         self._idle.append((connection, now))
-        while now - self._idle[0][1] > IDLE_AFTER:
+        while now - self._idle[0][1] > MAX_IDLE_SECONDS:
             await self._idle.pop(0)[0].close()
 
-    async def _wait_for_a_place(self) -> None:
+    async def _wait_for_slot(self) -> None:
         try:
-            async with asyncio.timeout(self._patience):
-                await self._places.acquire()
+            async with asyncio.timeout(self._timeout):
+                await self._slots.acquire()
         except TimeoutError:
             raise DatabaseUnavailable(
-                f"all {self._limit} connections were busy for {self._patience:g} s; "
+                f"all {self._limit} connections were busy for {self._timeout:g} s; "
                 "raise ROTA_CONNECTIONS or start fewer things at once"
             ) from None
 
@@ -101,10 +101,10 @@ class Connections(Generic[C]):
             await self._idle.pop()[0].close()
 
 
-def _has_ended(connection: AsyncConnection[Any]) -> bool:
+def _is_closed_by_server(connection: AsyncConnection[Any]) -> bool:
     """Whether the server has hung up while nobody looked: then there is something to read, the end."""
     if connection.closed:
         return True
-    look = select.poll()  # unlike select(), it takes any number of open files
-    look.register(connection.pgconn.socket, select.POLLIN)
-    return bool(look.poll(0))
+    poller = select.poll()  # unlike select(), it takes any number of open files
+    poller.register(connection.pgconn.socket, select.POLLIN)
+    return bool(poller.poll(0))

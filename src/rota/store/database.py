@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from rota.errors import DatabaseUnavailable
 from rota.model.settings import Settings
 from rota.store import address, failures
-from rota.store.connections import Connections
+from rota.store.connections import ConnectionPool
 from rota.store.query import Query, Row, encoded
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection, AsyncCursor
 
-    from rota.store.session import Session
+    from rota.store.session import PgConnection
 
 T = TypeVar("T")
 
 # What every connection of ours relies on, whatever the role's defaults are.
-_SESSION = {
+_SESSION_SETTINGS = {
     "default_transaction_isolation": "read committed",
     "default_transaction_read_only": "off",
     "default_transaction_deferrable": "off",
@@ -48,7 +48,7 @@ _SESSION = {
 
 # The hot statements have one good plan, the one over indexes, whatever the statistics say at the moment;
 # planning them anew each time would cost more than running them.
-_ENGINE = {
+_ENGINE_SETTINGS = {
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
     "enable_mergejoin": "off",
@@ -56,7 +56,7 @@ _ENGINE = {
     "jit": "off",
 }
 
-ANSWER_WITHIN = 5.0
+ANSWER_GRACE_SECONDS = 5.0
 """Seconds after which the server would have ended a statement itself, if it were still there."""
 
 
@@ -66,129 +66,139 @@ class Database:
     `direct` is another way to the same database, past a pooler, for what needs a session of its own.
     """
 
-    def __init__(self, dsn: str, settings: Settings, direct: str | None = None) -> None:
+    def __init__(self, dsn: str, settings: Settings, direct_dsn: str | None = None) -> None:
         self.dsn = dsn
-        self.direct = direct
+        self.direct_dsn = direct_dsn
         self.schema = settings.schema
         self.settings = settings
-        self.connections = self._connections = Connections(
-            self.connect, settings.connections, patience=settings.patience
+        self.pool = self._pool = ConnectionPool(
+            self.connect, settings.connections, timeout=settings.outage_timeout
         )
 
-    async def connect(self, *, engine: bool = False, direct: bool = False) -> Session:
+    async def connect(self, *, engine: bool = False, direct: bool = False) -> PgConnection:
         """A connection of one's own. `engine`: for the loop that claims and completes; `direct`: past
         the pooler, if there is a way, which its `pooled` says."""
-        from rota.store.session import Session
+        from rota.store.session import PgConnection
 
         settings = {
-            **_SESSION,
+            **_SESSION_SETTINGS,
             "statement_timeout": f"{int(self.settings.statement_timeout * 1000)}ms",
-            **(_ENGINE if engine else {}),
+            **(_ENGINE_SETTINGS if engine else {}),
         }
         try:
-            params = address.parameters((direct and self.direct) or self.dsn)
-            session = await Session.connect(autocommit=True, prepare_threshold=0, **params)
+            params = address.connection_parameters((direct and self.direct_dsn) or self.dsn)
+            connection = await PgConnection.connect(autocommit=True, prepare_threshold=0, **params)
         except Exception as error:
-            raise failures.unconnected(error) from error
+            raise failures.connect_error(error) from error
         try:
-            await session.set_up(settings, self.settings.pooler, float(params["connect_timeout"]))
+            await connection.set_up(
+                settings, self.settings.pooler, float(params["connect_timeout"])
+            )
         except BaseException as error:
-            await session.close()
-            if isinstance(error, Exception) and failures.is_passing(error):
-                raise failures.unconnected(error) from error
+            await connection.close()
+            if isinstance(error, Exception) and failures.is_transient(error):
+                raise failures.connect_error(error) from error
             raise
-        session.deadline = self.settings.statement_timeout + ANSWER_WITHIN
-        return session
+        connection.answer_timeout = self.settings.statement_timeout + ANSWER_GRACE_SECONDS
+        return connection
 
     @asynccontextmanager
-    async def connection(self, patience: float = 0.0) -> AsyncIterator[Session]:
+    async def connection(self, outage_timeout: float = 0.0) -> AsyncIterator[PgConnection]:
         """A connection for a moment; errors a user can act on are said in our words. `patience`: how long
         to wait for a database that is away, before anything is sent."""
-        with failures.in_our_words(self.schema, ours=True):
-            connection = await self._take(patience)
+        with failures.translated(self.schema, own_connection=True):
+            connection = await self._acquire(outage_timeout)
             try:
                 yield connection
             except BaseException as error:
-                await self._connections.give_back(connection, error)
+                await self._pool.release(connection, error)
                 raise
-            await self._connections.give_back(connection)
+            await self._pool.release(connection)
 
     @asynccontextmanager
-    async def transaction(self, patience: float = 0.0) -> AsyncIterator[Session]:
+    async def transaction(self, outage_timeout: float = 0.0) -> AsyncIterator[PgConnection]:
         """The same, in a transaction that has all our settings, also through a pooler."""
-        async with self.connection(patience) as connection, connection.transaction():
+        async with self.connection(outage_timeout) as connection, connection.transaction():
             yield connection
 
-    async def run(self, query: Query[Row], patience: float = 0.0) -> list[Row]:
+    async def run(self, query: Query[Row], outage_timeout: float = 0.0) -> list[Row]:
         """Run one query on a connection of ours, once."""
-        return await self._once(lambda on: run(on, query, self.schema), patience)
+        return await self._run_once(lambda on: run(on, query, self.schema), outage_timeout)
 
-    async def exchange(
-        self, segments: Sequence[Sequence[Query[Any]]], patience: float = 0.0
+    async def pipeline(
+        self, transactions: Sequence[Sequence[Query[Any]]], outage_timeout: float = 0.0
     ) -> list[list[list[Any]]]:
         """Run several transactions on a connection of ours, once."""
-        return await self._once(lambda on: exchange(on, segments, self.schema), patience)
+        return await self._run_once(
+            lambda on: pipeline(on, transactions, self.schema), outage_timeout
+        )
 
-    async def _once(self, do: Callable[[Session], Awaitable[T]], patience: float) -> T:
-        with failures.in_our_words(self.schema, ours=True):
+    async def _run_once(
+        self, operation: Callable[[PgConnection], Awaitable[T]], outage_timeout: float
+    ) -> T:
+        with failures.translated(self.schema, own_connection=True):
             try:
-                return await self._lent(do)
+                return await self._run_on_pooled(operation)
             except Exception as error:
-                if not patience or not failures.is_unsent(error):
+                if not outage_timeout or not failures.was_not_sent(error):
                     raise
-            return await self._patiently(lambda: self._lent(do), patience, failures.is_unsent)
+            return await self._retry(
+                lambda: self._run_on_pooled(operation), outage_timeout, failures.was_not_sent
+            )
 
-    async def _lent(self, do: Callable[[Session], Awaitable[T]]) -> T:
-        connection = await self._connections.take()
+    async def _run_on_pooled(self, operation: Callable[[PgConnection], Awaitable[T]]) -> T:
+        connection = await self._pool.acquire()
         try:
-            answer = await do(connection)
+            answer = await operation(connection)
         except BaseException as error:
-            await self._connections.give_back(connection, error)
+            await self._pool.release(connection, error)
             raise
-        await self._connections.give_back(connection)
+        await self._pool.release(connection)
         return answer
 
-    async def _take(self, patience: float) -> Session:
+    async def _acquire(self, outage_timeout: float) -> PgConnection:
         try:
-            return await self._connections.take()
+            return await self._pool.acquire()
         except DatabaseUnavailable as error:
-            if not patience or not failures.is_unsent(error):
+            if not outage_timeout or not failures.was_not_sent(error):
                 raise
-        return await self._patiently(self._connections.take, patience, failures.is_unsent)
+        return await self._retry(self._pool.acquire, outage_timeout, failures.was_not_sent)
 
-    async def one(self, query: Query[Row]) -> Row | None:
+    async def fetch_one(self, query: Query[Row]) -> Row | None:
         rows = await self.run(query)
         return rows[0] if rows else None
 
-    async def insist(self, query: Query[Row], patience: float | None = None) -> list[Row]:
+    async def run_with_retry(
+        self, query: Query[Row], outage_timeout: float | None = None
+    ) -> list[Row]:
         """Run a query that can be repeated, again and again while the database is away."""
-        rows: list[Row] = (await self.insist_on([query], patience))[0]
+        rows: list[Row] = (await self.transact_with_retry([query], outage_timeout))[0]
         return rows
 
-    async def insist_on(
-        self, queries: Sequence[Query[Any]], patience: float | None = None
+    async def transact_with_retry(
+        self, queries: Sequence[Query[Any]], outage_timeout: float | None = None
     ) -> list[list[Any]]:
         """The same for several queries that are one transaction."""
 
-        async def once() -> list[list[Any]]:
-            return (await self.exchange([queries]))[0]
+        async def transact() -> list[list[Any]]:
+            return (await self.pipeline([queries]))[0]
 
-        patience = self.settings.patience if patience is None else patience
-        return await self._patiently(once, patience, failures.is_passing)
+        outage_timeout = self.settings.outage_timeout if outage_timeout is None else outage_timeout
+        return await self._retry(transact, outage_timeout, failures.is_transient)
 
-    async def _patiently(
+    async def _retry(
         self,
-        once: Callable[[], Awaitable[T]],
-        patience: float,
-        again: Callable[[BaseException], bool],
+        operation: Callable[[], Awaitable[T]],
+        outage_timeout: float,
+        is_retryable: Callable[[BaseException], bool],
     ) -> T:
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + outage_timeout
         pause = 0.05
         while True:
             try:
-                return await once()
+                return await operation()
             except Exception as error:
-                if not again(error):
+                if not is_retryable(error):
                     raise
                 if time.monotonic() + pause > deadline:
                     raise DatabaseUnavailable(
@@ -207,21 +217,21 @@ class Database:
                 await copy.write(chunk)
 
     async def close(self) -> None:
-        await self._connections.close()
+        await self._pool.close()
 
 
 async def run(connection: AsyncConnection[Any], query: Query[Row], schema: str) -> list[Row]:
     """Run one query on this connection."""
     if _needs_settings(connection):
-        [[rows]] = await _with_settings(connection, [[query]], schema)
+        [[rows]] = await _pipeline_with_settings(connection, [[query]], schema)
         return rows
     cursor = connection.cursor(binary=True)
     await cursor.execute(encoded(query.statement, schema), query.params)
     return query.read(await cursor.fetchall()) if _has_rows(cursor) else []
 
 
-async def exchange(
-    connection: AsyncConnection[Any], segments: Sequence[Sequence[Query[Any]]], schema: str
+async def pipeline(
+    connection: AsyncConnection[Any], transactions: Sequence[Sequence[Query[Any]]], schema: str
 ) -> list[list[list[Any]]]:
     """Run several transactions in one round trip; each segment commits or fails by itself.
 
@@ -229,19 +239,19 @@ async def exchange(
     completions sent with it.
     """
     if _needs_settings(connection):
-        return await _with_settings(connection, segments, schema)
-    if len(segments) == 1 and len(segments[0]) == 1:
-        return [[await run(connection, segments[0][0], schema)]]
+        return await _pipeline_with_settings(connection, transactions, schema)
+    if len(transactions) == 1 and len(transactions[0]) == 1:
+        return [[await run(connection, transactions[0][0], schema)]]
     cursors = []
-    async with connection.pipeline() as pipeline:
-        for number, segment in enumerate(segments):
+    async with connection.pipeline() as pipe:
+        for number, transaction in enumerate(transactions):
             if number:
-                await pipeline.sync()
-            for query in segment:
+                await pipe.sync()
+            for query in transaction:
                 cursor = connection.cursor(binary=True)
                 await cursor.execute(encoded(query.statement, schema), query.params)
                 cursors.append((number, query, cursor))
-    answers: list[list[list[Any]]] = [[] for _ in segments]
+    answers: list[list[list[Any]]] = [[] for _ in transactions]
     for number, query, cursor in cursors:
         rows = await cursor.fetchall() if _has_rows(cursor) else []
         answers[number].append(query.read(rows))
@@ -254,17 +264,17 @@ def _needs_settings(connection: AsyncConnection[Any]) -> bool:
     return getattr(connection, "pooled", False) and connection.pgconn.transaction_status == 0
 
 
-async def _with_settings(
-    connection: AsyncConnection[Any], segments: Sequence[Sequence[Query[Any]]], schema: str
+async def _pipeline_with_settings(
+    connection: AsyncConnection[Any], transactions: Sequence[Sequence[Query[Any]]], schema: str
 ) -> list[list[list[Any]]]:
     texts = [
-        [(encoded(query.statement, schema), query.params) for query in segment]
-        for segment in segments
+        [(encoded(query.statement, schema), query.params) for query in transaction]
+        for transaction in transactions
     ]
-    answers = await cast("Session", connection).transact(texts)
+    answers = await cast("PgConnection", connection).transact(texts)
     return [
-        [query.read(rows) for query, rows in zip(segment, answer, strict=True)]
-        for segment, answer in zip(segments, answers, strict=True)
+        [query.read(rows) for query, rows in zip(transaction, answer, strict=True)]
+        for transaction, answer in zip(transactions, answers, strict=True)
     ]
 
 

@@ -11,105 +11,105 @@ import msgspec
 
 from rota.store.query import Query, in_schema
 
-FIRST = 200
+MAX_JOBS_PER_LANE = 200
 """So many of each lane are looked at for what nobody takes."""
 
 
-class Server(msgspec.Struct, frozen=True):
+class ServerRow(msgspec.Struct, frozen=True):
     version: str
-    number: int
-    standby: bool
-    read_only: bool
+    version_number: int
+    is_standby: bool
+    is_read_only: bool
     fsync: bool
-    whole_pages: bool
-    most: int
+    full_page_writes: bool
+    max_connections: int
     connections: int
-    sees_all: bool
+    can_see_all_sessions: bool
     """Whether this role sees what others do."""
-    me: str
-    quoted: str
+    role: str
+    quoted_role: str
     """The same, as a statement names it."""
 
 
-class Clocks(msgspec.Struct, frozen=True):
+class ClockSkewRow(msgspec.Struct, frozen=True):
     now: datetime
-    off: float
+    offset_seconds: float
     """By how much Rota's clock is before the server's: 0, unless somebody set it."""
 
 
-class Holder(msgspec.Struct, frozen=True):
+class SnapshotHolderRow(msgspec.Struct, frozen=True):
     """Somebody who keeps rows that are gone."""
 
     kind: str
-    whose: str
+    name: str
     pid: int | None
     seconds: float | None
-    age: int | None
+    xid_age: int | None
     state: str | None
 
 
-class TableLine(msgspec.Struct, frozen=True):
+class TableRow(msgspec.Struct, frozen=True):
     name: str
-    live: int
-    dead: int
+    live_rows: int
+    dead_rows: int
     bytes: int
-    vacuumed: bool
-    ago: float | None
+    has_autovacuum: bool
+    vacuumed_seconds_ago: float | None
 
 
-class IndexLine(msgspec.Struct, frozen=True):
+class IndexRow(msgspec.Struct, frozen=True):
     name: str
     table: str
-    valid: bool
+    is_valid: bool
     scans: int | None
     bytes: int
 
 
-class Sweeping(msgspec.Struct, frozen=True):
-    on: bool
-    counted: bool
-    every: float
-    age: int
+class VacuumRow(msgspec.Struct, frozen=True):
+    is_enabled: bool
+    tracks_counts: bool
+    naptime_seconds: float
+    xid_age: int
 
 
-class Notifications(msgspec.Struct, frozen=True):
-    full: float
+class NotificationQueueRow(msgspec.Struct, frozen=True):
+    queue_usage: float
     pid: int | None
-    whose: str | None
+    application: str | None
     seconds: float | None
 
 
-class Unclaimable(msgspec.Struct, frozen=True):
+class UnclaimableRow(msgspec.Struct, frozen=True):
     queue: str
     task: str
     jobs: int
-    job: int
-    serving: int
+    first_job: int
+    serving_workers: int
 
 
-class Overdue(msgspec.Struct, frozen=True):
+class OverdueRow(msgspec.Struct, frozen=True):
     jobs: int
-    seconds: float | None
+    late_seconds: float | None
 
 
-class Orphaned(msgspec.Struct, frozen=True):
+class OrphanedClaimsRow(msgspec.Struct, frozen=True):
     jobs: int
-    worker: int | None
+    first_worker: int | None
 
 
-class Crew(msgspec.Struct, frozen=True):
-    there: int
-    silent: int
-    engines: list[str]
+class WorkerCountRow(msgspec.Struct, frozen=True):
+    workers: int
+    silent_workers: int
+    rota_versions: list[str]
     quarantined: int
 
 
-class Made(msgspec.Struct, frozen=True):
+class IndexDefinitionRow(msgspec.Struct, frozen=True):
     """An index, and the statement that makes it."""
 
     name: str
     table: str
-    text: str
+    statement: str
 
 
 _INDEX = re.compile(r"CREATE (?:UNIQUE )?INDEX (\w+) ON rota\.(\w+) .*;")
@@ -118,64 +118,64 @@ _KEY = re.compile(r"\s+constraint (\w+) ((?:PRIMARY KEY|UNIQUE) \(.*?\)),?$")
 
 
 @cache
-def expected(schema: str) -> dict[str, Made]:
+def expected_indexes(schema: str) -> dict[str, IndexDefinitionRow]:
     """Every index that the migrations make, by name."""
     text = (resources.files("rota.store") / "schema.sql").read_text("utf-8")
-    found: dict[str, Made] = {}
+    found: dict[str, IndexDefinitionRow] = {}
     table = ""
     for line in text.splitlines():
         if match := _TABLE.match(line):
             table = match[1]
         elif match := _KEY.match(line):
-            made = in_schema(
+            statement = in_schema(
                 f"alter table rota.{table} add constraint {match[1]} {match[2]};", schema
             )
-            found[match[1]] = Made(match[1], table, made)
+            found[match[1]] = IndexDefinitionRow(match[1], table, statement)
         elif match := _INDEX.match(line):
-            made = in_schema(line.replace(" INDEX ", " INDEX CONCURRENTLY ", 1), schema)
-            found[match[1]] = Made(match[1], match[2], made)
+            statement = in_schema(line.replace(" INDEX ", " INDEX CONCURRENTLY ", 1), schema)
+            found[match[1]] = IndexDefinitionRow(match[1], match[2], statement)
     return found
 
 
-def server() -> Query[Server]:
-    return Query("doctor/server", {}, Server)
+def server() -> Query[ServerRow]:
+    return Query("doctor/server", {}, ServerRow)
 
 
-def clock() -> Query[Clocks]:
-    return Query("doctor/clock", {}, Clocks)
+def clock() -> Query[ClockSkewRow]:
+    return Query("doctor/clock", {}, ClockSkewRow)
 
 
-def snapshots() -> Query[Holder]:
-    return Query("doctor/snapshots", {}, Holder)
+def snapshot_holders() -> Query[SnapshotHolderRow]:
+    return Query("doctor/snapshots", {}, SnapshotHolderRow)
 
 
-def tables(schema: str) -> Query[TableLine]:
-    return Query("doctor/tables", {"schema": schema}, TableLine)
+def tables(schema: str) -> Query[TableRow]:
+    return Query("doctor/tables", {"schema": schema}, TableRow)
 
 
-def indexes(schema: str) -> Query[IndexLine]:
-    return Query("doctor/indexes", {"schema": schema}, IndexLine)
+def indexes(schema: str) -> Query[IndexRow]:
+    return Query("doctor/indexes", {"schema": schema}, IndexRow)
 
 
-def autovacuum() -> Query[Sweeping]:
-    return Query("doctor/autovacuum", {}, Sweeping)
+def autovacuum() -> Query[VacuumRow]:
+    return Query("doctor/autovacuum", {}, VacuumRow)
 
 
-def notifications() -> Query[Notifications]:
-    return Query("doctor/notifications", {}, Notifications)
+def notifications() -> Query[NotificationQueueRow]:
+    return Query("doctor/notifications", {}, NotificationQueueRow)
 
 
-def unclaimable() -> Query[Unclaimable]:
-    return Query("doctor/unclaimable", {"first": FIRST}, Unclaimable)
+def unclaimable_jobs() -> Query[UnclaimableRow]:
+    return Query("doctor/unclaimable", {"first": MAX_JOBS_PER_LANE}, UnclaimableRow)
 
 
-def overdue(late: float) -> Query[Overdue]:
-    return Query("doctor/overdue", {"late": late}, Overdue)
+def overdue_jobs(late_seconds: float) -> Query[OverdueRow]:
+    return Query("doctor/overdue", {"late": late_seconds}, OverdueRow)
 
 
-def orphans(silent: float) -> Query[Orphaned]:
-    return Query("doctor/orphans", {"silent": silent}, Orphaned)
+def orphaned_claims(silent_seconds: float) -> Query[OrphanedClaimsRow]:
+    return Query("doctor/orphans", {"silent": silent_seconds}, OrphanedClaimsRow)
 
 
-def crew(silent: float) -> Query[Crew]:
-    return Query("doctor/crew", {"silent": silent}, Crew)
+def worker_counts(silent_seconds: float) -> Query[WorkerCountRow]:
+    return Query("doctor/crew", {"silent": silent_seconds}, WorkerCountRow)

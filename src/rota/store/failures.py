@@ -13,16 +13,16 @@ from rota.errors import (
     DatabaseError,
     DatabaseUnavailable,
     KeyBusy,
+    LeadershipLost,
     LockLost,
     RotaError,
     SchemaMissing,
     SettingsError,
-    TermLost,
 )
 
 # The same statement may succeed later: serialisation failure, deadlock, lock timeout, and a server that
 # became read-only by a failover.
-_PASSING = {"40001", "40P01", "55P03", "25006"}
+_TRANSIENT = {"40001", "40P01", "55P03", "25006"}
 
 # The connection is lost, or the server ends it: connection errors, shutdown and start-up, idle time-outs.
 _CONNECTION_CLASSES = ("08", "57P0", "25P03", "25P04")
@@ -35,12 +35,12 @@ _UNSTORABLE = {"23514", "54000", "54001"}
 _UNSTORABLE_CLASS = "22"
 
 # Trying again does not help when the server has understood and says no.
-_REFUSED = re.compile(
+_LOGIN_REFUSED = re.compile(
     r"authentication failed|does not exist|no pg_hba\.conf entry|no password supplied|not permitted"
 )
 
 # What PgBouncer says to whom it could not give a connection of its own.
-_POOLER_HAS_NONE = re.compile(
+_POOLER_EXHAUSTED = re.compile(
     r"server login has been failing|query_wait_timeout|no more connections"
 )
 
@@ -60,24 +60,24 @@ def sqlstate(error: BaseException) -> str:
     return ""
 
 
-def is_passing(error: BaseException) -> bool:
+def is_transient(error: BaseException) -> bool:
     """Whether trying again can help: the connection broke, or the server says not now."""
     if isinstance(error, DatabaseUnavailable):
         return True
     code = sqlstate(error)
     if code:
-        return code in _PASSING or code.startswith((*_CONNECTION_CLASSES, *_SERVER_CLASSES))
+        return code in _TRANSIENT or code.startswith((*_CONNECTION_CLASSES, *_SERVER_CLASSES))
     # A driver's error without a code is one about the connection itself.
     names = {cls.__name__ for cls in type(error).__mro__}
     return isinstance(error, OSError) or "OperationalError" in names or "InterfaceError" in names
 
 
-def is_eviction(error: BaseException) -> bool:
+def is_server_gone(error: BaseException) -> bool:
     """Whether the server at the other end is of no more use, and likely to every connection to it: it is
     being shut down, it can only be read since a failover, or nothing comes through any more."""
     code = sqlstate(error)
-    silent = any(cls.__name__ == "NoAnswer" for cls in type(error).__mro__)
-    return silent or code == "25006" or code.startswith("57P0")
+    is_silent = any(cls.__name__ == "ConnectionSilent" for cls in type(error).__mro__)
+    return is_silent or code == "25006" or code.startswith("57P0")
 
 
 def is_contended(error: BaseException) -> bool:
@@ -85,21 +85,21 @@ def is_contended(error: BaseException) -> bool:
     return sqlstate(error) in {"40001", "40P01", "55P03", "57014"}
 
 
-def is_unsent(error: BaseException) -> bool:
+def was_not_sent(error: BaseException) -> bool:
     """Whether nothing has reached the database yet, so that even what must not be done twice may be tried
     again: no connection could be made, or the pooler had none to give."""
     if isinstance(error, DatabaseUnavailable):
         # One without a cause was refused by nobody: it has waited for its turn, and long enough.
         return error.__cause__ is not None
-    return sqlstate(error) == "08P01" and _POOLER_HAS_NONE.search(str(error)) is not None
+    return sqlstate(error) == "08P01" and _POOLER_EXHAUSTED.search(str(error)) is not None
 
 
-def is_lost(error: BaseException) -> bool:
+def is_connection_lost(error: BaseException) -> bool:
     """Whether the connection went, and the answer with it: what was asked may have been done, or not."""
     if isinstance(error, RotaError):
         return False
     code = sqlstate(error)
-    return code.startswith(_CONNECTION_CLASSES) if code else is_passing(error)
+    return code.startswith(_CONNECTION_CLASSES) if code else is_transient(error)
 
 
 def is_unstorable(error: BaseException) -> bool:
@@ -111,35 +111,35 @@ def is_unstorable(error: BaseException) -> bool:
     code = sqlstate(error)
     if code:
         return code in _UNSTORABLE or code.startswith(_UNSTORABLE_CLASS)
-    return not is_passing(error)
+    return not is_transient(error)
 
 
-class in_our_words:
+class translated:
     """Errors that leave the block and that a user can act on are said in our words. `ours`: the connection
     is one of ours, so how its driver says that it broke is nobody else's business."""
 
-    __slots__ = ("_ours", "_schema")
+    __slots__ = ("_own_connection", "_schema")
 
-    def __init__(self, schema: str, *, ours: bool = False) -> None:
+    def __init__(self, schema: str, *, own_connection: bool = False) -> None:
         self._schema = schema
-        self._ours = ours
+        self._own_connection = own_connection
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, Exception):
-            explained = explain(error, self._schema)
+            explained = translate(error, self._schema)
             if explained is not None:
                 raise explained from error
-            if self._ours and is_lost(error):
+            if self._own_connection and is_connection_lost(error):
                 raise DatabaseUnavailable(
                     f"the connection was lost before the answer came: {first_line(error)}; "
                     "it may have been done or not (a start with a key can be repeated)"
                 ) from error
 
 
-def explain(error: BaseException, schema: str) -> RotaError | None:
+def translate(error: BaseException, schema: str) -> RotaError | None:
     """Our own error for one of the database's that a user can do something about."""
     match sqlstate(error):
         case "RT001":
@@ -154,7 +154,7 @@ def explain(error: BaseException, schema: str) -> RotaError | None:
         case "RT004":
             return LockLost(f"{first_line(error)}: what this transaction did is undone")
         case "RT005":
-            return TermLost(f"{first_line(error)}: what this transaction did is undone")
+            return LeadershipLost(f"{first_line(error)}: what this transaction did is undone")
         case "42P01" | "3F000" | "42883" | "42703" | "42704":
             return SchemaMissing(
                 f"schema {schema!r} has not got Rota's tables, or has old ones "
@@ -168,7 +168,7 @@ def explain(error: BaseException, schema: str) -> RotaError | None:
     return None
 
 
-def unconnected(error: Exception) -> RotaError:
+def connect_error(error: Exception) -> RotaError:
     """Our own error for a connection that could not be made. The server's refusals come as text only."""
     names = {cls.__name__ for cls in type(error).__mro__}
     if "ProgrammingError" in names:
@@ -177,7 +177,7 @@ def unconnected(error: Exception) -> RotaError:
             "the DSN cannot be read; write it as postgresql://user:password@host/name"
         )
     reason = first_line(error)
-    if _REFUSED.search(reason):
+    if _LOGIN_REFUSED.search(reason):
         return DatabaseError(f"the database refuses us: {reason}; check ROTA_DATABASE_URL")
     return DatabaseUnavailable(
         f"cannot reach the database: {reason}; check ROTA_DATABASE_URL, "

@@ -13,17 +13,17 @@ import msgspec
 
 from rota.store.query import Query
 
-RUNS = 100
+MAX_FLOW_RUNS = 100
 """The last runs of a flow that figures are of."""
 
-JOBS = 5000
+MAX_FLOW_JOBS = 5000
 """Jobs that are looked at for the figures of one flow, at most."""
 
-AMONG = 20_000
+MAX_SCAN_JOBS = 20_000
 """The latest jobs, among which those of one task are looked for."""
 
 
-class Counts(msgspec.Struct, frozen=True):
+class JobCounts(msgspec.Struct, frozen=True):
     """What was counted of jobs, in one stretch of time or of one task."""
 
     succeeded: int
@@ -34,73 +34,73 @@ class Counts(msgspec.Struct, frozen=True):
     quarantined: int
     retried: int
     attempts: int
-    took: float
-    longest: float
-    waits: int
-    waited: float
-    longest_wait: float
+    seconds: float
+    max_seconds: float
+    wait_count: int
+    wait_seconds: float
+    max_wait_seconds: float
 
     @property
     def ended(self) -> int:
         return self.succeeded + self.failed + self.cancelled + self.expired + self.skipped
 
     @property
-    def rate(self) -> float | None:
+    def success_rate(self) -> float | None:
         """How many of those succeeded that could; None: none has ended."""
         ended = self.succeeded + self.failed + self.expired
         return self.succeeded / ended if ended else None
 
     @property
-    def mean(self) -> float | None:
+    def mean_seconds(self) -> float | None:
         """Seconds that an attempt took."""
-        return self.took / self.attempts if self.attempts else None
+        return self.seconds / self.attempts if self.attempts else None
 
     @property
-    def mean_wait(self) -> float | None:
-        return self.waited / self.waits if self.waits else None
+    def mean_wait_seconds(self) -> float | None:
+        return self.wait_seconds / self.wait_count if self.wait_count else None
 
 
-class Stretch(Counts, frozen=True, kw_only=True):
+class BucketRow(JobCounts, frozen=True, kw_only=True):
     at: datetime
 
 
-class TaskCounts(Counts, frozen=True, kw_only=True):
+class TaskCounts(JobCounts, frozen=True, kw_only=True):
     task: str
 
 
-class QueuePast(msgspec.Struct, frozen=True):
+class QueueHistoryRow(msgspec.Struct, frozen=True):
     """Of one queue, stretch by stretch."""
 
     queue: str
-    taken: list[int]
+    claimed: list[int]
     ended: list[int]
-    ready: list[int | None]
+    queued: list[int | None]
     """When each began; None: nobody has seen."""
 
-    def arrived(self, ready_now: int) -> list[int | None]:
+    def arrived(self, queued_now: int) -> list[int | None]:
         """How many came: those that were taken, and what the queue grew by."""
-        after = [*self.ready[1:], ready_now]
+        after = [*self.queued[1:], queued_now]
         return [
-            None if before is None or then is None else max(taken + then - before, 0)
-            for taken, before, then in zip(self.taken, self.ready, after, strict=True)
+            None if before is None or then is None else max(claimed + then - before, 0)
+            for claimed, before, then in zip(self.claimed, self.queued, after, strict=True)
         ]
 
 
-class Unserved(msgspec.Struct, frozen=True):
+class UnservedQueueRow(msgspec.Struct, frozen=True):
     """Jobs that nobody who is there would take."""
 
     queue: str
     task: str
     jobs: int
     """At least so many."""
-    run: int
+    first_run: int
     """The first of them."""
     created: datetime | None
-    serving: int
+    serving_workers: int
     """Workers that serve the queue and do not know the task."""
 
 
-class FlowPast(msgspec.Struct, frozen=True):
+class FlowHistoryRow(msgspec.Struct, frozen=True):
     """What the last runs of a flow came to."""
 
     flow: str
@@ -109,18 +109,18 @@ class FlowPast(msgspec.Struct, frozen=True):
     succeeded: int
     failed: int
     cancelled: int
-    median: float | None
-    p95: float | None
-    longest: float | None
-    last: datetime
+    median_seconds: float | None
+    p95_seconds: float | None
+    max_seconds: float | None
+    last_started: datetime
 
     @property
-    def rate(self) -> float | None:
+    def success_rate(self) -> float | None:
         ended = self.succeeded + self.failed
         return self.succeeded / ended if ended else None
 
 
-class NodePast(msgspec.Struct, frozen=True):
+class FlowTaskHistoryRow(msgspec.Struct, frozen=True):
     """What the jobs of one task came to, in the last runs of its flow."""
 
     task: str
@@ -128,16 +128,16 @@ class NodePast(msgspec.Struct, frozen=True):
     succeeded: int
     failed: int
     skipped: int
-    median: float | None
-    p95: float | None
+    median_seconds: float | None
+    p95_seconds: float | None
 
     @property
-    def rate(self) -> float | None:
+    def success_rate(self) -> float | None:
         ended = self.succeeded + self.failed
         return self.succeeded / ended if ended else None
 
 
-class PastRun(msgspec.Struct, frozen=True):
+class PastRunRow(msgspec.Struct, frozen=True):
     run: int
     state: str
     attempt: int
@@ -146,11 +146,11 @@ class PastRun(msgspec.Struct, frozen=True):
     key: str | None
 
     @property
-    def took(self) -> float | None:
+    def seconds(self) -> float | None:
         return None if self.ended is None else (self.ended - self.created).total_seconds()
 
 
-class Share(msgspec.Struct, frozen=True):
+class FlowProgressRow(msgspec.Struct, frozen=True):
     """How far a flow's run has come."""
 
     run: int
@@ -159,45 +159,49 @@ class Share(msgspec.Struct, frozen=True):
     total: int
 
 
-class Troubled(msgspec.Struct, frozen=True):
+class ProblemScheduleRow(msgspec.Struct, frozen=True):
     """A schedule that somebody should look at."""
 
     name: str
-    trouble: str
+    problem: str
     """late, missed, refused, failing or stopped."""
     since: datetime | None
-    many: int
+    count: int
 
 
 def counts(
-    step: float, many: int, *, queue: str | None = None, task: str | None = None
-) -> Query[Stretch]:
+    bucket_seconds: float, buckets: int, *, queue: str | None = None, task: str | None = None
+) -> Query[BucketRow]:
     """So many stretches of `step` seconds, whole minutes, up to now; of one queue or task where asked."""
-    params = {"step": step, "many": many, "queue": queue, "task": task}
-    return Query("history/counts", params, _stretch)
+    params = {"step": bucket_seconds, "many": buckets, "queue": queue, "task": task}
+    return Query("history/counts", params, _read_bucket)
 
 
-def begins() -> Query[float | None]:
+def history_seconds() -> Query[float | None]:
     """For how many seconds there are counts; None: there are none."""
     return Query("history/begins", {}, lambda age: age)
 
 
-def depths(step: float, many: int) -> Query[tuple[datetime, int | None]]:
+def queue_depths(bucket_seconds: float, buckets: int) -> Query[tuple[datetime, int | None]]:
     """How many jobs were ready in each stretch, at most; None: nobody looked."""
-    return Query("history/depths", {"step": step, "many": many}, lambda at, ready: (at, ready))
+    return Query(
+        "history/depths", {"step": bucket_seconds, "many": buckets}, lambda at, ready: (at, ready)
+    )
 
 
-def queues(names: Sequence[str], step: float, many: int) -> Query[QueuePast]:
-    params = {"queues": list(names), "step": step, "many": many}
-    return Query("history/queues", params, QueuePast)
+def queue_history(
+    names: Sequence[str], bucket_seconds: float, buckets: int
+) -> Query[QueueHistoryRow]:
+    params = {"queues": list(names), "step": bucket_seconds, "many": buckets}
+    return Query("history/queues", params, QueueHistoryRow)
 
 
-def tasks(minutes: int, limit: int = 2000) -> Query[TaskCounts]:
-    return Query("history/tasks", {"minutes": minutes, "limit": limit}, _task)
+def task_counts(minutes: int, limit: int = 2000) -> Query[TaskCounts]:
+    return Query("history/tasks", {"minutes": minutes, "limit": limit}, _read_task_counts)
 
 
-def unserved() -> Query[Unserved]:
-    return Query("history/unserved", {}, Unserved)
+def unserved_tasks() -> Query[UnservedQueueRow]:
+    return Query("history/unserved", {}, UnservedQueueRow)
 
 
 def flow_names(limit: int = 500) -> Query[str]:
@@ -205,37 +209,43 @@ def flow_names(limit: int = 500) -> Query[str]:
     return Query("history/flow_names", {"limit": limit}, str)
 
 
-def flows(names: Sequence[str], runs: int = RUNS) -> Query[FlowPast]:
-    return Query("history/flows", {"flows": list(names), "runs": runs}, FlowPast)
+def flow_history(names: Sequence[str], run_limit: int = MAX_FLOW_RUNS) -> Query[FlowHistoryRow]:
+    return Query("history/flows", {"flows": list(names), "runs": run_limit}, FlowHistoryRow)
 
 
-def nodes(flow: str, jobs: int = JOBS) -> Query[NodePast]:
+def flow_task_history(flow: str, job_limit: int = MAX_FLOW_JOBS) -> Query[FlowTaskHistoryRow]:
     """Of the last runs of a flow: fewer of them, the larger they are."""
-    return Query("history/nodes", {"flow": flow, "runs": RUNS, "jobs": jobs}, NodePast)
+    return Query(
+        "history/nodes",
+        {"flow": flow, "runs": MAX_FLOW_RUNS, "jobs": job_limit},
+        FlowTaskHistoryRow,
+    )
 
 
-def flow_runs(flow: str, limit: int = 20) -> Query[PastRun]:
-    return Query("history/flow_runs", {"flow": flow, "limit": limit}, PastRun)
+def flow_runs(flow: str, limit: int = 20) -> Query[PastRunRow]:
+    return Query("history/flow_runs", {"flow": flow, "limit": limit}, PastRunRow)
 
 
-def task_runs(task: str, limit: int = 20, among: int = AMONG) -> Query[PastRun]:
+def task_runs(task: str, limit: int = 20, scan_limit: int = MAX_SCAN_JOBS) -> Query[PastRunRow]:
     """Those that are among the latest jobs of all."""
-    return Query("history/task_runs", {"task": task, "limit": limit, "among": among}, PastRun)
+    return Query(
+        "history/task_runs", {"task": task, "limit": limit, "among": scan_limit}, PastRunRow
+    )
 
 
-def shares(runs: Sequence[int]) -> Query[Share]:
+def flow_progress(runs: Sequence[int]) -> Query[FlowProgressRow]:
     """Of runs of flows."""
-    return Query("history/shares", {"runs": list(runs)}, Share)
+    return Query("history/shares", {"runs": list(runs)}, FlowProgressRow)
 
 
-def troubled(late: float, limit: int = 10) -> Query[Troubled]:
+def problem_schedules(late_seconds: float, limit: int = 10) -> Query[ProblemScheduleRow]:
     """Schedules that are late by more than so many seconds, have missed ticks, or fail."""
-    return Query("history/troubled", {"late": late, "limit": limit}, Troubled)
+    return Query("history/troubled", {"late": late_seconds, "limit": limit}, ProblemScheduleRow)
 
 
-def _stretch(at: datetime, *counted: float) -> Stretch:
-    return Stretch(*counted, at=at)  # type: ignore[arg-type]
+def _read_bucket(at: datetime, *counted: float) -> BucketRow:
+    return BucketRow(*counted, at=at)  # type: ignore[arg-type]
 
 
-def _task(task: str, *counted: float) -> TaskCounts:
+def _read_task_counts(task: str, *counted: float) -> TaskCounts:
     return TaskCounts(*counted, task=task)  # type: ignore[arg-type]

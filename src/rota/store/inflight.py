@@ -12,7 +12,7 @@ from rota.store.database import Database, run
 from rota.store.query import Query, Row
 
 
-class TaskLine(msgspec.Struct, frozen=True):
+class InFlightTaskRow(msgspec.Struct, frozen=True):
     """Jobs of one task that have not ended."""
 
     task: str
@@ -21,7 +21,7 @@ class TaskLine(msgspec.Struct, frozen=True):
     """Of these, tried no more until somebody decides."""
 
 
-class JobLine(msgspec.Struct, frozen=True):
+class InFlightJobRow(msgspec.Struct, frozen=True):
     """One that has not ended."""
 
     job: int
@@ -34,35 +34,35 @@ class JobLine(msgspec.Struct, frozen=True):
     options: str | None
     inputs: str | None
     checkpoint: str | None
-    begun: bool
+    has_steps: bool
     """Whether there are steps of it."""
 
 
-def tasks() -> Query[TaskLine]:
-    return Query("view/inflight_tasks", {}, TaskLine)
+def tasks() -> Query[InFlightTaskRow]:
+    return Query("view/inflight_tasks", {}, InFlightTaskRow)
 
 
-def jobs(task: str, limit: int, *, newest: bool = False) -> Query[JobLine]:
+def jobs(task: str, limit: int, *, newest_first: bool = False) -> Query[InFlightJobRow]:
     """Those of one task: first those that are under way, then those that wait; the oldest first."""
-    params = {"task": task, "limit": limit, "newest": newest}
-    return Query("view/inflight_jobs", params, JobLine)
+    params = {"task": task, "limit": limit, "newest": newest_first}
+    return Query("view/inflight_jobs", params, InFlightJobRow)
 
 
-class Looking:
+class ReadOnlySession:
     """Asks the database, in transactions in which nothing can be written."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def send(self, segments: Sequence[Sequence[Query[Any]]]) -> list[list[list[Any]]]:
+    async def send(self, transactions: Sequence[Sequence[Query[Any]]]) -> list[list[list[Any]]]:
         """Run several transactions."""
-        return [await self._ask(segment) for segment in segments]
+        return [await self._run(transaction) for transaction in transactions]
 
-    async def insist(self, query: Query[Row]) -> list[Row]:
-        [rows] = await self._ask([query])
+    async def run_with_retry(self, query: Query[Row]) -> list[Row]:
+        [rows] = await self._run([query])
         return rows
 
-    async def _ask(self, queries: Sequence[Query[Any]]) -> list[list[Any]]:
+    async def _run(self, queries: Sequence[Query[Any]]) -> list[list[Any]]:
         async with self._database.transaction() as connection:
             await connection.execute("set transaction read only")
             return [await run(connection, query, self._database.schema) for query in queries]

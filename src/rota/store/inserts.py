@@ -19,7 +19,7 @@ returning {conflict}
 
 
 @dataclass(frozen=True, slots=True)
-class Insertion:
+class InsertStatement:
     """One statement. Its answer has a row for each that was written, with its conflict columns."""
 
     table: tuple[str, ...]
@@ -29,7 +29,7 @@ class Insertion:
 
     def formatted(self) -> tuple[str, Sequence[Any]]:
         row = f"({', '.join(['%s'] * len(self.columns))})"
-        return self._text(", ".join([row] * len(self.rows)), "%%"), self._values()
+        return self._render(", ".join([row] * len(self.rows)), "%%"), self._values()
 
     def numbered(self) -> tuple[str, Sequence[Any]]:
         width = len(self.columns)
@@ -37,18 +37,18 @@ class Insertion:
             f"({', '.join(f'${at + 1}' for at in range(first, first + width))})"
             for first in range(0, len(self.rows) * width, width)
         ]
-        return self._text(", ".join(rows), "%"), self._values()
+        return self._render(", ".join(rows), "%"), self._values()
 
-    def index(self) -> str:
+    def unique_index(self) -> str:
         """The one it relies on, as a statement that makes it."""
-        return f"create unique index on {quoted(*self.table)} ({listed(self.conflict)})"
+        return f"create unique index on {quoted(*self.table)} ({quoted_list(self.conflict)})"
 
-    def _text(self, rows: str, percent: str) -> str:
+    def _render(self, rows: str, percent: str) -> str:
         # Where parameters are %s, a % in a name has to be said twice.
         return _TEXT.format(
             table=quoted(*self.table).replace("%", percent),
-            columns=listed(self.columns).replace("%", percent),
-            conflict=listed(self.conflict).replace("%", percent),
+            columns=quoted_list(self.columns).replace("%", percent),
+            conflict=quoted_list(self.conflict).replace("%", percent),
             rows=rows,
         )
 
@@ -63,5 +63,5 @@ def quoted(*names: str) -> str:
     return Identifier(*names).as_string(None)
 
 
-def listed(names: Sequence[str]) -> str:
+def quoted_list(names: Sequence[str]) -> str:
     return ", ".join(quoted(name) for name in names)

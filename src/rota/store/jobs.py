@@ -8,12 +8,12 @@ from uuid import UUID
 
 import msgspec
 
-from rota.model.replay import Kept
-from rota.store.arrays import of_flags, of_ints, of_seconds, of_texts
+from rota.model.replay import StoredEntry
+from rota.store.arrays import bool_array, int_array, microsecond_array, text_array
 from rota.store.query import Query
 
 
-class Start(msgspec.Struct, frozen=True, gc=False):
+class StartJob(msgspec.Struct, frozen=True, gc=False):
     """One job to be started, checked and encoded."""
 
     task: str
@@ -30,7 +30,7 @@ class Start(msgspec.Struct, frozen=True, gc=False):
     options: str | None = None
 
     @property
-    def is_plain(self) -> bool:
+    def is_simple(self) -> bool:
         """Ready at once, with nothing of its own: such jobs can be copied in."""
         return (
             self.key is None
@@ -42,19 +42,19 @@ class Start(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-class Started(msgspec.Struct, frozen=True, gc=False):
+class StartedJob(msgspec.Struct, frozen=True, gc=False):
     run: int
     created: bool
 
 
-class Claimed(msgspec.Struct, gc=False, eq=False):
+class ClaimedJob(msgspec.Struct, gc=False, eq=False):
     """One job this worker holds. One is made for each job that passes, so it is as light as can be."""
 
     claim: int
     job: int
     attempt: int
     lost: int
-    place: int
+    lane: int
     seq: int
     task: str
     queue: str
@@ -64,21 +64,21 @@ class Claimed(msgspec.Struct, gc=False, eq=False):
     run: int | None
     inputs: str | None
     checkpoint: str | None = None
-    begun: bool | None = None
+    has_steps: bool | None = None
     """Whether there are steps of it."""
     trace: str | None = None
     """Where its start was in a trace."""
-    waited: float = -1.0
+    queued_seconds: float = -1.0
     """Seconds since it was ready; below 0: nobody knows since when that is."""
-    kept: list[Kept] | None = None
+    stored_entries: list[StoredEntry] | None = None
     """What its steps came to."""
-    links: list[str] | None = None
+    trace_links: list[str] | None = None
     """Where those it waited for were in a trace."""
     span: str | None = None
     """Where this attempt is."""
 
 
-class Moved(msgspec.Struct, frozen=True):
+class MoveResult(msgspec.Struct, frozen=True):
     """What became of jobs that left their claims, and of those who waited for them."""
 
     jobs: list[int]
@@ -87,11 +87,11 @@ class Moved(msgspec.Struct, frozen=True):
     """Queues that have news."""
     runs: list[int]
     """Runs that ended."""
-    rest: bool
+    pending: bool
     """Whether something is left to settle."""
 
 
-def start(job: Start, *, notify: bool, trace: str | None = None) -> Query[Started]:
+def start(job: StartJob, *, notify: bool, trace: str | None = None) -> Query[StartedJob]:
     """Start one job; on a connection of the user's it commits or rolls back with the rest."""
     params = {
         "task": job.task,
@@ -101,8 +101,8 @@ def start(job: Start, *, notify: bool, trace: str | None = None) -> Query[Starte
         "notify": notify,
         "trace": trace,
     }
-    if job.is_plain:
-        return Query("job/start_plain", params, Started)
+    if job.is_simple:
+        return Query("job/start_plain", params, StartedJob)
     return Query(
         "job/start",
         {
@@ -116,11 +116,11 @@ def start(job: Start, *, notify: bool, trace: str | None = None) -> Query[Starte
             "expires_in": job.expires_in,
             "options": job.options,
         },
-        Started,
+        StartedJob,
     )
 
 
-def start_many(jobs: Sequence[Start], traces: Sequence[str | None] | None = None) -> Query[int]:
+def start_many(jobs: Sequence[StartJob], traces: Sequence[str | None] | None = None) -> Query[int]:
     """Start jobs that have no keys, in one statement; each at its place in a trace, if there are any."""
     return Query(
         "job/start_many",
@@ -140,12 +140,12 @@ def start_many(jobs: Sequence[Start], traces: Sequence[str | None] | None = None
     )
 
 
-def reserve(count: int) -> Query[str]:
+def reserve_ids(count: int) -> Query[str]:
     """Ids for jobs about to be copied in, as one text."""
     return Query("job/ids", {"count": count}, str)
 
 
-def rows_for_jobs(ids: Sequence[str], jobs: Sequence[Start]) -> bytes:
+def rows_for_jobs(ids: Sequence[str], jobs: Sequence[StartJob]) -> bytes:
     """Plain jobs in the text form of COPY. JSON has no raw tab or line break, so only \\ is escaped."""
     lines = [
         f"{id}\t{job.priority}\t{job.task}\t{job.queue}\t{job.args}\n"
@@ -154,12 +154,12 @@ def rows_for_jobs(ids: Sequence[str], jobs: Sequence[Start]) -> bytes:
     return "".join(lines).replace("\\", "\\\\").encode()
 
 
-def rows_for_traced_jobs(ids: Sequence[str], jobs: Sequence[Start], trace: str) -> bytes:
+def rows_for_traced_jobs(ids: Sequence[str], jobs: Sequence[StartJob], trace: str) -> bytes:
     """The same, each with where its start was in a trace."""
     return rows_for_jobs(ids, jobs).replace(b"\n", f"\t{trace}\n".encode())
 
 
-def rows_for_ready(ids: Sequence[str], jobs: Sequence[Start]) -> bytes:
+def rows_for_queued(ids: Sequence[str], jobs: Sequence[StartJob]) -> bytes:
     lines = [
         f"{id}\t{id}\t{job.priority}\t{job.queue}\t{job.task}\n"
         for id, job in zip(ids, jobs, strict=True)
@@ -172,12 +172,12 @@ def claim(
     nonce: UUID,
     tasks: Sequence[str] | str,
     queues: Sequence[str],
-    lanes: Sequence[int],
-    floors: Sequence[int],
+    priorities: Sequence[int],
+    cursors: Sequence[int],
     limit: int,
     *,
-    patient: bool = False,
-) -> Query[Claimed]:
+    prefetch_only: bool = False,
+) -> Query[ClaimedJob]:
     """Take up to `limit` jobs, reading each (queue, lane) from its floor. Of the tasks named (as a literal,
     where it is at hand) or listed by the worker; `patient`: of those, only tasks tried more than once."""
     return Query(
@@ -185,14 +185,14 @@ def claim(
         {
             "worker": worker,
             "nonce": nonce,
-            "tasks": tasks if isinstance(tasks, str) else of_texts(tasks),
+            "tasks": tasks if isinstance(tasks, str) else text_array(tasks),
             "queues": queues,
-            "lanes": of_ints(lanes),
-            "floors": of_ints(floors),
+            "lanes": int_array(priorities),
+            "floors": int_array(cursors),
             "limit": limit,
-            "patient": patient,
+            "patient": prefetch_only,
         },
-        Claimed,
+        ClaimedJob,
     )
 
 
@@ -201,22 +201,22 @@ def complete(
     claims: Sequence[int],
     jobs: Sequence[int],
     results: Sequence[str | None],
-    took: Sequence[float],
+    durations: Sequence[float],
     in_runs: Sequence[bool] = (),
-) -> Query[Moved]:
+) -> Query[MoveResult]:
     """Record successes. Answers the jobs refused, because their claim no longer holds them."""
     return Query(
         "job/complete",
         {
             "worker": worker,
-            "claims": of_ints(claims),
-            "jobs": of_ints(jobs),
-            "results": of_texts(results),
-            "took": of_seconds(took),
+            "claims": int_array(claims),
+            "jobs": int_array(jobs),
+            "results": text_array(results),
+            "took": microsecond_array(durations),
             # Jobs started alone, which are most, send nothing.
-            "in_runs": of_flags(in_runs) if True in in_runs else "{}",
+            "in_runs": bool_array(in_runs) if True in in_runs else "{}",
         },
-        Moved,
+        MoveResult,
     )
 
 
@@ -226,20 +226,20 @@ def finish(
     jobs: Sequence[int],
     states: Sequence[str],
     errors: Sequence[str | None],
-    took: Sequence[float],
-) -> Query[Moved]:
+    durations: Sequence[float],
+) -> Query[MoveResult]:
     """Record other outcomes. Answers the jobs accepted."""
     return Query(
         "job/finish",
         {
             "worker": worker,
-            "claims": of_ints(claims),
-            "jobs": of_ints(jobs),
+            "claims": int_array(claims),
+            "jobs": int_array(jobs),
             "states": states,
             "errors": errors,
-            "took": of_seconds(took),
+            "took": microsecond_array(durations),
         },
-        Moved,
+        MoveResult,
     )
 
 
@@ -249,32 +249,32 @@ def retry(
     jobs: Sequence[int],
     delays: Sequence[float],
     errors: Sequence[str],
-    took: Sequence[float],
-) -> Query[Moved]:
+    durations: Sequence[float],
+) -> Query[MoveResult]:
     """Record failed attempts and lay their jobs to sleep. Answers the jobs accepted."""
     return Query(
         "job/retry",
         {
             "worker": worker,
-            "claims": of_ints(claims),
-            "jobs": of_ints(jobs),
+            "claims": int_array(claims),
+            "jobs": int_array(jobs),
             "delays": delays,
             "errors": errors,
-            "took": of_seconds(took),
+            "took": microsecond_array(durations),
         },
-        Moved,
+        MoveResult,
     )
 
 
-def give_back(worker: int, claims: Sequence[int], jobs: Sequence[int]) -> Query[Moved]:
+def return_to_queue(worker: int, claims: Sequence[int], jobs: Sequence[int]) -> Query[MoveResult]:
     """Put jobs back as they were."""
     return Query(
-        "job/give_back", {"worker": worker, "claims": of_ints(claims), "jobs": jobs}, Moved
+        "job/give_back", {"worker": worker, "claims": int_array(claims), "jobs": jobs}, MoveResult
     )
 
 
 def recorded(jobs: Sequence[int], claims: Sequence[int]) -> Query[int]:
-    return Query("job/recorded", {"jobs": of_ints(jobs), "claims": claims}, int)
+    return Query("job/recorded", {"jobs": int_array(jobs), "claims": claims}, int)
 
 
 def claim_suspects(
@@ -285,7 +285,7 @@ def claim_suspects(
     limit: int,
     *,
     grave: bool,
-) -> Query[Claimed]:
+) -> Query[ClaimedJob]:
     """Take jobs that were lost with a worker, each into a claim of its own. `grave`: it may be one
     that has to run alone."""
     return Query(
@@ -293,33 +293,38 @@ def claim_suspects(
         {
             "worker": worker,
             "nonce": nonce,
-            "tasks": tasks if isinstance(tasks, str) else of_texts(tasks),
+            "tasks": tasks if isinstance(tasks, str) else text_array(tasks),
             "queues": queues,
             "limit": limit,
             "grave": grave,
         },
-        Claimed,
+        ClaimedJob,
     )
 
 
-def judge(
+def finish_lost(
     worker: int,
     claims: Sequence[int],
     jobs: Sequence[int],
     states: Sequence[str],
     errors: Sequence[str | None],
-) -> Query[Moved]:
+) -> Query[MoveResult]:
     """End jobs whose last attempt was lost with its worker. Answers the jobs accepted."""
-    params = {"claims": of_ints(claims), "jobs": of_ints(jobs), "states": states, "errors": errors}
-    return Query("job/judge", {"worker": worker, **params}, Moved)
+    params = {
+        "claims": int_array(claims),
+        "jobs": int_array(jobs),
+        "states": states,
+        "errors": errors,
+    }
+    return Query("job/judge", {"worker": worker, **params}, MoveResult)
 
 
 def quarantine(
     worker: int, claims: Sequence[int], jobs: Sequence[int], errors: Sequence[str | None]
-) -> Query[Moved]:
+) -> Query[MoveResult]:
     """Put jobs where nobody claims them. Answers the jobs accepted."""
-    params = {"claims": of_ints(claims), "jobs": of_ints(jobs), "errors": errors}
-    return Query("job/quarantine", {"worker": worker, **params}, Moved)
+    params = {"claims": int_array(claims), "jobs": int_array(jobs), "errors": errors}
+    return Query("job/quarantine", {"worker": worker, **params}, MoveResult)
 
 
 def checkpoint(worker: int, claim: int, job: int, state: str) -> Query[int]:
@@ -328,7 +333,7 @@ def checkpoint(worker: int, claim: int, job: int, state: str) -> Query[int]:
     return Query("job/checkpoint", params, int)
 
 
-def release(run: int) -> Query[int]:
+def release_quarantined(run: int) -> Query[int]:
     """Let jobs out of quarantine. Answers how many."""
     return Query("job/release", {"run": run}, int)
 

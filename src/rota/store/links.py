@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rota.store.arrays import of_ints, of_texts
+from rota.store.arrays import int_array, text_array
 from rota.store.query import Query
 
-MOST = 128
+MAX_LINKS = 128
 """Links of one span, as many as are usually kept."""
 
 
-def write(traced: Sequence[tuple[int, str]]) -> Query[int]:
+def write(links: Sequence[tuple[int, str]]) -> Query[int]:
     """Note of jobs that are about to end where they were."""
     params = {
-        "jobs": of_ints(job for job, _ in traced),
-        "traces": of_texts([trace for _, trace in traced]),
+        "jobs": int_array(job for job, _ in links),
+        "traces": text_array([trace for _, trace in links]),
     }
     return Query("link/write", params, int)
 
 
-def of(jobs: Sequence[int]) -> Query[tuple[int, str]]:
+def read(jobs: Sequence[int]) -> Query[tuple[int, str]]:
     """Of whom these jobs have come."""
-    params = {"jobs": of_ints(jobs), "limit": MOST}
+    params = {"jobs": int_array(jobs), "limit": MAX_LINKS}
     return Query("link/of", params, lambda job, trace: (job, trace))
 
 
-def of_calls(parent: int, run: int) -> Query[str]:
+def read_of_calls(parent: int, run: int) -> Query[str]:
     """Where the calls were that a job has waited for."""
-    return Query("link/of_calls", {"parent": parent, "run": run, "limit": MOST}, str)
+    return Query("link/of_calls", {"parent": parent, "run": run, "limit": MAX_LINKS}, str)

@@ -12,35 +12,35 @@ from datetime import datetime, timedelta
 import msgspec
 
 from rota.store.query import Query
-from rota.store.views import RunLine
+from rota.store.views import RunRow
 
-NEWEST = 2**63 - 1
+MAX_ID = 2**63 - 1
 
-LOOKS = 20_000
+SCAN_ROWS = 20_000
 """Jobs, and runs, that are looked through at first; then twice as many, and so on."""
 
-LOOKS_UP = 2_000
+SLOW_SCAN_ROWS = 2_000
 """… where something else has to be looked up for each, or what went in and came out is read."""
 
-LOOKS_AT_MOST = 100_000
+MAX_SCAN_ROWS = 100_000
 
-BYTES = 8192
+MAX_SEARCH_BYTES = 8192
 """What is larger than this is not read for a text."""
 
-READY = 150_000
+MAX_QUEUED_ROWS = 150_000
 """So many that are ready are read; among more, the latest are looked through."""
 
-NAMES = 1_000
+MAX_KEY_NAMES = 1_000
 """Tasks and flows that are looked through for a key."""
 
-ASTRAY = timedelta(minutes=10)
+ID_ORDER_SLACK = timedelta(minutes=10)
 """By so much the order of ids and that of times may differ."""
 
-OPEN = ("ready", "asleep", "running", "quarantined")
-BAD = ("failed", "cancelled", "expired")
+OPEN_STATES = ("ready", "asleep", "running", "quarantined")
+FAILED_STATES = ("failed", "cancelled", "expired")
 
 
-class Matching(msgspec.Struct, frozen=True):
+class RunFilter(msgspec.Struct, frozen=True):
     """What a run has to be like. Nothing said, nothing wanted."""
 
     name: str | None = None
@@ -54,101 +54,115 @@ class Matching(msgspec.Struct, frozen=True):
     """Created before."""
     text: str | None = None
     """In its name or its key; `whole`: or in what went in, or its error."""
-    whole: bool = False
+    search_values: bool = False
     ids: tuple[int, ...] | None = None
     """One of these."""
     kind: str | None = None
     """`task` or `flow`, where that is known of the name: the other is not looked for."""
 
 
-class Spot(msgspec.Struct, frozen=True):
+class ListPosition(msgspec.Struct, frozen=True):
     id: int
     is_flow: bool | None
     """None: there is no more of it before this; that far was looked."""
 
 
-class Crowd(msgspec.Struct, frozen=True):
-    crowded: bool
-    newest: int
+class LargeQueue(msgspec.Struct, frozen=True):
+    is_large: bool
+    last_id: int
 
 
-def among_all(
-    matching: Matching, before: int, after: int, limit: int, window: int, *, newer: bool = False
-) -> Query[Spot]:
+def scan_all(
+    run_filter: RunFilter,
+    before: int,
+    after: int,
+    limit: int,
+    scan_limit: int,
+    *,
+    oldest_first: bool = False,
+) -> Query[ListPosition]:
     """Looked for among all there are."""
     params = {
-        **_params(matching, before, after, limit, window),
-        "tasks": matching.kind != "flow",
-        "flows": matching.kind != "task" and matching.queue is None,
+        **_params(run_filter, before, after, limit, scan_limit),
+        "tasks": run_filter.kind != "flow",
+        "flows": run_filter.kind != "task" and run_filter.queue is None,
     }
-    return Query("listing/newer" if newer else "listing/older", params, Spot)
+    return Query("listing/newer" if oldest_first else "listing/older", params, ListPosition)
 
 
-def in_places(
-    matching: Matching, before: int, after: int, limit: int, window: int, *, newer: bool = False
-) -> Query[Spot]:
+def scan_states(
+    run_filter: RunFilter,
+    before: int,
+    after: int,
+    limit: int,
+    scan_limit: int,
+    *,
+    oldest_first: bool = False,
+) -> Query[ListPosition]:
     """Looked for where those in these states are."""
-    params = _params(matching, before, after, limit, window)
-    return Query("listing/places_newer" if newer else "listing/places_older", params, Spot)
+    params = _params(run_filter, before, after, limit, scan_limit)
+    return Query(
+        "listing/places_newer" if oldest_first else "listing/places_older", params, ListPosition
+    )
 
 
-def keyed(matching: Matching, before: int, after: int) -> Query[Spot]:
+def by_key(run_filter: RunFilter, before: int, after: int) -> Query[ListPosition]:
     """Those with a key, the latest first."""
     params = {
-        "name": matching.name,
-        "key": matching.key,
-        "queue": matching.queue,
-        "since": matching.since,
-        "until": matching.until,
+        "name": run_filter.name,
+        "key": run_filter.key,
+        "queue": run_filter.queue,
+        "since": run_filter.since,
+        "until": run_filter.until,
         "before": before,
         "after": after,
-        "window": NAMES,
+        "window": MAX_KEY_NAMES,
     }
-    return Query("listing/keyed", params, Spot)
+    return Query("listing/keyed", params, ListPosition)
 
 
-def given(ids: Sequence[int]) -> Query[Spot]:
+def by_id(ids: Sequence[int]) -> Query[ListPosition]:
     """Those of these that are runs."""
-    return Query("listing/given", {"ids": list(ids)}, Spot)
+    return Query("listing/given", {"ids": list(ids)}, ListPosition)
 
 
-def lines(spots: Sequence[Spot]) -> Query[RunLine]:
-    params = {"ids": [each.id for each in spots], "kinds": [each.is_flow for each in spots]}
-    return Query("listing/lines", params, RunLine)
+def run_rows(positions: Sequence[ListPosition]) -> Query[RunRow]:
+    params = {"ids": [each.id for each in positions], "kinds": [each.is_flow for each in positions]}
+    return Query("listing/lines", params, RunRow)
 
 
-def moment(at: datetime) -> Query[int]:
+def last_id_before(at: datetime) -> Query[int]:
     """The last id given before then, more or less."""
     return Query("listing/moment", {"at": at}, int)
 
 
-def created(id: int) -> Query[datetime]:
-    return Query("listing/created", {"id": id}, _same)
+def created_at(id: int) -> Query[datetime]:
+    return Query("listing/created", {"id": id}, _identity)
 
 
-def crowd(queue: str | None) -> Query[Crowd]:
-    return Query("listing/crowded", {"queue": queue, "many": READY}, Crowd)
+def large_queue(queue: str | None) -> Query[LargeQueue]:
+    return Query("listing/crowded", {"queue": queue, "many": MAX_QUEUED_ROWS}, LargeQueue)
 
 
 def _params(
-    matching: Matching, before: int, after: int, limit: int, window: int
+    run_filter: RunFilter, before: int, after: int, limit: int, scan_limit: int
 ) -> dict[str, object]:
     return {
-        "name": matching.name,
-        "queue": matching.queue,
-        "key": matching.key,
-        "states": None if matching.states is None else list(matching.states),
-        "since": matching.since,
-        "until": matching.until,
-        "text": None if matching.text is None else matching.text.lower(),
-        "whole": matching.whole,
-        "bytes": BYTES,
+        "name": run_filter.name,
+        "queue": run_filter.queue,
+        "key": run_filter.key,
+        "states": None if run_filter.states is None else list(run_filter.states),
+        "since": run_filter.since,
+        "until": run_filter.until,
+        "text": None if run_filter.text is None else run_filter.text.lower(),
+        "whole": run_filter.search_values,
+        "bytes": MAX_SEARCH_BYTES,
         "before": before,
         "after": after,
         "limit": limit,
-        "window": window,
+        "window": scan_limit,
     }
 
 
-def _same(value: datetime) -> datetime:
+def _identity(value: datetime) -> datetime:
     return value

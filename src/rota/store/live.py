@@ -9,33 +9,33 @@ import msgspec
 from rota.store.query import Query
 
 
-class HeldLine(msgspec.Struct, frozen=True):
+class RunningJobRow(msgspec.Struct, frozen=True):
     worker: int
     task: str
     jobs: int
 
 
-class PlaceLine(msgspec.Struct, frozen=True):
+class JobStateRow(msgspec.Struct, frozen=True):
     state: str
     worker: int | None
     """Who holds them, or had them last."""
     jobs: int
 
 
-class SumLine(msgspec.Struct, frozen=True):
+class OutcomeTotalRow(msgspec.Struct, frozen=True):
     state: str
     jobs: int
     retries: int
 
 
-class DepthLine(msgspec.Struct, frozen=True):
+class QueueDepthRow(msgspec.Struct, frozen=True):
     queue: str
-    ready: int
-    exact: bool
+    queued: int
+    is_exact: bool
     oldest: float | None
 
 
-class PaceLine(msgspec.Struct, frozen=True):
+class MinuteRateRow(msgspec.Struct, frozen=True):
     """What ended in one queue in one minute."""
 
     queue: str
@@ -44,31 +44,31 @@ class PaceLine(msgspec.Struct, frozen=True):
     ended: int
     failed: int
     retried: int
-    waits: int
-    waited: float
+    wait_count: int
+    wait_seconds: float
 
 
-def held() -> Query[HeldLine]:
-    return Query("live/held", {}, HeldLine)
+def running_jobs() -> Query[RunningJobRow]:
+    return Query("live/held", {}, RunningJobRow)
 
 
-def ended(jobs: Sequence[int]) -> Query[int]:
+def count_ended(jobs: Sequence[int]) -> Query[int]:
     return Query("live/ended", {"jobs": list(jobs)}, int)
 
 
-def whereabouts(jobs: Sequence[int]) -> Query[PlaceLine]:
-    return Query("live/whereabouts", {"jobs": list(jobs)}, PlaceLine)
+def job_states(jobs: Sequence[int]) -> Query[JobStateRow]:
+    return Query("live/whereabouts", {"jobs": list(jobs)}, JobStateRow)
 
 
-def sums() -> Query[SumLine]:
+def outcome_totals() -> Query[OutcomeTotalRow]:
     """For small databases."""
-    return Query("live/sums", {}, SumLine)
+    return Query("live/sums", {}, OutcomeTotalRow)
 
 
-def depths() -> Query[DepthLine]:
-    return Query("live/depths", {}, DepthLine)
+def queue_depths() -> Query[QueueDepthRow]:
+    return Query("live/depths", {}, QueueDepthRow)
 
 
-def pace(minutes: int = 2) -> Query[PaceLine]:
+def minute_rates(minutes: int = 2) -> Query[MinuteRateRow]:
     """Of this minute and so many before it."""
-    return Query("live/pace", {"minutes": minutes}, PaceLine)
+    return Query("live/pace", {"minutes": minutes}, MinuteRateRow)

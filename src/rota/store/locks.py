@@ -10,87 +10,87 @@ import msgspec
 
 from rota.store.query import Query
 
-FREED = "rota.locks"
+RELEASED_CHANNEL = "rota.locks"
 """The channel on which it is said that something has become free, by its name."""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class LockAnswer(msgspec.Struct, frozen=True):
     """What came of an attempt to take a lock: a token, or who has it."""
 
-    slot: int | None
+    permit: int | None
     token: int | None
-    asked: bool
+    wait_flag_set: bool
     """Whether every holder knows that somebody waits."""
-    raced: bool
+    lost_race: bool
     """Whether somebody else was the first to take it ever, just now: ask again."""
     instance: UUID | None
     host: str | None
     pid: int | None
     label: str | None
-    other: int | None
+    holder_token: int | None
     """The holder's token."""
-    since: float | None
-    left: float | None
+    held_seconds: float | None
+    expires_in: float | None
     """Seconds until the first of the holds runs out."""
 
     @property
-    def got(self) -> bool:
+    def is_done(self) -> bool:
         return self.token is not None
 
 
-class Kept(msgspec.Struct, frozen=True):
+class RenewedLock(msgspec.Struct, frozen=True):
     token: int
-    kept: bool | None
+    renewed: bool | None
     """None: somebody has its row locked, so it could not be."""
-    doubled: bool
+    is_duplicate: bool
     """Somebody else has it under the same token."""
 
 
-class Released(msgspec.Struct, frozen=True):
+class ReleasedLockRow(msgspec.Struct, frozen=True):
     held: bool
-    wanted: bool
+    awaited: bool
 
 
 def acquire(
     name: str,
     permits: int,
     nonce: UUID,
-    who: dict[str, Any],
+    holder: dict[str, Any],
     ttl: float,
-    longest: float | None,
+    max_held: float | None,
     *,
     wait: bool,
-    earlier: Sequence[UUID] = (),
-) -> Query[Answer]:
+    earlier_nonces: Sequence[UUID] = (),
+) -> Query[LockAnswer]:
     """`permits`: 0 is a lock; else one of so many. `who`: instance, host, pid and label. `nonce` is fresh
     each time; `earlier` are those of the same call that were never answered."""
-    first, last = (1, permits) if permits else (0, 0)
+    first_permit, last_permit = (1, permits) if permits else (0, 0)
     return Query(
         "lock/acquire",
         {
             "name": name,
-            "first": first,
-            "last": last,
+            "first": first_permit,
+            "last": last_permit,
             "nonce": nonce,
-            "earlier": list(earlier),
+            "earlier": list(earlier_nonces),
             "ttl": ttl,
-            "longest": longest,
+            "longest": max_held,
             "wait": wait,
-            **who,
+            **holder,
         },
-        Answer,
+        LockAnswer,
     )
 
 
-def renew(instance: UUID, held: Sequence[tuple[str, int, float]]) -> Query[Kept]:
+def renew(instance: UUID, held: Sequence[tuple[str, int, float]]) -> Query[RenewedLock]:
     """`held`: name, token, which is that of no other, and seconds."""
     names, tokens, ttls = (list(column) for column in zip(*held, strict=True))
     params = {"instance": instance, "names": names, "tokens": tokens, "ttls": ttls}
-    return Query("lock/renew", params, Kept)
+    return Query("lock/renew", params, RenewedLock)
 
 
-def release(name: str, slot: int, token: int) -> Query[Released]:
-    return Query("lock/release", {"name": name, "slot": slot, "token": token}, Released)
+def release(name: str, permit: int, token: int) -> Query[ReleasedLockRow]:
+    return Query("lock/release", {"name": name, "slot": permit, "token": token}, ReleasedLockRow)
 
 
 def abandon(name: str, nonces: Sequence[UUID], instance: UUID) -> Query[Any]:
@@ -98,6 +98,6 @@ def abandon(name: str, nonces: Sequence[UUID], instance: UUID) -> Query[Any]:
     return Query("lock/abandon", params, lambda: None)
 
 
-def assertion(name: str, token: int) -> Query[Any]:
+def assert_lock(name: str, token: int) -> Query[Any]:
     """To be run in a transaction of the user's."""
     return Query("lock/assert", {"name": name, "token": token}, lambda _: None)

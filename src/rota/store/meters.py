@@ -10,19 +10,19 @@ import msgspec
 
 from rota.store.query import Query
 
-LATE = 1800.0
+MAX_LATE_SECONDS = 1800.0
 """Seconds after which nothing more is told of a minute."""
 
-FOLD_AFTER = 3600.0
+COMPACT_AFTER_SECONDS = 3600.0
 """Seconds after which a minute is folded: nothing can come any more."""
 
-KEEP_FOR = 7 * 24 * 3600.0
+RETENTION_SECONDS = 7 * 24 * 3600.0
 
-SOME = 5000
+BATCH_ROWS = 5000
 """Rows folded or removed in one statement."""
 
 
-class Tally(msgspec.Struct, frozen=True):
+class MinuteTotals(msgspec.Struct, frozen=True):
     """What a worker has counted of one minute, of one queue and task."""
 
     minute: int
@@ -30,7 +30,7 @@ class Tally(msgspec.Struct, frozen=True):
     queue: str
     task: str
     claimed: int
-    given_back: int
+    returned: int
     succeeded: int
     failed: int
     cancelled: int
@@ -38,111 +38,113 @@ class Tally(msgspec.Struct, frozen=True):
     skipped: int
     quarantined: int
     retried: int
-    slept: int
+    suspended: int
     attempts: int
-    took: float
-    longest: float
-    waits: int
-    waited: float
-    longest_wait: float
+    seconds: float
+    max_seconds: float
+    wait_count: int
+    wait_seconds: float
+    max_wait_seconds: float
 
 
-class Fleet(msgspec.Struct, frozen=True):
+class FleetTotals(msgspec.Struct, frozen=True):
     held: int
-    asleep: int
+    sleeping: int
     quarantined: int
     workers: dict[str, int]
     running: int
     concurrency: int
     leaders: dict[str, int]
     """The number of each one's term."""
-    overdue: float | None
+    schedule_late_seconds: float | None
     """Seconds by which the first schedule is late; None: there is none."""
-    notify: float
+    notify_queue_usage: float
     alerts: dict[str, int]
-    paused: list[str] = []
+    paused_queues: list[str] = []
     """Queues from which nothing is claimed."""
 
 
-class InstanceLine(msgspec.Struct, frozen=True):
+class ServiceInstanceRow(msgspec.Struct, frozen=True):
     """One that stands by for services."""
 
     host: str
     pid: int
     version: str
     started: datetime
-    seen: datetime
+    last_seen: datetime
     services: list[str]
     running: list[str]
 
 
-class Scaled(msgspec.Struct, frozen=True):
+class DesiredWorkersRow(msgspec.Struct, frozen=True):
     """How many workers a queue wants, and by what figures."""
 
     queue: str
-    wanted: int
+    desired: int
     workers: int
     """Those that are there."""
     backlog: int
     oldest: float
     running: float
-    arrivals: float
+    arrival_rate: float
     """Jobs a second."""
-    service: float | None
+    mean_seconds: float | None
     """Seconds an attempt takes; None: nobody knows yet."""
-    places: float
+    slots: float
     """Jobs at once on one worker."""
 
 
-def flush(worker: int, tallies: Sequence[Tally]) -> Query[Any]:
+def write_minutes(worker: int, totals: Sequence[MinuteTotals]) -> Query[Any]:
     """Can be repeated: of what is told twice the larger stands."""
     columns: dict[str, Any] = {
-        name: [getattr(each, name) for each in tallies] for name in Tally.__struct_fields__
+        name: [getattr(each, name) for each in totals] for name in MinuteTotals.__struct_fields__
     }
-    return Query("meter/flush", {**columns, "worker": worker, "late": LATE}, lambda: None)
+    return Query(
+        "meter/flush", {**columns, "worker": worker, "late": MAX_LATE_SECONDS}, lambda: None
+    )
 
 
-def sample(worker: int) -> Query[Any]:
+def sample_queues(worker: int) -> Query[Any]:
     """Does nothing unless it is this worker's turn."""
     return Query("meter/sample", {"worker": worker}, lambda: None)
 
 
-def fold(age: float = FOLD_AFTER, most: int = SOME) -> Query[int]:
-    return Query("meter/fold", {"age": age, "most": most}, int)
+def compact(age: float = COMPACT_AFTER_SECONDS, limit: int = BATCH_ROWS) -> Query[int]:
+    return Query("meter/fold", {"age": age, "most": limit}, int)
 
 
-def forget(age: float = KEEP_FOR, most: int = SOME) -> Query[int]:
-    return Query("meter/forget", {"age": age, "most": most}, int)
+def delete_old(age: float = RETENTION_SECONDS, limit: int = BATCH_ROWS) -> Query[int]:
+    return Query("meter/forget", {"age": age, "most": limit}, int)
 
 
-def bound(seconds: float) -> Query[Any]:
+def set_timeout(seconds: float) -> Query[Any]:
     return Query("meter/bound", {"within": f"{int(seconds * 1000)}ms"}, lambda within: None)
 
 
-def fleet(dead_after: float) -> Query[Fleet]:
-    return Query("meter/fleet", {"dead_after": dead_after}, _fleet)
+def fleet_totals(dead_after: float) -> Query[FleetTotals]:
+    return Query("meter/fleet", {"dead_after": dead_after}, _read_fleet)
 
 
-def instances() -> Query[InstanceLine]:
-    return Query("meter/instances", {}, InstanceLine)
+def service_instances() -> Query[ServiceInstanceRow]:
+    return Query("meter/instances", {}, ServiceInstanceRow)
 
 
-def autoscale(
+def desired_workers(
     target: float,
-    fewest: int,
-    most: int,
+    min_workers: int,
+    max_workers: int,
     concurrency: int | None = None,
     queue: str | None = None,
-) -> Query[Scaled]:
+) -> Query[DesiredWorkersRow]:
     params = {
         "target": target,
-        "fewest": fewest,
-        "most": most,
+        "fewest": min_workers,
+        "most": max_workers,
         "concurrency": concurrency,
         "queue": queue,
     }
-    return Query("meter/autoscale", params, Scaled)
+    return Query("meter/autoscale", params, DesiredWorkersRow)
 
 
-def _fleet(document: str) -> Fleet:
-    return msgspec.json.decode(document, type=Fleet)
+def _read_fleet(document: str) -> FleetTotals:
+    return msgspec.json.decode(document, type=FleetTotals)

@@ -24,11 +24,11 @@ from rota.store.query import Query, check_schema, in_schema, load
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
-_CROSSED = {"40P01", "55P03"}
+_CONTENDED = {"40P01", "55P03"}
 """A deadlock, and a lock that was not to be had in time: by then the others have gone on."""
 
-TRIES = 5
-PAUSE = 0.2
+MAX_ATTEMPTS = 5
+RETRY_SECONDS = 0.2
 """Seconds after the first that failed; each time twice as many."""
 
 _FILE = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
@@ -52,20 +52,20 @@ def migrations() -> tuple[Migration, ...]:
     return tuple(sorted(found, key=lambda each: each.version))
 
 
-def newest() -> int:
+def newest_version() -> int:
     return migrations()[-1].version
 
 
 async def migrate(database: Database) -> list[Migration]:
     """Bring the schema up to date. Answers what had to be done."""
     schema = check_schema(database.schema)
-    for number in range(1, TRIES):
+    for attempt in range(1, MAX_ATTEMPTS):
         try:
             return await _migrate(database, schema)
         except Exception as error:
-            if failures.sqlstate(error) not in _CROSSED:
+            if failures.sqlstate(error) not in _CONTENDED:
                 raise
-        await asyncio.sleep(PAUSE * 2 ** (number - 1) * random.uniform(0.5, 1.5))
+        await asyncio.sleep(RETRY_SECONDS * 2 ** (attempt - 1) * random.uniform(0.5, 1.5))
     return await _migrate(database, schema)
 
 
@@ -76,7 +76,7 @@ async def _migrate(database: Database, schema: str) -> list[Migration]:
     try:
         async with connection.transaction():
             # Waiting for a colleague to finish is not a failure, however long it takes.
-            connection.deadline = None
+            connection.answer_timeout = None
             await connection.execute("set local lock_timeout = 0")
             await connection.execute("set local statement_timeout = 0")
             await connection.execute(
@@ -112,20 +112,20 @@ async def check(database: Database) -> None:
         found = await database.run(query)
     except Exception as error:
         # A server that is not there is told at once; one that goes away under the question is asked again.
-        if failures.is_unsent(error) or not failures.is_passing(error):
+        if failures.was_not_sent(error) or not failures.is_transient(error):
             raise
-        found = await database.insist(query)
-    _refuse_unfit(dict(found), database.schema)
+        found = await database.run_with_retry(query)
+    _refuse_mismatch(dict(found), database.schema)
 
 
 async def check_on(connection: AsyncConnection[Any], schema: str) -> None:
     """The same, on a connection one has."""
-    with failures.in_our_words(schema):
+    with failures.translated(schema):
         applied = await _applied(connection, schema)
-    _refuse_unfit(applied, schema)
+    _refuse_mismatch(applied, schema)
 
 
-def _refuse_unfit(applied: dict[int, str], schema: str) -> None:
+def _refuse_mismatch(applied: dict[int, str], schema: str) -> None:
     if not applied:
         raise SchemaMissing(
             f"schema {schema!r} has not got Rota's tables; run `rota db migrate`, "
@@ -155,9 +155,9 @@ async def _applied(connection: AsyncConnection[Any], schema: str) -> dict[int, s
 
 
 def _refuse_newer(applied: dict[int, str], schema: str) -> None:
-    unknown = [version for version in applied if version > newest()]
+    unknown = [version for version in applied if version > newest_version()]
     if unknown:
         raise SchemaTooNew(
             f"schema {schema!r} has migration {max(unknown):04d} ({applied[max(unknown)]}), this Rota "
-            f"knows them up to {newest():04d}; upgrade Rota here, or use another database"
+            f"knows them up to {newest_version():04d}; upgrade Rota here, or use another database"
         )

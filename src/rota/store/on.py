@@ -17,12 +17,12 @@ from rota.store.query import Query, load, positional
 Row = TypeVar("Row")
 Rows = Sequence[Sequence[Any]]
 
-_KNOWN = (
+_SUPPORTED = (
     "a psycopg or asyncpg connection, a SQLAlchemy connection or session, or a Django connection"
 )
 
 
-class Said(Protocol):
+class RenderedStatement(Protocol):
     """A statement with its parameters, in the two forms that drivers understand."""
 
     def formatted(self) -> tuple[str, Any]:
@@ -36,25 +36,27 @@ class Said(Protocol):
 
 def run_on(connection: Any, query: Query[Row], schema: str) -> list[Row] | Awaitable[list[Row]]:
     """Run a query there. Answers its rows, or what has to be awaited for them."""
-    with failures.in_our_words(schema):
-        answer = say_on(connection, _Known(query, schema))
+    with failures.translated(schema):
+        answer = execute_on(connection, _OwnStatement(query, schema))
     if isinstance(answer, Awaitable):
-        return _read_later(answer, query, schema)
+        return _read_async(answer, query, schema)
     return query.read(answer)
 
 
-def say_on(connection: Any, said: Said, what: str = "using(on=…)") -> Rows | Awaitable[Rows]:
+def execute_on(
+    connection: Any, statement: RenderedStatement, parameter: str = "using(on=…)"
+) -> Rows | Awaitable[Rows]:
     """Run a statement there. `what` takes the connection, and is named if it cannot."""
-    return _way(connection, what)(connection, said)
+    return _executor_for(connection, parameter)(connection, statement)
 
 
-def is_async(connection: Any, what: str = "using(on=…)") -> bool:
+def is_async(connection: Any, parameter: str = "using(on=…)") -> bool:
     """Whether this connection is awaited."""
-    return _way(connection, what) in (_psycopg_async, _asyncpg, _sqlalchemy_async)
+    return _executor_for(connection, parameter) in (_psycopg_async, _asyncpg, _sqlalchemy_async)
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _OwnStatement:
     """A statement of ours."""
 
     query: Query[Any]
@@ -70,12 +72,14 @@ class _Known:
         return text, [params[name] for name in names]
 
 
-async def _read_later(answer: Awaitable[Rows], query: Query[Row], schema: str) -> list[Row]:
-    with failures.in_our_words(schema):
+async def _read_async(answer: Awaitable[Rows], query: Query[Row], schema: str) -> list[Row]:
+    with failures.translated(schema):
         return query.read(await answer)
 
 
-def _way(connection: Any, what: str) -> Callable[[Any, Said], Rows | Awaitable[Rows]]:
+def _executor_for(
+    connection: Any, parameter: str
+) -> Callable[[Any, RenderedStatement], Rows | Awaitable[Rows]]:
     for cls in type(connection).__mro__:
         package, name = cls.__module__.split(".", 1)[0], cls.__name__
         match package, name:
@@ -92,52 +96,52 @@ def _way(connection: Any, what: str) -> Callable[[Any, Said], Rows | Awaitable[R
             case "django", "ConnectionProxy" | "BaseDatabaseWrapper":
                 return _django
     raise ArgumentError(
-        f"{what} takes {_KNOWN}, not a {type(connection).__module__}.{type(connection).__name__}"
+        f"{parameter} takes {_SUPPORTED}, not a {type(connection).__module__}.{type(connection).__name__}"
     )
 
 
-def _psycopg(connection: Any, said: Said) -> Rows:
-    text, params = said.formatted()
+def _psycopg(connection: Any, statement: RenderedStatement) -> Rows:
+    text, params = statement.formatted()
     cursor = connection.cursor(row_factory=_tuples())
     cursor.execute(text.encode(), params)
     rows: Rows = cursor.fetchall()
     return rows
 
 
-async def _psycopg_async(connection: Any, said: Said) -> Rows:
-    text, params = said.formatted()
+async def _psycopg_async(connection: Any, statement: RenderedStatement) -> Rows:
+    text, params = statement.formatted()
     cursor = connection.cursor(row_factory=_tuples())
     await cursor.execute(text.encode(), params)
     rows: Rows = await cursor.fetchall()
     return rows
 
 
-async def _asyncpg(connection: Any, said: Said) -> Rows:
-    text, params = said.numbered()
+async def _asyncpg(connection: Any, statement: RenderedStatement) -> Rows:
+    text, params = statement.numbered()
     rows: Rows = await connection.fetch(text, *params)
     return rows
 
 
-def _sqlalchemy(connection: Any, said: Said) -> Rows:
+def _sqlalchemy(connection: Any, statement: RenderedStatement) -> Rows:
     # A session lends the connection of its own transaction; a connection is one already.
-    lent = connection.connection() if callable(connection.connection) else connection
-    if lent.dialect.paramstyle == "numeric_dollar":
-        text, params = said.numbered()
+    sa_connection = connection.connection() if callable(connection.connection) else connection
+    if sa_connection.dialect.paramstyle == "numeric_dollar":
+        text, params = statement.numbered()
     else:
-        text, params = said.formatted()
+        text, params = statement.formatted()
     # One set of parameters, which a list would not be.
     params = params if isinstance(params, dict) else tuple(params)
-    rows: Rows = lent.exec_driver_sql(text, params).fetchall()
+    rows: Rows = sa_connection.exec_driver_sql(text, params).fetchall()
     return rows
 
 
-async def _sqlalchemy_async(connection: Any, said: Said) -> Rows:
-    rows: Rows = await connection.run_sync(_sqlalchemy, said)
+async def _sqlalchemy_async(connection: Any, statement: RenderedStatement) -> Rows:
+    rows: Rows = await connection.run_sync(_sqlalchemy, statement)
     return rows
 
 
-def _django(connection: Any, said: Said) -> Rows:
-    text, params = said.formatted()
+def _django(connection: Any, statement: RenderedStatement) -> Rows:
+    text, params = statement.formatted()
     with connection.cursor() as cursor:
         cursor.execute(text, params)
         rows: Rows = cursor.fetchall()

@@ -10,66 +10,72 @@ import msgspec
 
 from rota.store.query import Query
 
-TOLD = "rota.onces"
+FINISHED_CHANNEL = "rota.onces"
 """The channel on which it is said that a call has ended, by its key."""
 
 
-class Begun(msgspec.Struct, frozen=True):
+class OnceStart(msgspec.Struct, frozen=True):
     """What came of the wish to make a call: a token, a result, or who makes it."""
 
     token: int | None
-    stored: bool
+    has_result: bool
     result: bytes | None
-    raced: bool
+    lost_race: bool
     """Somebody else was a moment faster; ask again."""
-    asked: bool
+    wait_flag_set: bool
     """Whether who makes it knows that somebody waits."""
     host: str | None
     pid: int | None
     label: str | None
-    since: float | None
-    left: float | None
+    running_seconds: float | None
+    expires_in: float | None
     """Seconds until his time runs out."""
 
     @property
-    def got(self) -> bool:
+    def is_done(self) -> bool:
         """There is nothing to wait for."""
-        return self.stored or self.token is not None
+        return self.has_result or self.token is not None
 
 
-class Kept(msgspec.Struct, frozen=True):
+class RenewedOnce(msgspec.Struct, frozen=True):
     token: int
-    kept: bool | None
+    renewed: bool | None
     """None: somebody has its row locked, so it could not be."""
 
 
 def begin(
-    key: str, nonce: UUID, earlier: Sequence[UUID], who: dict[str, Any], ttl: float, *, wait: bool
-) -> Query[Begun]:
+    key: str,
+    nonce: UUID,
+    earlier_nonces: Sequence[UUID],
+    holder: dict[str, Any],
+    ttl: float,
+    *,
+    wait: bool,
+) -> Query[OnceStart]:
     """`who`: instance, host, pid and label. `nonce` is fresh each time; `earlier` are those of the same
     call that were never answered."""
     params = {
         "key": key,
         "nonce": nonce,
-        "earlier": list(earlier),
+        "earlier": list(earlier_nonces),
         "ttl": ttl,
         "wait": wait,
-        **who,
+        **holder,
     }
-    return Query("once/begin", params, Begun)
+    return Query("once/begin", params, OnceStart)
 
 
-def renew(calls: Sequence[tuple[str, int, float]]) -> Query[Kept]:
+def renew(calls: Sequence[tuple[str, int, float]]) -> Query[RenewedOnce]:
     """`calls`: key, token and seconds."""
     keys, tokens, ttls = (list(column) for column in zip(*calls, strict=True))
-    return Query("once/renew", {"keys": keys, "tokens": tokens, "ttls": ttls}, Kept)
+    return Query("once/renew", {"keys": keys, "tokens": tokens, "ttls": ttls}, RenewedOnce)
 
 
-def finish(key: str, token: int, result: str, keep: float | None) -> Query[bool]:
+def finish(key: str, token: int, result: str, retention: float | None) -> Query[bool]:
     """`keep`: seconds; None is for ever."""
-    params = {"key": key, "token": token, "result": result, "keep": keep}
+    params = {"key": key, "token": token, "result": result, "keep": retention}
     return Query("once/finish", params, bool)
 
 
-def free(key: str, nonces: Sequence[UUID]) -> Query[bool]:
+def release(key: str, nonces: Sequence[UUID]) -> Query[bool]:
     return Query("once/free", {"key": key, "nonces": list(nonces)}, bool)

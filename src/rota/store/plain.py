@@ -15,114 +15,114 @@ from typing import TYPE_CHECKING, Any
 
 from rota.errors import DatabaseUnavailable
 from rota.store import address, claims, failures
-from rota.store.connections import Connections
+from rota.store.connections import ConnectionPool
 
 if TYPE_CHECKING:
     from rota.store.database import Database
-    from rota.store.session import BlockingSession, Session
+    from rota.store.session import PgConnection, SyncPgConnection
 
 log = logging.getLogger("rota")
 
 # A worker that is frozen inside its transaction would keep the job from everybody. And who it is: a
 # connection may be lost to us, and not to the server.
-_BEGUN = """
+_PREPARE_TRANSACTION = """
 select pg_backend_pid(), now()
  where set_config('idle_in_transaction_session_timeout', '60s', true) is not null
 """
 
 
-class Plain:
+class RawConnections:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._dsn = database.dsn
         self._limit = database.settings.connections
-        self._patience = database.settings.patience
-        self._connections = Connections(self._connect, self._limit, self._patience)
-        self._places = threading.BoundedSemaphore(self._limit)
-        self._idle: list[BlockingSession] = []
-        self.deadline = database.settings.statement_timeout
+        self._timeout = database.settings.outage_timeout
+        self._connections = ConnectionPool(self._connect, self._limit, self._timeout)
+        self._slots = threading.BoundedSemaphore(self._limit)
+        self._idle: list[SyncPgConnection] = []
+        self.answer_timeout = database.settings.statement_timeout
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Session]:
+    async def transaction(self) -> AsyncIterator[PgConnection]:
         """A connection inside a transaction. Its waits have a deadline, until somebody takes it off."""
-        connection = await self._connections.take()
-        begun: list[Any] = []
+        connection = await self._connections.acquire()
+        backend: list[Any] = []
         try:
             async with connection.transaction():
-                begun = await (await connection.execute(_BEGUN)).fetchall()
+                backend = await (await connection.execute(_PREPARE_TRANSACTION)).fetchall()
                 yield connection
         except BaseException as error:
-            lost = connection.broken
-            await self._connections.give_back(connection, error)
-            if lost and begun:
-                await self.exorcise(*begun[0])
+            is_lost = connection.broken
+            await self._connections.release(connection, error)
+            if is_lost and backend:
+                await self.terminate_backend(*backend[0])
             raise
-        await self._connections.give_back(connection)
+        await self._connections.release(connection)
 
     @contextmanager
-    def blocking_transaction(self, wait: Callable[[Any], Any]) -> Iterator[BlockingSession]:
+    def sync_transaction(self, run_in_loop: Callable[[Any], Any]) -> Iterator[SyncPgConnection]:
         """The same, for code in a thread. `wait` runs a coroutine in the loop."""
-        if not self._places.acquire(timeout=self._patience):
+        if not self._slots.acquire(timeout=self._timeout):
             raise DatabaseUnavailable(
-                f"all {self._limit} connections for transactions were busy for {self._patience:g} s; raise "
+                f"all {self._limit} connections for transactions were busy for {self._timeout:g} s; raise "
                 "ROTA_CONNECTIONS, or run fewer such jobs at once"
             )
         try:
-            connection = self._take()
-            begun: list[Any] = []
+            connection = self._acquire_sync()
+            backend: list[Any] = []
             try:
                 with connection.transaction():
-                    begun = connection.execute(_BEGUN).fetchall()
+                    backend = connection.execute(_PREPARE_TRANSACTION).fetchall()
                     yield connection
             except BaseException:
-                lost = connection.broken
+                is_lost = connection.broken
                 connection.close()
-                if lost and begun:
-                    wait(self.exorcise(*begun[0]))
+                if is_lost and backend:
+                    run_in_loop(self.terminate_backend(*backend[0]))
                 raise
             self._idle.append(connection)
         finally:
-            self._places.release()
+            self._slots.release()
 
-    async def exorcise(self, pid: int, began: datetime) -> None:
+    async def terminate_backend(self, pid: int, transaction_started: datetime) -> None:
         """The line is dead, and the server may not know."""
         try:
-            await self._database.run(claims.exorcise(pid, began))
+            await self._database.run(claims.terminate_backend(pid, transaction_started))
         except Exception as error:
             log.warning("a lost transaction may hold its job for another minute: %s", error)
 
-    async def _connect(self) -> Session:
+    async def _connect(self) -> PgConnection:
         from psycopg import IsolationLevel
 
-        from rota.store.session import Session
+        from rota.store.session import PgConnection
 
         try:
-            connection = await Session.connect(
-                autocommit=True, prepare_threshold=None, **address.parameters(self._dsn)
+            connection = await PgConnection.connect(
+                autocommit=True, prepare_threshold=None, **address.connection_parameters(self._dsn)
             )
         except Exception as error:
-            raise failures.unconnected(error) from error
-        connection.deadline = self.deadline
+            raise failures.connect_error(error) from error
+        connection.answer_timeout = self.answer_timeout
         await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
         await connection.set_read_only(False)
         return connection
 
-    def _take(self) -> BlockingSession:
+    def _acquire_sync(self) -> SyncPgConnection:
         from psycopg import IsolationLevel
 
-        from rota.store.session import BlockingSession
+        from rota.store.session import SyncPgConnection
 
         while self._idle:
             connection = self._idle.pop()
             if not connection.closed:
                 return connection
         try:
-            connection = BlockingSession.connect(
-                autocommit=True, prepare_threshold=None, **address.parameters(self._dsn)
+            connection = SyncPgConnection.connect(
+                autocommit=True, prepare_threshold=None, **address.connection_parameters(self._dsn)
             )
         except Exception as error:
-            raise failures.unconnected(error) from error
-        connection.deadline = self.deadline
+            raise failures.connect_error(error) from error
+        connection.answer_timeout = self.answer_timeout
         connection.isolation_level = IsolationLevel.READ_COMMITTED
         connection.read_only = False
         return connection

@@ -20,7 +20,7 @@ from rota.errors import SettingsError
 
 Row = TypeVar("Row")
 
-LAST = "\U0010ffff"
+MAX_CHARACTER = "\U0010ffff"
 """Of texts that begin in the same way, none comes after that and this."""
 
 _SCHEMA = re.compile(r"\brota\.")
@@ -90,7 +90,7 @@ def positional(
         name, array = match[1], match[2] or ""
         if name not in names:
             names.append(name)
-        written = "::text" if array and name in literals else ""
-        return f"${names.index(name) + 1}{written}{array}"
+        cast = "::text" if array and name in literals else ""
+        return f"${names.index(name) + 1}{cast}{array}"
 
     return _PARAMETER.sub(number, load(statement, schema)), tuple(names)

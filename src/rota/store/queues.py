@@ -9,20 +9,20 @@ import msgspec
 from rota.store.query import Query
 
 
-class Pause(msgspec.Struct, frozen=True):
+class PauseRow(msgspec.Struct, frozen=True):
     queue: str
     since: datetime
-    who: str
-    why: str
+    operator: str
+    reason: str
 
 
-def pause(queue: str, who: str, why: str) -> Query[bool]:
-    return Query("queue/pause", {"queue": queue, "who": who, "why": why}, bool)
+def pause(queue: str, operator: str, reason: str) -> Query[bool]:
+    return Query("queue/pause", {"queue": queue, "who": operator, "why": reason}, bool)
 
 
 def resume(queue: str) -> Query[bool]:
     return Query("queue/resume", {"queue": queue}, bool)
 
 
-def paused() -> Query[Pause]:
-    return Query("queue/paused", {}, Pause)
+def list_paused() -> Query[PauseRow]:
+    return Query("queue/paused", {}, PauseRow)

@@ -7,13 +7,15 @@ import msgspec
 from rota.store.query import Query
 
 
-class Turn(msgspec.Struct, frozen=True):
+class RateLimitSlot(msgspec.Struct, frozen=True):
     delay: float
     """Seconds until it is one's turn."""
-    reserved: bool
+    is_reserved: bool
 
 
-def take(name: str, n: int, apart: float, burst: int, wait: float) -> Query[Turn]:
+def take(
+    name: str, count: int, interval: float, burst: int, max_wait: float
+) -> Query[RateLimitSlot]:
     """`apart`: seconds from one to the next. `wait`: further off than this, nothing is reserved."""
-    params = {"name": name, "n": n, "apart": apart, "burst": burst, "wait": wait}
-    return Query("rate/take", params, Turn)
+    params = {"name": name, "n": count, "apart": interval, "burst": burst, "wait": max_wait}
+    return Query("rate/take", params, RateLimitSlot)

@@ -12,15 +12,15 @@ from __future__ import annotations
 
 import msgspec
 
-from rota.model.retention import FOREVER, LONGEST, Keep
+from rota.model.retention import FOREVER, MAX_SECONDS, Retention
 from rota.store.advisory import RETENTION, key_of
 from rota.store.query import Query
 
-MOST = 2000
+BATCH_JOBS = 2000
 """Jobs in one batch. A larger run is a batch by itself: runs go whole."""
 
 
-class Line(msgspec.Struct, frozen=True):
+class PrunableRow(msgspec.Struct, frozen=True):
     """So many runs of this queue and outcome, with so many jobs; no queue: their jobs are in several."""
 
     queue: str | None
@@ -29,91 +29,100 @@ class Line(msgspec.Struct, frozen=True):
     jobs: int
 
 
-class Found(msgspec.Struct, frozen=True):
+class PrunableRuns(msgspec.Struct, frozen=True):
     position: int
     """The id up to which there is nothing more to find for now."""
-    more: bool
+    has_more: bool
     runs: str
     """As an array literal, which goes back as it came."""
     ended: str
-    lines: list[Line]
+    rows: list[PrunableRow]
 
     def __bool__(self) -> bool:
-        return bool(self.lines)
+        return bool(self.rows)
 
 
-PAGE = 1000
+PAGE_ROWS = 1000
 """Rows of each kind that are looked at beside runs."""
 
 
-class Tidied(msgspec.Struct, frozen=True):
+class CleanResult(msgspec.Struct, frozen=True):
     """How much went, and where to go on."""
 
     alerts: int = 0
     audit: int = 0
     refusals: int = 0
-    rates: int = 0
+    rate_limits: int = 0
     locks: int = 0
     schedules: int = 0
-    rate: str = ""
-    lock: str = ""
-    slot: int = -1
+    last_rate_limit: str = ""
+    last_lock: str = ""
+    last_permit: int = -1
 
     @property
-    def gone(self) -> int:
-        beside = self.alerts + self.audit + self.refusals + self.rates
-        return beside + self.locks + self.schedules
+    def total(self) -> int:
+        records = self.alerts + self.audit + self.refusals + self.rate_limits
+        return records + self.locks + self.schedules
 
 
-FROM_THE_FIRST = Tidied()
+FROM_START = CleanResult()
 
 
-def turn(schema: str, worker: int | None = None) -> Query[bool]:
+def try_lock(schema: str, worker: int | None = None) -> Query[bool]:
     """Whether it is this worker's turn; None: somebody asks for once."""
     params = {"worker": worker, "space": RETENTION, "key": key_of(schema)}
     return Query("retention/turn", params, bool)
 
 
-def find(keep: Keep, after: int, most: int = MOST) -> Query[Found]:
+def find(retention: Retention, after: int, limit: int = BATCH_JOBS) -> Query[PrunableRuns]:
     """What may go, going up from an id."""
-    rules = {"": keep.default, **keep.queues}
-    ages = {queue: {kind: _age(age) for kind, age in rule.items()} for queue, rule in rules.items()}
+    rules = {"": retention.default, **retention.queues}
+    ages = {
+        queue: {kind: _age_limit(age) for kind, age in rule.items()}
+        for queue, rule in rules.items()
+    }
     return Query(
         "retention/find",
         {
             "keep": msgspec.json.encode(ages).decode(),
-            "shortest": keep.shortest,
+            "shortest": retention.min_age,
             "after": after,
-            "most": most,
+            "most": limit,
         },
-        _found,
+        _read_found,
     )
 
 
-def remove(found: Found) -> Query[Line]:
+def remove(found: PrunableRuns) -> Query[PrunableRow]:
     """Remove what was found, where nothing stands against it. Answers what went."""
-    return Query("retention/remove", {"runs": found.runs, "ended": found.ended}, Line)
+    return Query("retention/remove", {"runs": found.runs, "ended": found.ended}, PrunableRow)
 
 
-def tidy(
-    alerts: float, audit: float, free: float, after: Tidied, most: int = PAGE
-) -> Query[Tidied]:
+def clean(
+    alert_retention: float,
+    audit_retention: float,
+    idle_retention: float,
+    after: CleanResult,
+    limit: int = PAGE_ROWS,
+) -> Query[CleanResult]:
     """Seconds for which alerts that are over, what was done by hand and free locks are kept."""
     params = {
-        "alerts": min(alerts, LONGEST),
-        "audit": min(audit, LONGEST),
-        "free": min(free, LONGEST),
-        "rate": after.rate,
-        "lock": after.lock,
-        "slot": after.slot,
-        "most": most,
+        "alerts": min(alert_retention, MAX_SECONDS),
+        "audit": min(audit_retention, MAX_SECONDS),
+        "free": min(idle_retention, MAX_SECONDS),
+        "rate": after.last_rate_limit,
+        "lock": after.last_lock,
+        "slot": after.last_permit,
+        "most": limit,
     }
-    return Query("retention/tidy", params, Tidied)
+    return Query("retention/tidy", params, CleanResult)
 
 
-def _age(seconds: float) -> float | str:
+def _age_limit(seconds: float) -> float | str:
     return "infinity" if seconds == FOREVER else seconds
 
 
-def _found(position: int, more: bool, runs: str, ended: str, lines: bytes) -> Found:
-    return Found(position, more, runs, ended, msgspec.json.decode(lines, type=list[Line]))
+def _read_found(position: int, more: bool, runs: str, ended: str, lines: bytes) -> PrunableRuns:
+    return PrunableRuns(
+        position, more, runs, ended, msgspec.json.decode(lines, type=list[PrunableRow])
+    )

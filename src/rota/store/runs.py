@@ -7,11 +7,11 @@ from typing import Any
 
 import msgspec
 
-from rota.store.arrays import of_ints
+from rota.store.arrays import int_array
 from rota.store.query import Query
 
 
-class Ending(msgspec.Struct, frozen=True):
+class RunOutcome(msgspec.Struct, frozen=True):
     run: int
     name: str
     """Of its task or its flow; a job's calls have none."""
@@ -19,38 +19,38 @@ class Ending(msgspec.Struct, frozen=True):
     state: str | None
     result: bytes | None
     error: bytes | None
-    failing: bool
+    is_failing: bool
     """It is open, and something in it has failed."""
 
 
-class Result(msgspec.Struct, frozen=True):
+class JobResultRow(msgspec.Struct, frozen=True):
     task: str
     state: str | None
     result: bytes | None
 
 
-class Failure(msgspec.Struct, frozen=True):
+class FailureRow(msgspec.Struct, frozen=True):
     job: int
     task: str
     state: str
     error: bytes | None
 
 
-class Settled(msgspec.Struct, frozen=True):
+class ReleaseResult(msgspec.Struct, frozen=True):
     queues: list[str]
     runs: list[int]
-    rest: bool
+    pending: bool
 
 
-class Calls(msgspec.Struct, frozen=True):
+class CallsRow(msgspec.Struct, frozen=True):
     run: int
     digest: str
     attempt: int
     state: str | None
-    failing: bool
+    is_failing: bool
 
 
-class Called(msgspec.Struct, frozen=True):
+class CalledRow(msgspec.Struct, frozen=True):
     run: int
     is_flow: bool
     state: str | None
@@ -58,27 +58,27 @@ class Called(msgspec.Struct, frozen=True):
     error: bytes | None
 
 
-def outcome(runs: Sequence[int]) -> Query[Ending]:
-    return Query("run/outcome", {"runs": of_ints(runs)}, Ending)
+def outcome(runs: Sequence[int]) -> Query[RunOutcome]:
+    return Query("run/outcome", {"runs": int_array(runs)}, RunOutcome)
 
 
-def results(run: int) -> Query[Result]:
+def results(run: int) -> Query[JobResultRow]:
     """What the last tasks of a flow came to."""
-    return Query("run/results", {"run": run}, Result)
+    return Query("run/results", {"run": run}, JobResultRow)
 
 
-def failures(run: int, limit: int = 10) -> Query[Failure]:
+def failures(run: int, limit: int = 10) -> Query[FailureRow]:
     """Which jobs of a run failed, the first first."""
-    return Query("run/failures", {"run": run, "limit": limit}, Failure)
+    return Query("run/failures", {"run": run, "limit": limit}, FailureRow)
 
 
 def cancel(run: int) -> Query[str | None]:
-    return Query("run/cancel", {"run": run}, _same)
+    return Query("run/cancel", {"run": run}, _identity)
 
 
 def retry(run: int, attempt: int | None = None) -> Query[list[str] | None]:
     """Try a run that ended badly once more. Answers the queues with news; None: nothing to try again."""
-    return Query("run/retry", {"run": run, "attempt": attempt}, _same)
+    return Query("run/retry", {"run": run, "attempt": attempt}, _identity)
 
 
 def fork(run: int, task: str, trace: str | None = None) -> Query[tuple[int | None, list[str]]]:
@@ -95,20 +95,20 @@ def fork_job(
     return Query("run/fork_job", params, lambda forked, queue: (forked, queue))
 
 
-def settle(limit: int) -> Query[Settled]:
+def release_pending(limit: int) -> Query[ReleaseResult]:
     """Pass on ends that could not be passed on before."""
-    return Query("run/settle", {"limit": limit}, Settled)
+    return Query("run/settle", {"limit": limit}, ReleaseResult)
 
 
-def calls(parent: int, number: int) -> Query[Calls]:
+def calls(parent: int, call_number: int) -> Query[CallsRow]:
     """The calls with this number that a job has made already, if it has."""
-    return Query("run/calls", {"parent": parent, "number": number}, Calls)
+    return Query("run/calls", {"parent": parent, "number": call_number}, CallsRow)
 
 
-def called(run: int) -> Query[Called]:
+def call_results(run: int) -> Query[CalledRow]:
     """What a job's calls came to: tasks, then flows, each in the order of the calls."""
-    return Query("run/called", {"run": run}, Called)
+    return Query("run/called", {"run": run}, CalledRow)
 
 
-def _same(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value

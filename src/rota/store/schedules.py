@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
-from rota.model.agenda import ACTION
-from rota.model.schedule import Policy
+from rota.model.agenda import ACTION_PREFIX
+from rota.model.schedule import SchedulePolicy
 from rota.model.timetable import Timetable
 from rota.store.query import Query
 
 
-class Definition(msgspec.Struct, frozen=True):
+class ScheduleDefinition(msgspec.Struct, frozen=True):
     """How a schedule is defined."""
 
     name: str
@@ -43,8 +43,8 @@ class Definition(msgspec.Struct, frozen=True):
         return Timetable(self.cron, self.tz, self.every, self.at)
 
     @property
-    def policy(self) -> Policy:
-        return Policy(
+    def policy(self) -> SchedulePolicy:
+        return SchedulePolicy(
             self.overlap,
             self.catch_up,
             self.at_most,
@@ -60,15 +60,15 @@ class Definition(msgspec.Struct, frozen=True):
         values = msgspec.structs.asdict(self)
         return {**values, "input": self.input.decode()}
 
-    def comes_as(self, other: Definition) -> bool:
+    def has_same_times(self, other: ScheduleDefinition) -> bool:
         """Whether both come at the same times, apart from how long."""
-        mine = (self.cron, self.tz, self.every, self.at, self.starts)
-        return mine == (other.cron, other.tz, other.every, other.at, other.starts)
+        own_times = (self.cron, self.tz, self.every, self.at, self.starts)
+        return own_times == (other.cron, other.tz, other.every, other.at, other.starts)
 
-    def lasts_as(self, other: Definition) -> bool:
+    def has_same_end(self, other: ScheduleDefinition) -> bool:
         return (self.ends, self.max_runs) == (other.ends, other.max_runs)
 
-    def equals(self, other: Definition) -> bool:
+    def is_equal(self, other: ScheduleDefinition) -> bool:
         without = msgspec.structs.replace
         same = without(self, input=b"") == without(other, input=b"")
         return same and _canonical(self.input) == _canonical(other.input)
@@ -79,13 +79,13 @@ def _canonical(document: bytes) -> bytes:
     return msgspec.json.encode(msgspec.json.decode(document), order="sorted")
 
 
-class Locked(msgspec.Struct, frozen=True):
+class LockedSchedule(msgspec.Struct, frozen=True):
     """A schedule under lock: its definition, and where it is."""
 
-    definition: Definition
+    definition: ScheduleDefinition
     state: str
-    why: str | None
-    held: str | None
+    reason: str | None
+    paused_reason: str | None
     anchor: datetime
     next: datetime | None
     due: datetime | None
@@ -95,20 +95,22 @@ class Locked(msgspec.Struct, frozen=True):
     now: datetime
 
 
-FIELDS = len(Definition.__struct_fields__)
+FIELD_COUNT = len(ScheduleDefinition.__struct_fields__)
 
 
-def _locked(*row: Any) -> Locked:
-    return Locked(Definition(*row[:FIELDS]), *row[FIELDS:])
+def _read_locked(*row: Any) -> LockedSchedule:
+    return LockedSchedule(ScheduleDefinition(*row[:FIELD_COUNT]), *row[FIELD_COUNT:])
 
 
 def declared(
     names: Sequence[str], targets: Sequence[str], worker: int | None
-) -> Query[tuple[Definition, str, bool]]:
+) -> Query[tuple[ScheduleDefinition, str, bool]]:
     """Definitions and states, of these names and of what code has declared for these targets; and of each
     whether it is another worker's to see to."""
     params = {"names": list(names), "targets": list(targets), "worker": worker}
-    return Query("schedule/declared", params, lambda *row: (Definition(*row[:-2]), *row[-2:]))
+    return Query(
+        "schedule/declared", params, lambda *row: (ScheduleDefinition(*row[:-2]), *row[-2:])
+    )
 
 
 def is_declared(name: str) -> Query[bool]:
@@ -116,24 +118,24 @@ def is_declared(name: str) -> Query[bool]:
     return Query("schedule/declaring", {"name": name}, bool)
 
 
-def put(
-    definition: Definition, anchor: datetime, next: datetime | None, due: datetime | None
+def create(
+    definition: ScheduleDefinition, anchor: datetime, next: datetime | None, due: datetime | None
 ) -> Query[bool]:
     params = {**definition.params(), "anchor": anchor, "next": next, "due": due}
     return Query("schedule/put", params, bool)
 
 
-def lock(names: Sequence[str]) -> Query[Locked]:
-    return Query("schedule/lock", {"names": list(names)}, _locked)
+def lock(names: Sequence[str]) -> Query[LockedSchedule]:
+    return Query("schedule/lock", {"names": list(names)}, _read_locked)
 
 
 def replace(
-    definition: Definition,
+    definition: ScheduleDefinition,
     anchor: datetime,
     next: datetime | None,
     due: datetime | None,
     state: str,
-    why: str | None,
+    reason: str | None,
 ) -> Query[Any]:
     params = {
         **definition.params(),
@@ -141,15 +143,15 @@ def replace(
         "next": next,
         "due": due,
         "state": state,
-        "why": why,
+        "why": reason,
     }
     return Query("schedule/replace", params, lambda: None)
 
 
-def change(
-    name: str, state: str, why: str | None, next: datetime | None, due: datetime | None
+def set_state(
+    name: str, state: str, reason: str | None, next: datetime | None, due: datetime | None
 ) -> Query[Any]:
-    params = {"name": name, "state": state, "why": why, "next": next, "due": due}
+    params = {"name": name, "state": state, "why": reason, "next": next, "due": due}
     return Query("schedule/change", params, lambda: None)
 
 
@@ -161,22 +163,22 @@ def delete(name: str) -> Query[bool]:
     return Query("schedule/delete", {"name": name}, bool)
 
 
-def touch(name: str, ticks: int, run: int | None) -> Query[Any]:
+def record_manual_start(name: str, ticks: int, run: int | None) -> Query[Any]:
     return Query("schedule/touch", {"name": name, "ticks": ticks, "run": run}, lambda: None)
 
 
-class Known(msgspec.Struct, frozen=True):
+class RecordedTicks(msgspec.Struct, frozen=True):
     ticks: list[datetime]
     """Those of a time that have had a run, or wait for one."""
-    forgotten: datetime | None
+    forgotten_until: datetime | None
     """Until when there may have been others; None: there were none."""
 
 
-def known(name: str, begin: datetime, end: datetime) -> Query[Known]:
-    return Query("schedule/known", {"name": name, "begin": begin, "end": end}, Known)
+def recorded_ticks(name: str, begin: datetime, end: datetime) -> Query[RecordedTicks]:
+    return Query("schedule/known", {"name": name, "begin": begin, "end": end}, RecordedTicks)
 
 
-class Stranger(msgspec.Struct, frozen=True):
+class UnstartableSchedule(msgspec.Struct, frozen=True):
     """A schedule that nobody can start."""
 
     name: str
@@ -184,9 +186,9 @@ class Stranger(msgspec.Struct, frozen=True):
     target: str
 
     @property
-    def what(self) -> str:
-        return f"{self.kind} {self.target.removeprefix(ACTION)!r}"
+    def target_label(self) -> str:
+        return f"{self.kind} {self.target.removeprefix(ACTION_PREFIX)!r}"
 
 
-def strangers(targets: Sequence[str]) -> Query[Stranger]:
-    return Query("schedule/strangers", {"targets": list(targets)}, Stranger)
+def unstartable(targets: Sequence[str]) -> Query[UnstartableSchedule]:
+    return Query("schedule/strangers", {"targets": list(targets)}, UnstartableSchedule)

@@ -10,67 +10,73 @@ import msgspec
 
 from rota.store.query import Query
 
-PREFIX = "service "
+LEADER_PREFIX = "service "
 
 
 def leader_of(service: str) -> str:
     """The name under which an instance leads that runs a service."""
-    return PREFIX + service
+    return LEADER_PREFIX + service
 
 
-class Present(msgspec.Struct, frozen=True):
+class InstanceRow(msgspec.Struct, frozen=True):
     """An instance that runs services, or stands by to."""
 
     instance: UUID
     services: list[str]
     running: list[str]
-    silent: float = 0.0
+    silent_seconds: float = 0.0
     """Seconds since its last report."""
 
 
-class Due(msgspec.Struct, frozen=True):
-    rest: float
+class ServiceDue(msgspec.Struct, frozen=True):
+    delay: float
     """Seconds until it is due."""
     failures: int
 
 
 def beat(
-    who: dict[str, Any], version: str, lease: float, services: Sequence[str], running: Sequence[str]
-) -> Query[Present]:
+    identity: dict[str, Any],
+    version: str,
+    lease: float,
+    services: Sequence[str],
+    running: Sequence[str],
+) -> Query[InstanceRow]:
     params = {
-        **who,
+        **identity,
         "version": version,
         "lease": lease,
         "services": list(services),
         "running": list(running),
     }
-    return Query("instance/beat", params, Present)
+    return Query("instance/beat", params, InstanceRow)
 
 
-def leave(instance: UUID) -> Query[Any]:
+def unregister(instance: UUID) -> Query[Any]:
     return Query("instance/leave", {"instance": instance}, lambda: None)
 
 
-def enter(name: str, every: float | None, longest: float, term: int, instance: UUID) -> Query[Due]:
+def begin_term(
+    name: str, every: float | None, max_delay: float, term: int, instance: UUID
+) -> Query[ServiceDue]:
     """`longest`: seconds that one that is lost again and again has to wait at most."""
     params = {
         "name": name,
         "leader": leader_of(name),
         "every": every,
-        "longest": longest,
+        "longest": max_delay,
         "term": term,
         "instance": instance,
     }
-    return Query("service/enter", params, Due)
+    return Query("service/enter", params, ServiceDue)
 
 
-def begin(name: str, term: int, who: dict[str, Any]) -> Query[int]:
-    params = {"name": name, "leader": leader_of(name), "term": term, **who}
+def begin_iteration(name: str, term: int, identity: dict[str, Any]) -> Query[int]:
+    params = {"name": name, "leader": leader_of(name), "term": term, **identity}
     return Query("service/begin", params, int)
 
 
-def finish(
-    name: str, number: int, term: int, outcome: str, error: str | None, failures: int, rest: float
+def finish_iteration(
+    name: str, number: int, term: int, outcome: str, error: str | None, failures: int, delay: float
 ) -> Query[Any]:
     params = {
         "name": name,
@@ -79,6 +85,6 @@ def finish(
         "outcome": outcome,
         "error": error,
         "failures": failures,
-        "rest": rest,
+        "rest": delay,
     }
     return Query("service/finish", params, lambda: None)

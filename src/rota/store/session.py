@@ -37,44 +37,46 @@ from psycopg.pq import TransactionStatus
 from psycopg.types.json import set_json_loads
 
 T = TypeVar("T")
-Texts = Sequence[Sequence[tuple[bytes, Mapping[str, Any]]]]
+Transactions = Sequence[Sequence[tuple[bytes, Mapping[str, Any]]]]
 
 # The process that was named to us at log-in is not the one that answers: somebody is in between. Then
 # nothing may outlast this statement, for the session it runs in is not ours.
-_SET = b"""
+_APPLY_SETTINGS = b"""
 select count(set_config(name, value, %(pooled)s or pg_backend_pid() <> %(pid)s)) >= 0
        and (%(pooled)s or pg_backend_pid() <> %(pid)s)
   from unnest(%(names)s::text[], %(values)s::text[]) as setting (name, value)
 """
-_SET_HERE = _SET.replace(b"%(pooled)s or pg_backend_pid() <> %(pid)s", b"false")
+_APPLY_SETTINGS_DIRECT = _APPLY_SETTINGS.replace(
+    b"%(pooled)s or pg_backend_pid() <> %(pid)s", b"false"
+)
 
 _BEGIN = b"begin isolation level read committed, read write, not deferrable"
 
 
-CANCEL_WITHIN = 0.5
+CANCEL_SECONDS = 0.5
 """Seconds in which the server may end a statement that nobody waits for any more."""
 
 
-class NoAnswer(OperationalError):
+class ConnectionSilent(OperationalError):
     """The line is dead, and nobody was told. So, probably, are others that were open at the time."""
 
 
-class Session(AsyncConnection[Any]):
+class PgConnection(AsyncConnection[Any]):
     pooled = False
-    deadline: float | None = None
+    answer_timeout: float | None = None
     """Seconds that one wait for the server may take."""
 
     _settings = b""
-    _until: float | None = None
-    _watch: asyncio.TimerHandle | None = None
+    _wait_ends_at: float | None = None
+    _deadline_timer: asyncio.TimerHandle | None = None
 
-    async def set_up(self, settings: Mapping[str, str], pooler: str, deadline: float) -> None:
+    async def set_up(self, settings: Mapping[str, str], pooler: str, answer_timeout: float) -> None:
         """Look at the other end, and have the settings hold: from here on, or in every transaction."""
         # JSON stays the bytes it is: the codec decodes it once, into the type that is wanted.
         set_json_loads(_raw, self)
-        self.deadline = deadline
+        self.answer_timeout = answer_timeout
         cursor = await self.execute(
-            _SET_HERE if pooler == "no" else _SET,
+            _APPLY_SETTINGS_DIRECT if pooler == "no" else _APPLY_SETTINGS,
             {
                 "pid": self.info.backend_pid,
                 "pooled": pooler == "yes",
@@ -85,19 +87,19 @@ class Session(AsyncConnection[Any]):
         )
         [(self.pooled,)] = await cursor.fetchall()
         if self.pooled:
-            await self._share(settings)
+            await self._set_up_pooled(settings)
 
-    async def _share(self, settings: Mapping[str, str]) -> None:
+    async def _set_up_pooled(self, settings: Mapping[str, str]) -> None:
         self.prepare_threshold = None
         await self.set_isolation_level(IsolationLevel.READ_COMMITTED)
         await self.set_read_only(False)
         await self.set_deferrable(False)
         # Answers come as text here, and are read when the transaction and its settings have gone.
-        self.adapters.register_loader("timestamptz", _Moment)
-        exact = {**settings, "extra_float_digits": "1"}
+        self.adapters.register_loader("timestamptz", _TimestampLoader)
+        applied = {**settings, "extra_float_digits": "1"}
         each = sql.SQL(", ").join(
             sql.SQL("set_config({}, {}, true)").format(sql.Literal(name), sql.Literal(value))
-            for name, value in exact.items()
+            for name, value in applied.items()
         )
         self._settings = sql.SQL("select {}").format(each).as_bytes(self)
 
@@ -113,13 +115,13 @@ class Session(AsyncConnection[Any]):
         self, savepoint_name: str | None = None, force_rollback: bool = False
     ) -> AsyncIterator[AsyncTransaction]:
         """The same as ever, with our settings in place."""
-        bare = self.pooled and self.is_idle
+        needs_settings = self.pooled and self.is_idle
         async with super().transaction(savepoint_name, force_rollback) as transaction:
-            if bare:
+            if needs_settings:
                 await self.execute(self._settings)
             yield transaction
 
-    async def transact(self, segments: Texts) -> list[list[list[Any]]]:
+    async def transact(self, transactions: Transactions) -> list[list[list[Any]]]:
         """Run several transactions through a pooler, in one round trip. Those before one that fails have
         committed, those after it are not begun.
 
@@ -128,23 +130,23 @@ class Session(AsyncConnection[Any]):
         """
         cursor = AsyncClientCursor(self)
         parts: list[bytes] = []
-        for segment in segments:
-            said = [cursor.mogrify(text, params).encode() for text, params in segment]
-            parts += [_BEGIN, self._settings, *said, b"commit"]
+        for transaction in transactions:
+            statements = [cursor.mogrify(text, params).encode() for text, params in transaction]
+            parts += [_BEGIN, self._settings, *statements, b"commit"]
         try:
             await cursor.execute(b"\n;\n".join(parts))
         except BaseException as error:
-            await self._end(error)
+            await self._leave_transaction(error)
             raise
         answers = []
-        for segment in segments:
+        for transaction in transactions:
             cursor.nextset()
-            answers.append([await _next(cursor) for _ in segment])
+            answers.append([await _next_rows(cursor) for _ in transaction])
             cursor.nextset()
             cursor.nextset()
         return answers
 
-    async def _end(self, error: BaseException) -> None:
+    async def _leave_transaction(self, error: BaseException) -> None:
         """Leave a transaction that has failed."""
         if isinstance(error, Exception) and not self.closed:
             with suppress(Error):
@@ -155,55 +157,55 @@ class Session(AsyncConnection[Any]):
     # Deadlines
 
     async def wait(self, gen: PQGen[T], *args: Any, **named: Any) -> T:
-        if self.deadline is None:
+        if self.answer_timeout is None:
             return await super().wait(gen, *args, **named)
         loop = asyncio.get_running_loop()
-        until = self._until = loop.time() + self.deadline
+        ends_at = self._wait_ends_at = loop.time() + self.answer_timeout
         # One timer for many waits: most are over long before it looks.
-        if self._watch is None or self._watch.when() > until:
-            if self._watch is not None:
-                self._watch.cancel()
-            self._watch = loop.call_at(until, self._look)
+        if self._deadline_timer is None or self._deadline_timer.when() > ends_at:
+            if self._deadline_timer is not None:
+                self._deadline_timer.cancel()
+            self._deadline_timer = loop.call_at(ends_at, self._check_deadline)
         try:
             return await super().wait(gen, *args, **named)
         except OperationalError as error:
-            if until <= loop.time():
-                raise NoAnswer(
-                    f"no answer in {self.deadline:g} s, so this connection was given up"
+            if ends_at <= loop.time():
+                raise ConnectionSilent(
+                    f"no answer in {self.answer_timeout:g} s, so this connection was given up"
                 ) from error
             raise
         finally:
-            self._until = None
+            self._wait_ends_at = None
 
-    def _look(self) -> None:
+    def _check_deadline(self) -> None:
         """Whether the wait under way has taken too long."""
-        self._watch = None
-        if self._until is None:
+        self._deadline_timer = None
+        if self._wait_ends_at is None:
             return
         loop = asyncio.get_running_loop()
-        if self._until <= loop.time():
-            self._hang_up()
+        if self._wait_ends_at <= loop.time():
+            self._shutdown_socket()
         else:
-            self._watch = loop.call_at(self._until, self._look)
+            self._deadline_timer = loop.call_at(self._wait_ends_at, self._check_deadline)
 
     async def _try_cancel(self, *, timeout: float = 5.0) -> None:
         """Whoever stops waiting is not kept waiting: the server hears of it, or the line is cut."""
-        asyncio.get_running_loop().call_later(CANCEL_WITHIN, self._hang_up)
-        await super()._try_cancel(timeout=min(timeout, CANCEL_WITHIN))
+        asyncio.get_running_loop().call_later(CANCEL_SECONDS, self._shutdown_socket)
+        await super()._try_cancel(timeout=min(timeout, CANCEL_SECONDS))
 
-    def _hang_up(self) -> None:
-        hang_up(self)
+    def _shutdown_socket(self) -> None:
+        shutdown_socket(self)
 
 
-class BlockingSession(Connection[Any]):
+class SyncPgConnection(Connection[Any]):
     """One for code in a thread."""
 
-    deadline: float | None = None
+    answer_timeout: float | None = None
 
     def wait(self, gen: PQGen[T], *args: Any, **named: Any) -> T:
-        if self.deadline is None:
+        if self.answer_timeout is None:
             return super().wait(gen, *args, **named)
-        timer = threading.Timer(self.deadline, hang_up, [self])
+        timer = threading.Timer(self.answer_timeout, shutdown_socket, [self])
         timer.daemon = True
         timer.start()
         try:
@@ -212,21 +214,21 @@ class BlockingSession(Connection[Any]):
             timer.cancel()
 
 
-def hang_up(session: Session | BlockingSession) -> None:
+def shutdown_socket(connection: PgConnection | SyncPgConnection) -> None:
     """Not close(): somebody is reading, and is to find the end of the line."""
     with suppress(OSError, OperationalError):
-        with socket.socket(fileno=os.dup(session.pgconn.socket)) as line:
-            line.shutdown(socket.SHUT_RDWR)
+        with socket.socket(fileno=os.dup(connection.pgconn.socket)) as duplicate:
+            duplicate.shutdown(socket.SHUT_RDWR)
 
 
-class _Moment(Loader):
+class _TimestampLoader(Loader):
     """Read without asking how the session, which may be another by now, writes dates."""
 
     def load(self, data: Buffer) -> datetime:
         return datetime.fromisoformat(bytes(data).decode())
 
 
-async def _next(cursor: AsyncClientCursor[Any]) -> list[Any]:
+async def _next_rows(cursor: AsyncClientCursor[Any]) -> list[Any]:
     cursor.nextset()
     result = cursor.pgresult
     return await cursor.fetchall() if result is not None and result.nfields else []

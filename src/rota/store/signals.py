@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rota.model.replay import Entry
-from rota.store.arrays import of_ints, of_texts
-from rota.store.jobs import Claimed
+from rota.model.replay import JournalEntry
+from rota.store.arrays import int_array, text_array
+from rota.store.jobs import ClaimedJob
 from rota.store.query import Query
 
 
@@ -18,19 +18,19 @@ def send(run: int, name: str, payload: str) -> Query[str | None]:
     )
 
 
-def look(run: int, name: str) -> Query[str]:
+def read_payload(run: int, name: str) -> Query[str]:
     """What was said under a name. No row: nothing, so far."""
     return Query("signal/look", {"run": run, "name": name}, str)
 
 
-def expect(waits: Sequence[tuple[Claimed, Entry]]) -> Query[None]:
+def register_waits(waits: Sequence[tuple[ClaimedJob, JournalEntry]]) -> Query[None]:
     """Note who waits for what, and lock it."""
     return Query(
         "signal/expect",
         {
-            "runs": of_ints([job.job if job.run is None else job.run for job, _ in waits]),
-            "names": of_texts([step.name for _, step in waits]),
-            "jobs": of_ints([job.job for job, _ in waits]),
+            "runs": int_array([job.job if job.run is None else job.run for job, _ in waits]),
+            "names": text_array([step.name for _, step in waits]),
+            "jobs": int_array([job.job for job, _ in waits]),
         },
         lambda: None,
     )

@@ -8,13 +8,13 @@ from uuid import UUID
 import msgspec
 
 from rota.store import advisory
-from rota.store.query import LAST, Query
+from rota.store.query import MAX_CHARACTER, Query
 from rota.store.services import leader_of
 
-NEWEST = 2**63 - 1
+MAX_ID = 2**63 - 1
 
 
-class LockLine(msgspec.Struct, frozen=True):
+class LockRow(msgspec.Struct, frozen=True):
     name: str
     permit: int
     """0: it is a lock."""
@@ -27,18 +27,18 @@ class LockLine(msgspec.Struct, frozen=True):
     acquired: datetime | None
     expires: datetime | None
     renewals: int
-    longest: float | None
-    wanted: datetime | None
+    max_held: float | None
+    awaited_since: datetime | None
     """Since when somebody waits."""
     held: bool
 
 
-class AdvisoryLine(msgspec.Struct, frozen=True):
-    pair: bool
+class AdvisoryLockRow(msgspec.Struct, frozen=True):
+    is_pair: bool
     """Of two integers, a namespace and a key; else `space` and `key` are the halves of one."""
-    space: int
+    namespace: int
     key: int
-    whose: str | None
+    owner: str | None
     exclusive: bool
     granted: bool
     pid: int
@@ -46,12 +46,12 @@ class AdvisoryLine(msgspec.Struct, frozen=True):
     user: str | None
     address: str | None
     state: str | None
-    since: float | None
+    state_seconds: float | None
     """Seconds in that state."""
-    connected: float | None
+    connected_seconds: float | None
 
 
-class LeaderLine(msgspec.Struct, frozen=True):
+class LeaderRow(msgspec.Struct, frozen=True):
     name: str
     term: int
     instance: UUID | None
@@ -67,7 +67,7 @@ class LeaderLine(msgspec.Struct, frozen=True):
     or_more: bool
 
 
-class ServiceLine(msgspec.Struct, frozen=True):
+class ServiceRow(msgspec.Struct, frozen=True):
     name: str
     every: float | None
     host: str | None
@@ -84,7 +84,7 @@ class ServiceLine(msgspec.Struct, frozen=True):
     due: datetime | None
 
 
-class IterationLine(msgspec.Struct, frozen=True):
+class IterationRow(msgspec.Struct, frozen=True):
     number: int
     term: int
     host: str
@@ -95,7 +95,7 @@ class IterationLine(msgspec.Struct, frozen=True):
     error: bytes | None
 
 
-class AlertLine(msgspec.Struct, frozen=True):
+class AlertRow(msgspec.Struct, frozen=True):
     id: int
     kind: str
     subject: str
@@ -104,95 +104,95 @@ class AlertLine(msgspec.Struct, frozen=True):
     cleared: datetime | None
     host: str
     pid: int
-    acknowledged: datetime | None
+    acknowledged_until: datetime | None
     """Until then somebody sees to it."""
-    who: str | None
+    acknowledged_by: str | None
     closed_by: str | None
     """None: it was over by itself, or is not."""
 
 
-class OnceLine(msgspec.Struct, frozen=True):
+class OnceCallRow(msgspec.Struct, frozen=True):
     key: str
     token: int
     host: str
     pid: int
     label: str
-    began: datetime
+    started: datetime
     state: str
     """running; finished; or lost: who made it did not say in time what came of it."""
     expires: datetime
     finished: datetime | None
-    until: datetime | None
+    retained_until: datetime | None
     """So long its result is kept; None: for good."""
     result: bytes | None
 
 
-class RateLine(msgspec.Struct, frozen=True):
+class RateLimitRow(msgspec.Struct, frozen=True):
     name: str
-    apart: float
+    interval: float
     """Seconds from one to the next."""
     used: float
     """So many of its burst, or ahead of their time, are not made up for yet."""
-    due: datetime
+    refilled_at: datetime
     """By then all are."""
-    seen: datetime
+    last_used: datetime
 
 
 def locks(
     name: str | None = None,
     *,
-    free: bool = False,
-    begins: str = "",
+    include_free: bool = False,
+    prefix: str = "",
     after: tuple[str, int] = ("", -1),
     limit: int = 200,
-) -> Query[LockLine]:
+) -> Query[LockRow]:
     """Those that are held, or have just run out; `free`: also those that nobody holds. `after`: a name and
     a permit."""
     params = {
         "name": name,
-        "free": free,
-        "first": begins,
-        "beyond": begins + LAST,
+        "free": include_free,
+        "first": prefix,
+        "beyond": prefix + MAX_CHARACTER,
         "after": after[0],
         "permit": after[1],
         "limit": limit,
     }
-    return Query("view/locks", params, LockLine)
+    return Query("view/locks", params, LockRow)
 
 
-def advisory_locks() -> Query[AdvisoryLine]:
+def advisory_locks() -> Query[AdvisoryLockRow]:
     params = {"leader": advisory.LEADER, "worker": advisory.WORKER}
-    return Query("view/advisory", params, AdvisoryLine)
+    return Query("view/advisory", params, AdvisoryLockRow)
 
 
-def leaders() -> Query[LeaderLine]:
-    return Query("view/leaders", {"space": advisory.LEADER}, LeaderLine)
+def leaders() -> Query[LeaderRow]:
+    return Query("view/leaders", {"space": advisory.LEADER}, LeaderRow)
 
 
-def services(name: str | None = None) -> Query[ServiceLine]:
+def services(name: str | None = None) -> Query[ServiceRow]:
     params = {"name": name, "prefix": leader_of(""), "space": advisory.LEADER}
-    return Query("view/services", params, ServiceLine)
+    return Query("view/services", params, ServiceRow)
 
 
-def iterations(service: str, limit: int = 20) -> Query[IterationLine]:
-    return Query("view/iterations", {"service": service, "limit": limit}, IterationLine)
+def iterations(service: str, limit: int = 20) -> Query[IterationRow]:
+    return Query("view/iterations", {"service": service, "limit": limit}, IterationRow)
 
 
-def alerts(*, over: bool = False, limit: int = 20) -> Query[AlertLine]:
+def alerts(*, include_closed: bool = False, limit: int = 20) -> Query[AlertRow]:
     """Those that are open; `over`: also those that no longer are."""
-    return Query("view/alerts", {"over": over, "limit": limit}, AlertLine)
+    return Query("view/alerts", {"over": include_closed, "limit": limit}, AlertRow)
 
 
-def past_alerts(before: int = NEWEST, limit: int = 20) -> Query[AlertLine]:
+def closed_alerts(before: int = MAX_ID, limit: int = 20) -> Query[AlertRow]:
     """Those that are over, the last first."""
-    return Query("view/past_alerts", {"before": before, "limit": limit}, AlertLine)
+    return Query("view/past_alerts", {"before": before, "limit": limit}, AlertRow)
 
 
-def onces(begins: str = "", after: str = "", limit: int = 50) -> Query[OnceLine]:
+def once_calls(prefix: str = "", after: str = "", limit: int = 50) -> Query[OnceCallRow]:
     """By their keys: those that begin so, after one."""
-    params = {"first": begins, "beyond": begins + LAST, "after": after, "limit": limit}
-    return Query("view/onces", params, OnceLine)
+    params = {"first": prefix, "beyond": prefix + MAX_CHARACTER, "after": after, "limit": limit}
+    return Query("view/onces", params, OnceCallRow)
 
 
-def rates(after: str = "", limit: int = 200) -> Query[RateLine]:
-    return Query("rate/listed", {"after": after, "limit": limit}, RateLine)
+def rate_limits(after: str = "", limit: int = 200) -> Query[RateLimitRow]:
+    return Query("rate/listed", {"after": after, "limit": limit}, RateLimitRow)

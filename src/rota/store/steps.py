@@ -7,101 +7,103 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rota.model.replay import Entry, Kept
-from rota.store.arrays import of_flags, of_ints, of_seconds, of_texts
-from rota.store.jobs import Claimed, Moved
+from rota.model.replay import JournalEntry, StoredEntry
+from rota.store.arrays import bool_array, int_array, microsecond_array, text_array
+from rota.store.jobs import ClaimedJob, MoveResult
 from rota.store.query import Query
 
 
-class Unkept(msgspec.Struct, frozen=True):
+class UnwrittenEntry(msgspec.Struct, frozen=True):
     """A step that was not kept, by its number in the list, from 1."""
 
     index: int
-    held: bool
+    is_held: bool
     """The job is still this worker's: there is one already, which stands."""
 
 
-class Known(msgspec.Struct, frozen=True):
+class StoredEntryRow(msgspec.Struct, frozen=True):
     job: int
-    kept: Kept
+    entry: StoredEntry
 
 
-def record(worker: int, entries: Sequence[tuple[Claimed, Entry]]) -> Query[Unkept]:
+def record(
+    worker: int, entries: Sequence[tuple[ClaimedJob, JournalEntry]]
+) -> Query[UnwrittenEntry]:
     """Keep steps of many jobs. Answers those that were not kept."""
     steps = [entry for _, entry in entries]
     return Query(
         "step/record",
         {
             "worker": worker,
-            "claims": of_ints([job.claim for job, _ in entries]),
-            "jobs": of_ints([job.job for job, _ in entries]),
-            "kinds": of_ints([step.kind for step in steps]),
-            "names": of_texts([step.name for step in steps]),
-            "numbers": of_ints([step.number for step in steps]),
-            "positions": of_ints([step.position for step in steps]),
-            "own": of_flags([step.own for step in steps]),
-            "open": of_flags([step.open for step in steps]),
-            "tries": of_ints([step.tries for step in steps]),
-            "took": of_seconds([step.took for step in steps]),
-            "seconds": _of_some([step.seconds for step in steps]),
-            "untils": of_texts([step.until for step in steps]),
-            "results": of_texts([step.result for step in steps]),
-            "errors": of_texts([step.error for step in steps]),
-            "places": of_texts([step.place for step in steps]),
+            "claims": int_array([job.claim for job, _ in entries]),
+            "jobs": int_array([job.job for job, _ in entries]),
+            "kinds": int_array([step.kind for step in steps]),
+            "names": text_array([step.name for step in steps]),
+            "numbers": int_array([step.number for step in steps]),
+            "positions": int_array([step.position for step in steps]),
+            "own": bool_array([step.in_main_branch for step in steps]),
+            "open": bool_array([step.is_open for step in steps]),
+            "tries": int_array([step.tries for step in steps]),
+            "took": microsecond_array([step.duration for step in steps]),
+            "seconds": _nullable_float_array([step.seconds for step in steps]),
+            "untils": text_array([step.until for step in steps]),
+            "results": text_array([step.result for step in steps]),
+            "errors": text_array([step.error for step in steps]),
+            "places": text_array([step.branch_key for step in steps]),
         },
-        Unkept,
+        UnwrittenEntry,
     )
 
 
-def of(jobs: Sequence[Claimed]) -> Query[Known]:
+def read(jobs: Sequence[ClaimedJob]) -> Query[StoredEntryRow]:
     """What jobs have come to before."""
     return Query(
         "step/of",
         {
-            "jobs": of_ints([job.job for job in jobs]),
-            "runs": of_ints([job.job if job.run is None else job.run for job in jobs]),
+            "jobs": int_array([job.job for job in jobs]),
+            "runs": int_array([job.job if job.run is None else job.run for job in jobs]),
         },
-        lambda job, *kept: Known(job, Kept(*kept)),
+        lambda job, *kept: StoredEntryRow(job, StoredEntry(*kept)),
     )
 
 
 def suspend(
     worker: int,
-    jobs: Sequence[Claimed],
-    waits: Sequence[tuple[Claimed, Entry]],
-) -> Query[Moved]:
+    jobs: Sequence[ClaimedJob],
+    waits: Sequence[tuple[ClaimedJob, JournalEntry]],
+) -> Query[MoveResult]:
     """Lay jobs to sleep until one of the steps they wait for is over. Answers the jobs accepted."""
     return Query(
         "job/suspend",
         {
             "worker": worker,
-            "claims": of_ints([job.claim for job in jobs]),
-            "jobs": of_ints([job.job for job in jobs]),
-            "waiting": of_ints([job.job for job, _ in waits]),
-            "runs": of_ints([job.job if job.run is None else job.run for job, _ in waits]),
-            "kinds": of_ints([step.kind for _, step in waits]),
-            "names": of_texts([step.name for _, step in waits]),
-            "numbers": of_ints([step.number for _, step in waits]),
+            "claims": int_array([job.claim for job in jobs]),
+            "jobs": int_array([job.job for job in jobs]),
+            "waiting": int_array([job.job for job, _ in waits]),
+            "runs": int_array([job.job if job.run is None else job.run for job, _ in waits]),
+            "kinds": int_array([step.kind for _, step in waits]),
+            "names": text_array([step.name for _, step in waits]),
+            "numbers": int_array([step.number for _, step in waits]),
         },
-        Moved,
+        MoveResult,
     )
 
 
-def clear(worker: int, jobs: Sequence[Claimed], args: Sequence[str]) -> Query[Moved]:
+def restart(worker: int, jobs: Sequence[ClaimedJob], args: Sequence[str]) -> Query[MoveResult]:
     """Let jobs begin anew with other arguments. Answers the jobs accepted."""
     return Query(
         "step/clear",
         {
             "worker": worker,
-            "claims": of_ints([job.claim for job in jobs]),
-            "jobs": of_ints([job.job for job in jobs]),
-            "args": of_texts(args),
+            "claims": int_array([job.claim for job in jobs]),
+            "jobs": int_array([job.job for job in jobs]),
+            "args": text_array(args),
         },
-        Moved,
+        MoveResult,
     )
 
 
-class Progress(NamedTuple):
+class ProgressUpdate(NamedTuple):
     claim: int
     job: int
     done: float
@@ -109,28 +111,28 @@ class Progress(NamedTuple):
     note: str | None
 
 
-def progress(told: Sequence[Progress]) -> Query[Any]:
+def write_progress(updates: Sequence[ProgressUpdate]) -> Query[Any]:
     """Keep how far jobs are."""
     return Query(
         "step/progress",
         {
-            "claims": of_ints([each.claim for each in told]),
-            "jobs": of_ints([each.job for each in told]),
-            "done": [each.done for each in told],
-            "totals": [each.total for each in told],
-            "notes": [each.note for each in told],
+            "claims": int_array([each.claim for each in updates]),
+            "jobs": int_array([each.job for each in updates]),
+            "done": [each.done for each in updates],
+            "totals": [each.total for each in updates],
+            "notes": [each.note for each in updates],
         },
         lambda: None,
     )
 
 
-def log(lines: Sequence[tuple[Claimed, float, str]]) -> Query[Any]:
+def write_logs(lines: Sequence[tuple[ClaimedJob, float, str]]) -> Query[Any]:
     """Keep what the code of jobs said, so many seconds ago."""
     return Query(
         "step/log",
         {
-            "jobs": of_ints([job.job for job, _, _ in lines]),
-            "attempts": of_ints([job.attempt for job, _, _ in lines]),
+            "jobs": int_array([job.job for job, _, _ in lines]),
+            "attempts": int_array([job.attempt for job, _, _ in lines]),
             "ago": [ago for _, ago, _ in lines],
             "messages": [message for *_, message in lines],
         },
@@ -138,5 +140,5 @@ def log(lines: Sequence[tuple[Claimed, float, str]]) -> Query[Any]:
     )
 
 
-def _of_some(values: Sequence[float | None]) -> str:
+def _nullable_float_array(values: Sequence[float | None]) -> str:
     return f"{{{','.join(['NULL' if value is None else repr(value) for value in values])}}}"

@@ -8,15 +8,15 @@ from typing import Any
 
 import msgspec
 
-from rota.model.schedule import Decision, Policy, Position
+from rota.model.schedule import SchedulePolicy, SchedulePosition, TickDecision
 from rota.model.timetable import Timetable
 from rota.store.query import Query
 
-AT_ONCE = 200
+BATCH_SCHEDULES = 200
 """Schedules seen to in one transaction."""
 
 
-class Due(msgspec.Struct, frozen=True):
+class DueSchedule(msgspec.Struct, frozen=True):
     """A schedule that is due, under lock."""
 
     name: str
@@ -49,8 +49,8 @@ class Due(msgspec.Struct, frozen=True):
         return Timetable(self.cron, self.tz, self.every, self.at)
 
     @property
-    def policy(self) -> Policy:
-        return Policy(
+    def policy(self) -> SchedulePolicy:
+        return SchedulePolicy(
             self.overlap,
             self.catch_up,
             self.at_most,
@@ -62,36 +62,36 @@ class Due(msgspec.Struct, frozen=True):
             self.pause_after,
         )
 
-    def position(self, busy: bool) -> Position:
-        return Position(self.next, self.anchor, self.queued, self.runs, busy)
+    def position(self, busy: bool) -> SchedulePosition:
+        return SchedulePosition(self.next, self.anchor, self.queued, self.runs, busy)
 
 
-class Standing(msgspec.Struct, frozen=True):
+class ScheduleStatus(msgspec.Struct, frozen=True):
     """How a schedule under lock is doing."""
 
     name: str
-    paused: bool
+    is_paused: bool
     """Just now: it has failed too often."""
-    open: list[int]
+    open_runs: list[int]
     """Its runs that have not ended, apart from what was backfilled."""
 
 
-class Mark(msgspec.Struct, frozen=True):
+class TickRecord(msgspec.Struct, frozen=True):
     """What is written down of a tick."""
 
     schedule: str
     tick: datetime
     number: int
     state: str
-    why: str | None
+    reason: str | None
     backfilled: bool = False
 
 
-class Moved(msgspec.Struct, frozen=True):
+class ScheduleAdvance(msgspec.Struct, frozen=True):
     """Where a schedule goes on."""
 
-    due: Due
-    decision: Decision
+    schedule: DueSchedule
+    decision: TickDecision
     ticks: int
     runs: int
     last: datetime | None
@@ -99,91 +99,95 @@ class Moved(msgspec.Struct, frozen=True):
     missed: int
 
 
-class Unsettled(msgspec.Struct, frozen=True):
-    ended: list[str]
+class OpenTicks(msgspec.Struct, frozen=True):
+    ended_schedules: list[str]
     """Schedules with runs that have ended, and nobody has noted it."""
-    open: bool
+    has_open: bool
     """Whether there are runs at all whose end is not noted."""
 
 
 # When to look
 
 
-def next_due(targets: Sequence[str], others: Sequence[str] = ()) -> Query[float | None]:
+def next_due(targets: Sequence[str], deferred: Sequence[str] = ()) -> Query[float | None]:
     """In how many seconds. `others`: schedules that are left to others."""
-    params = {"targets": list(targets), "others": list(others)}
+    params = {"targets": list(targets), "others": list(deferred)}
     return Query("tick/next", params, lambda rest: rest)
 
 
-def names_due(
-    targets: Sequence[str], others: Sequence[str] = (), limit: int = AT_ONCE
+def due_names(
+    targets: Sequence[str], deferred: Sequence[str] = (), limit: int = BATCH_SCHEDULES
 ) -> Query[str]:
-    params = {"targets": list(targets), "others": list(others), "limit": limit}
+    params = {"targets": list(targets), "others": list(deferred), "limit": limit}
     return Query("tick/names", params, str)
 
 
 # In one transaction
 
 
-def hurry() -> Query[Any]:
+def set_short_timeouts() -> Query[Any]:
     return Query("tick/hurry", {}, lambda *_: None)
 
 
-def due(
+def lock_due(
     targets: Sequence[str],
-    others: Sequence[str] = (),
+    deferred: Sequence[str] = (),
     name: str | None = None,
-    limit: int = AT_ONCE,
-) -> Query[Due]:
+    limit: int = BATCH_SCHEDULES,
+) -> Query[DueSchedule]:
     params = {
         "targets": list(targets),
-        "others": list(others),
+        "others": list(deferred),
         "names": None if name is None else [name],
         "limit": limit,
     }
-    return Query("tick/due", params, Due)
+    return Query("tick/due", params, DueSchedule)
 
 
-def settle(names: Sequence[str]) -> Query[Standing]:
-    return Query("tick/settle", {"names": list(names)}, Standing)
+def record_outcomes(names: Sequence[str]) -> Query[ScheduleStatus]:
+    return Query("tick/settle", {"names": list(names)}, ScheduleStatus)
 
 
-def put_off(whys: Mapping[str, str | None], seconds: float) -> Query[Any]:
-    params = {"names": list(whys), "whys": list(whys.values()), "seconds": seconds}
+def postpone(reasons: Mapping[str, str | None], seconds: float) -> Query[Any]:
+    params = {"names": list(reasons), "whys": list(reasons.values()), "seconds": seconds}
     return Query("tick/put_off", params, lambda: None)
 
 
-def mark(
-    marks: Sequence[Mark], who: tuple[str, int], at: datetime | None = None
+def record(
+    records: Sequence[TickRecord], process: tuple[str, int], at: datetime | None = None
 ) -> Query[tuple[str, datetime]]:
     """Answers those that were not there. `at`: when they were seen to; None: now."""
     params = {
-        **_columns(marks, who, at),
-        "numbers": [each.number for each in marks],
-        "backfilled": [each.backfilled for each in marks],
+        **_columns(records, process, at),
+        "numbers": [each.number for each in records],
+        "backfilled": [each.backfilled for each in records],
     }
     return Query("tick/mark", params, lambda name, tick: (name, tick))
 
 
-def restate(marks: Sequence[Mark], who: tuple[str, int], at: datetime) -> Query[Any]:
-    return Query("tick/restate", _columns(marks, who, at), lambda: None)
+def update_states(
+    records: Sequence[TickRecord], process: tuple[str, int], at: datetime
+) -> Query[Any]:
+    return Query("tick/restate", _columns(records, process, at), lambda: None)
 
 
-def _columns(marks: Sequence[Mark], who: tuple[str, int], at: datetime | None) -> dict[str, Any]:
+def _columns(
+    records: Sequence[TickRecord], process: tuple[str, int], at: datetime | None
+) -> dict[str, Any]:
     return {
         "at": at,
-        "names": [each.schedule for each in marks],
-        "ticks": [each.tick for each in marks],
-        "states": [each.state for each in marks],
-        "whys": [each.why for each in marks],
-        "host": who[0],
-        "pid": who[1],
+        "names": [each.schedule for each in records],
+        "ticks": [each.tick for each in records],
+        "states": [each.state for each in records],
+        "whys": [each.reason for each in records],
+        "host": process[0],
+        "pid": process[1],
     }
 
 
-def started(
+def record_runs(
     runs: Sequence[tuple[str, datetime, int]],
-    who: tuple[str, int],
+    process: tuple[str, int],
     at: datetime | None = None,
     *,
     backfilled: bool = False,
@@ -193,26 +197,26 @@ def started(
         "names": [name for name, _, _ in runs],
         "ticks": [tick for _, tick, _ in runs],
         "runs": [run for _, _, run in runs],
-        "host": who[0],
-        "pid": who[1],
+        "host": process[0],
+        "pid": process[1],
         "backfilled": backfilled,
     }
     return Query("tick/started", params, lambda: None)
 
 
-def advance(moved: Sequence[Moved]) -> Query[int]:
+def advance(advances: Sequence[ScheduleAdvance]) -> Query[int]:
     params = {
-        "names": [each.due.name for each in moved],
-        "olds": [each.due.next for each in moved],
-        "waits": [each.due.queued for each in moved],
-        "nexts": [each.decision.next for each in moved],
-        "dues": [each.decision.due for each in moved],
-        "queueds": [each.decision.queued for each in moved],
-        "ticks": [each.ticks for each in moved],
-        "runs": [each.runs for each in moved],
-        "lasts": [each.last for each in moved],
-        "last_runs": [each.run for each in moved],
-        "missed": [each.missed for each in moved],
+        "names": [each.schedule.name for each in advances],
+        "olds": [each.schedule.next for each in advances],
+        "waits": [each.schedule.queued for each in advances],
+        "nexts": [each.decision.next for each in advances],
+        "dues": [each.decision.due for each in advances],
+        "queueds": [each.decision.queued for each in advances],
+        "ticks": [each.ticks for each in advances],
+        "runs": [each.runs for each in advances],
+        "lasts": [each.last for each in advances],
+        "last_runs": [each.run for each in advances],
+        "missed": [each.missed for each in advances],
     }
     return Query("tick/advance", params, int)
 
@@ -220,9 +224,9 @@ def advance(moved: Sequence[Moved]) -> Query[int]:
 # Afterwards
 
 
-def open_ones(limit: int = AT_ONCE) -> Query[Unsettled]:
-    return Query("tick/open", {"limit": limit}, Unsettled)
+def open_ticks(limit: int = BATCH_SCHEDULES) -> Query[OpenTicks]:
+    return Query("tick/open", {"limit": limit}, OpenTicks)
 
 
-def hold(names: Sequence[str]) -> Query[str]:
+def lock(names: Sequence[str]) -> Query[str]:
     return Query("tick/hold", {"names": list(names)}, str)

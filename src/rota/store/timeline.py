@@ -8,34 +8,34 @@ import msgspec
 
 from rota.store.query import Query
 
-ALL = 2**31 - 1
+NO_LIMIT = 2**31 - 1
 
-COUNTED = 10_000
+MAX_COUNTED_LINES = 10_000
 """Lines of a log up to which they are counted."""
 
 
-class StepLine(msgspec.Struct, frozen=True):
+class StepRow(msgspec.Struct, frozen=True):
     kind: str
     name: str
     number: int
     position: int
-    own: bool
+    in_main_branch: bool
     open: bool
     """It has come to nothing yet."""
     tries: int
     at: datetime
-    took: float | None
+    seconds: float | None
     until: datetime | None
-    brief: str | None
+    result_preview: str | None
     """How its result begins."""
     result: bytes | None
     """All of it, where asked for."""
     error: bytes | None
-    of: int
+    total: int
     """How many there are."""
 
 
-class WaitLine(msgspec.Struct, frozen=True):
+class WaitRow(msgspec.Struct, frozen=True):
     job: int
     kind: str
     name: str
@@ -44,51 +44,51 @@ class WaitLine(msgspec.Struct, frozen=True):
     until: datetime | None
 
 
-class SignalLine(msgspec.Struct, frozen=True):
+class SignalRow(msgspec.Struct, frozen=True):
     name: str
     at: datetime | None
     """None: nobody has sent it."""
-    brief: str | None
+    payload_preview: str | None
     payload: bytes | None
-    jobs: list[int]
+    waiting_jobs: list[int]
     """Who has waited for it."""
 
 
-class ProgressLine(msgspec.Struct, frozen=True):
+class JobProgressRow(msgspec.Struct, frozen=True):
     at: datetime
     done: float
     total: float | None
     note: str | None
 
 
-class LogLine(msgspec.Struct, frozen=True):
+class LogRow(msgspec.Struct, frozen=True):
     at: datetime
     attempt: int
     message: str
-    of: int
+    total: int
     """How many lines there are; COUNTED: at least so many."""
 
 
-def steps(job: int, limit: int = ALL, *, whole: bool = False) -> Query[StepLine]:
+def steps(job: int, limit: int = NO_LIMIT, *, with_values: bool = False) -> Query[StepRow]:
     """The last so many steps of a job, the last first; `whole`: with what they returned."""
-    return Query("view/steps", {"job": job, "limit": limit, "whole": whole}, StepLine)
+    return Query("view/steps", {"job": job, "limit": limit, "whole": with_values}, StepRow)
 
 
-def waits(run: int) -> Query[WaitLine]:
+def open_waits(run: int) -> Query[WaitRow]:
     """What a job, or the jobs of a run, wait for."""
-    return Query("view/waits", {"run": run}, WaitLine)
+    return Query("view/waits", {"run": run}, WaitRow)
 
 
-def signals(run: int, limit: int | None = None, *, whole: bool = False) -> Query[SignalLine]:
+def signals(run: int, limit: int | None = None, *, with_values: bool = False) -> Query[SignalRow]:
     """What was said to a run, and what somebody has waited for; `whole`: all of each."""
-    return Query("view/signals", {"run": run, "whole": whole, "limit": limit}, SignalLine)
+    return Query("view/signals", {"run": run, "whole": with_values, "limit": limit}, SignalRow)
 
 
-def progress(job: int) -> Query[ProgressLine]:
-    return Query("view/progress", {"job": job}, ProgressLine)
+def progress(job: int) -> Query[JobProgressRow]:
+    return Query("view/progress", {"job": job}, JobProgressRow)
 
 
-def logs(job: int, limit: int = ALL) -> Query[LogLine]:
+def logs(job: int, limit: int = NO_LIMIT) -> Query[LogRow]:
     """The last so many lines, the last first."""
-    params = {"job": job, "limit": limit, "counted": max(COUNTED, min(limit, ALL))}
-    return Query("view/logs", params, LogLine)
+    params = {"job": job, "limit": limit, "counted": max(MAX_COUNTED_LINES, min(limit, NO_LIMIT))}
+    return Query("view/logs", params, LogRow)

@@ -7,14 +7,14 @@ import msgspec
 from rota.store.query import Query
 
 
-class Woken(msgspec.Struct, frozen=True):
+class WokenJobs(msgspec.Struct, frozen=True):
     count: int
     queues: list[str]
-    next: float | None
+    next_seconds: float | None
     """Seconds until the next one is due; None: nothing sleeps."""
-    schedule: float | None
+    next_schedule_seconds: float | None
     """Seconds until the next schedule is; None: there is none."""
 
 
-def wake(limit: int) -> Query[Woken]:
-    return Query("timer/wake", {"limit": limit}, Woken)
+def wake(limit: int) -> Query[WokenJobs]:
+    return Query("timer/wake", {"limit": limit}, WokenJobs)

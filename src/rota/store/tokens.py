@@ -7,66 +7,68 @@ from typing import Any
 
 import msgspec
 
-from rota.model.access import Role, Token
+from rota.model.access import AccessToken, Role
 from rota.store.query import Query
 
 
-class TokenLine(msgspec.Struct, frozen=True):
+class TokenRow(msgspec.Struct, frozen=True):
     """A token as it is listed."""
 
     id: str
     name: str
     role: str
-    maker: str
+    created_by: str
     created: datetime
     expires: datetime | None
     revoked: datetime | None
-    used: datetime | None
+    last_used: datetime | None
     """When it was last, to the minute; None: never."""
     state: str
     """good, expired or revoked."""
 
 
-class Kept(msgspec.Struct, frozen=True):
+class StoredToken(msgspec.Struct, frozen=True):
     """What is known of a token that somebody shows."""
 
     name: str
     role: str
     digest: bytes
     state: str
-    left: float | None
+    expires_in: float | None
     """Seconds until it expires; None: it does not."""
-    stale: bool
+    needs_touch: bool
     """Its use is to be noted again."""
 
 
 def create(
-    token: Token, name: str, role: Role, lifetime: timedelta | None, who: str
-) -> Query[TokenLine]:
+    token: AccessToken, name: str, role: Role, lifetime: timedelta | None, operator: str
+) -> Query[TokenRow]:
     params = {
         "id": token.id,
         "name": name,
-        "role": role.word,
+        "role": role.text,
         "digest": token.digest,
         "lifetime": lifetime,
-        "who": who,
+        "who": operator,
     }
-    return Query("token/create", params, TokenLine)
+    return Query("token/create", params, TokenRow)
 
 
-def revoke(id: str, who: str) -> Query[TokenLine]:
+def revoke(id: str, operator: str) -> Query[TokenRow]:
     """No row: there is none, or it was revoked before."""
-    return Query("token/revoke", {"id": id, "who": who}, TokenLine)
+    return Query("token/revoke", {"id": id, "who": operator}, TokenRow)
 
 
-def listed(id: str | None = None, *, over: bool = False, limit: int = 200) -> Query[TokenLine]:
+def list_tokens(
+    id: str | None = None, *, include_inactive: bool = False, limit: int = 200
+) -> Query[TokenRow]:
     """Those that open something; `over`: also those that do not any more."""
-    return Query("token/list", {"id": id, "over": over, "limit": limit}, TokenLine)
+    return Query("token/list", {"id": id, "over": include_inactive, "limit": limit}, TokenRow)
 
 
-def look(id: str) -> Query[Kept]:
-    return Query("token/look", {"id": id}, Kept)
+def read(id: str) -> Query[StoredToken]:
+    return Query("token/look", {"id": id}, StoredToken)
 
 
-def touch(id: str) -> Query[Any]:
+def record_use(id: str) -> Query[Any]:
     return Query("token/touch", {"id": id}, lambda: None)

@@ -9,20 +9,20 @@ import msgspec
 
 from rota.store.query import Query
 
-NEWEST = 2**63 - 1
-EVERY = 2**31 - 1
+MAX_ID = 2**63 - 1
+NO_LIMIT = 2**31 - 1
 
 
-class QueueLine(msgspec.Struct, frozen=True):
+class QueueRow(msgspec.Struct, frozen=True):
     queue: str
     task: str
-    ready: int
+    queued: int
     oldest: float | None
     workers: int
     quarantined: int
 
 
-class RunLine(msgspec.Struct, frozen=True):
+class RunRow(msgspec.Struct, frozen=True):
     run: int
     name: str
     is_flow: bool
@@ -41,7 +41,7 @@ class RunLine(msgspec.Struct, frozen=True):
     note: str | None
 
 
-class RunDetail(msgspec.Struct, frozen=True):
+class RunDetailRow(msgspec.Struct, frozen=True):
     run: int
     task: str
     queue: str
@@ -56,7 +56,7 @@ class RunDetail(msgspec.Struct, frozen=True):
     args: bytes
     options: bytes | None
     finished: datetime | None
-    took: float | None
+    seconds: float | None
     result: bytes | None
     error: bytes | None
     """Also why it is in quarantine."""
@@ -67,11 +67,11 @@ class RunDetail(msgspec.Struct, frozen=True):
     """The run it was forked from."""
     crashes: int
     """How many workers died of it, while it is a suspect or in quarantine."""
-    suspect: bool
+    is_suspect: bool
     """It is ready, was lost with a worker and is claimed by itself."""
 
 
-class FlowDetail(msgspec.Struct, frozen=True):
+class FlowDetailRow(msgspec.Struct, frozen=True):
     run: int
     flow: str
     """Empty: calls a job has made."""
@@ -87,7 +87,7 @@ class FlowDetail(msgspec.Struct, frozen=True):
     jobs: int
 
 
-class JobLine(msgspec.Struct, frozen=True):
+class JobRow(msgspec.Struct, frozen=True):
     job: int
     task: str
     queue: str
@@ -96,11 +96,11 @@ class JobLine(msgspec.Struct, frozen=True):
     worker: int | None
     since: datetime
     rule: str | None
-    children: list[int]
-    takes: list[int]
+    successors: list[int]
+    input_jobs: list[int]
     """The jobs whose results it takes; the others before it only come first."""
     finished: datetime | None
-    took: float | None
+    seconds: float | None
     error: bytes | None
     wakes: datetime | None
     awaits: list[str] | None
@@ -110,17 +110,17 @@ class JobLine(msgspec.Struct, frozen=True):
     result: bytes | None
 
 
-class TryLine(msgspec.Struct, frozen=True):
+class JobAttemptRow(msgspec.Struct, frozen=True):
     job: int
     attempt: int
     state: str
     worker: int | None
     at: datetime
-    took: float | None
+    seconds: float | None
     error: bytes | None
 
 
-class CalledLine(msgspec.Struct, frozen=True):
+class ChildRunRow(msgspec.Struct, frozen=True):
     run: int
     parent: int
     flow: str
@@ -128,35 +128,35 @@ class CalledLine(msgspec.Struct, frozen=True):
     jobs: int
 
 
-class AttemptLine(msgspec.Struct, frozen=True):
+class AttemptRow(msgspec.Struct, frozen=True):
     attempt: int
     state: str
     worker: int | None
     at: datetime
-    took: float | None
+    seconds: float | None
     error: bytes | None
 
 
-class WorkerLine(msgspec.Struct, frozen=True):
+class WorkerRow(msgspec.Struct, frozen=True):
     worker: int
     host: str
     pid: int
     state: str
-    silent: float
-    held: int
+    silent_seconds: float
+    held_jobs: int
 
     @property
     def has_ended(self) -> bool:
         return self.state in ("stopped", "dead")
 
 
-class WorkerDetail(msgspec.Struct, frozen=True):
+class WorkerDetailRow(msgspec.Struct, frozen=True):
     worker: int
     state: str
     host: str
     pid: int
     version: str
-    engine: str
+    rota_version: str
     queues: list[str]
     tasks: list[str]
     capacity: int
@@ -164,13 +164,13 @@ class WorkerDetail(msgspec.Struct, frozen=True):
     lag: float
     metadata: bytes
     started: datetime
-    beat: datetime
-    asked: datetime | None
+    last_beat: datetime
+    drain_requested: datetime | None
     ended: datetime | None
-    blamed: list[int]
+    charged_jobs: list[int]
 
 
-class QuarantineLine(msgspec.Struct, frozen=True):
+class QuarantineRow(msgspec.Struct, frozen=True):
     job: int
     run: int
     task: str
@@ -181,97 +181,101 @@ class QuarantineLine(msgspec.Struct, frozen=True):
     error: bytes | None
 
 
-class Places(msgspec.Struct, frozen=True):
-    ready: int
-    asleep: int
+class StateCounts(msgspec.Struct, frozen=True):
+    queued: int
+    sleeping: int
     quarantined: int
     running: int
 
 
-def queues() -> Query[QueueLine]:
-    return Query("view/queues", {}, QueueLine)
+def queues() -> Query[QueueRow]:
+    return Query("view/queues", {}, QueueRow)
 
 
-def run(run: int) -> Query[RunDetail]:
-    return Query("view/run", {"run": run}, RunDetail)
+def run(run: int) -> Query[RunDetailRow]:
+    return Query("view/run", {"run": run}, RunDetailRow)
 
 
-def flow(run: int) -> Query[FlowDetail]:
+def flow(run: int) -> Query[FlowDetailRow]:
     """A run of a flow; no row: it is none."""
-    return Query("view/flow", {"run": run}, FlowDetail)
+    return Query("view/flow", {"run": run}, FlowDetailRow)
 
 
-def jobs(run: int, *, whole: bool = False, after: int = 0, limit: int = EVERY) -> Query[JobLine]:
+def jobs(
+    run: int, *, with_values: bool = False, after: int = 0, limit: int = NO_LIMIT
+) -> Query[JobRow]:
     """The jobs of a flow's run, those after the first so many; `whole`: with what went in and came out."""
-    params = {"run": run, "whole": whole, "after": after, "limit": limit}
-    return Query("view/jobs", params, JobLine)
+    params = {"run": run, "whole": with_values, "after": after, "limit": limit}
+    return Query("view/jobs", params, JobRow)
 
 
-def tries(run: int, jobs: Sequence[int] | None = None, *, errors: bool = True) -> Query[TryLine]:
+def job_attempts(
+    run: int, jobs: Sequence[int] | None = None, *, with_errors: bool = True
+) -> Query[JobAttemptRow]:
     """Of each job of a run, or of some of them."""
-    params = {"run": run, "jobs": jobs and list(jobs), "errors": errors}
-    return Query("view/tries", params, TryLine)
+    params = {"run": run, "jobs": jobs and list(jobs), "errors": with_errors}
+    return Query("view/tries", params, JobAttemptRow)
 
 
-def called(run: int, limit: int | None = None) -> Query[CalledLine]:
+def child_runs(run: int, limit: int | None = None) -> Query[ChildRunRow]:
     """Runs started by jobs of a run."""
-    return Query("view/called", {"run": run, "limit": limit}, CalledLine)
+    return Query("view/called", {"run": run, "limit": limit}, ChildRunRow)
 
 
 def state(run: int) -> Query[str]:
     return Query("view/state", {"run": run}, str)
 
 
-def attempts(run: int) -> Query[AttemptLine]:
-    return Query("view/attempts", {"run": run}, AttemptLine)
+def attempts(run: int) -> Query[AttemptRow]:
+    return Query("view/attempts", {"run": run}, AttemptRow)
 
 
-def places() -> Query[Places]:
-    return Query("view/places", {}, Places)
+def state_counts() -> Query[StateCounts]:
+    return Query("view/places", {}, StateCounts)
 
 
-def tally(queue: str) -> Query[tuple[str, int]]:
+def queue_counts(queue: str) -> Query[tuple[str, int]]:
     return Query("view/tally", {"queue": queue}, lambda state, jobs: (state, jobs))
 
 
-def worker(worker: int) -> Query[WorkerLine]:
-    return Query("view/worker", {"worker": worker}, WorkerLine)
+def worker(worker: int) -> Query[WorkerRow]:
+    return Query("view/worker", {"worker": worker}, WorkerRow)
 
 
-def workers(*, gone: bool = False) -> Query[WorkerDetail]:
+def workers(*, include_ended: bool = False) -> Query[WorkerDetailRow]:
     """Those that are there; `gone`: also those that have left or died."""
-    return Query("view/workers", {"gone": gone}, WorkerDetail)
+    return Query("view/workers", {"gone": include_ended}, WorkerDetailRow)
 
 
-def departed(limit: int = 50) -> Query[WorkerDetail]:
+def ended_workers(limit: int = 50) -> Query[WorkerDetailRow]:
     """Those that have left or died, the last first."""
-    return Query("view/departed", {"limit": limit}, WorkerDetail)
+    return Query("view/departed", {"limit": limit}, WorkerDetailRow)
 
 
 def quarantine(
     task: str | None = None, queue: str | None = None, after: int = 0, limit: int = 20
-) -> Query[QuarantineLine]:
+) -> Query[QuarantineRow]:
     params = {"task": task, "queue": queue, "after": after, "limit": limit}
-    return Query("view/quarantine", params, QuarantineLine)
+    return Query("view/quarantine", params, QuarantineRow)
 
 
-def takers(queue: str, task: str) -> Query[int]:
+def count_eligible_workers(queue: str, task: str) -> Query[int]:
     return Query("view/takers", {"queue": queue, "task": task}, int)
 
 
-def within(seconds: float) -> Query[str]:
+def set_timeout(seconds: float) -> Query[str]:
     """For the rest of the transaction: how long a statement may take."""
     return Query("view/within", {"milliseconds": int(seconds * 1000)}, str)
 
 
-def open_alerts() -> Query[int]:
+def count_open_alerts() -> Query[int]:
     """How many there are."""
     return Query("view/open_alerts", {}, int)
 
 
-def clock() -> Query[datetime]:
-    return Query("view/clock", {}, _same)
+def database_time() -> Query[datetime]:
+    return Query("view/clock", {}, _identity)
 
 
-def _same(value: datetime) -> datetime:
+def _identity(value: datetime) -> datetime:
     return value

@@ -9,11 +9,11 @@ import msgspec
 
 from rota.store.query import Query
 
-FAR = 20_000
+MAX_SCAN_ROWS = 20_000
 """So far behind its number a job that came back is looked for."""
 
 
-class Subject(msgspec.Struct, frozen=True):
+class ExplainedJob(msgspec.Struct, frozen=True):
     id: int
     run: int
     is_flow: bool
@@ -23,67 +23,67 @@ class Subject(msgspec.Struct, frozen=True):
     """How it ended; None: it has not."""
     at: datetime | None
     error: bytes | None
-    unwanted: datetime | None
+    cancel_requested: datetime | None
     """Since when somebody wishes it to stop."""
     now: datetime
 
 
-class Link(msgspec.Struct, frozen=True):
+class PredecessorRow(msgspec.Struct, frozen=True):
     job: int
-    root: bool
-    near: bool
-    of: int
+    is_root: bool
+    is_direct: bool
+    total: int
     """How many there are of its kind, listed or not."""
 
 
-class Place(msgspec.Struct, frozen=True):
+class JobSituationRow(msgspec.Struct, frozen=True):
     """One job, and where it is."""
 
     job: int
     run: int
-    called: bool
+    is_child: bool
     """It is one of the calls of a job."""
     task: str
     queue: str
-    place: str
+    state: str
     outcome: str
     attempt: int | None
     since: datetime | None
     created: datetime
     expires: datetime | None
-    wake: datetime | None
+    wakes: datetime | None
     """None: no time wakes it."""
     signals: list[str] | None
     rule: str | None
     lost: int | None
     """Below 0: it was lost with a worker; None: it is no suspect."""
     worker: int | None
-    until: datetime | None
+    claim_expires: datetime | None
     """When its worker may hold it no longer."""
-    alone: bool | None
-    presence: str | None
+    is_exclusive: bool | None
+    worker_state: str | None
     host: str | None
     pid: int | None
-    silent: float | None
+    silent_seconds: float | None
     lag: float | None
     running: int | None
     capacity: int | None
-    together: int | None
+    held_jobs: int | None
     """How many jobs its worker holds."""
     done: float | None
     total: float | None
     note: str | None
-    heard: datetime | None
-    unwanted: datetime | None
+    progress_at: datetime | None
+    cancel_requested: datetime | None
     error: bytes | None
     """Of its last attempt; of one in quarantine, why it is there."""
-    paused: datetime | None
+    paused_since: datetime | None
     """Since when its queue is paused; by whom and why."""
-    who: str | None
-    why: str | None
+    paused_by: str | None
+    pause_reason: str | None
 
 
-class Wait(msgspec.Struct, frozen=True):
+class WaitingRow(msgspec.Struct, frozen=True):
     job: int
     kind: str
     name: str
@@ -94,43 +94,43 @@ class Wait(msgspec.Struct, frozen=True):
     error: bytes | None
 
 
-class Calling(msgspec.Struct, frozen=True):
+class CallingRow(msgspec.Struct, frozen=True):
     run: int
     parent: int
     flow: str
     created: datetime
 
 
-class Crowd(msgspec.Struct, frozen=True):
+class EligibleWorkers(msgspec.Struct, frozen=True):
     """Who is there for the jobs of one task in one queue."""
 
     queue: str
     task: str
-    there: int
+    workers: int
     alive: int
     """Those of them that have been heard of."""
     wakers: int
     """Those that have and are not about to leave: they wake what sleeps."""
-    serve: int
-    know: int
-    takers: int
+    serving: int
+    knowing: int
+    eligible: int
     """Those that serve and know and are not about to leave."""
-    kinds: list[str]
+    conditions: list[str]
     """Of each that serves and knows: what keeps it, or `free`."""
-    whom: list[int]
+    worker_ids: list[int]
     running: int
     versions: list[str]
     """Of those that serve the queue and do not know the task."""
     queues: list[str]
 
 
-class Turn(msgspec.Struct, frozen=True):
+class QueuePosition(msgspec.Struct, frozen=True):
     job: int
     seq: int | None
     ahead: int
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class AwaitedLockRow(msgspec.Struct, frozen=True):
     """A lock that somebody waits for."""
 
     name: str
@@ -142,41 +142,45 @@ class Wanted(msgspec.Struct, frozen=True):
     expires: datetime
 
 
-def subject(id: int) -> Query[Subject]:
-    return Query("why/subject", {"id": id}, Subject)
+def subject(id: int) -> Query[ExplainedJob]:
+    return Query("why/subject", {"id": id}, ExplainedJob)
 
 
-def chain(run: int, job: int | None, limit: int) -> Query[Link]:
-    return Query("why/chain", {"run": run, "job": job, "limit": limit}, Link)
+def predecessors(run: int, job: int | None, limit: int) -> Query[PredecessorRow]:
+    return Query("why/chain", {"run": run, "job": job, "limit": limit}, PredecessorRow)
 
 
-def places(jobs: Sequence[int]) -> Query[Place]:
-    return Query("why/places", {"jobs": list(jobs)}, Place)
+def job_states(jobs: Sequence[int]) -> Query[JobSituationRow]:
+    return Query("why/places", {"jobs": list(jobs)}, JobSituationRow)
 
 
-def steps(jobs: Sequence[int]) -> Query[Wait]:
-    return Query("why/steps", {"jobs": list(jobs)}, Wait)
+def open_steps(jobs: Sequence[int]) -> Query[WaitingRow]:
+    return Query("why/steps", {"jobs": list(jobs)}, WaitingRow)
 
 
-def calls(jobs: Sequence[int], run: int | None, limit: int) -> Query[Calling]:
-    return Query("why/calls", {"jobs": list(jobs), "run": run, "limit": limit}, Calling)
+def open_child_runs(jobs: Sequence[int], run: int | None, limit: int) -> Query[CallingRow]:
+    return Query("why/calls", {"jobs": list(jobs), "run": run, "limit": limit}, CallingRow)
 
 
-def crowd(pairs: Sequence[tuple[str, str]], silent: float, late: float) -> Query[Crowd]:
+def eligible_workers(
+    pairs: Sequence[tuple[str, str]], silent_seconds: float, late_seconds: float
+) -> Query[EligibleWorkers]:
     """`silent`: for so many seconds not heard of; `late`: so many seconds behind with everything."""
     queues, tasks = [queue for queue, _ in pairs], [task for _, task in pairs]
-    params = {"queues": queues, "tasks": tasks, "silent": silent, "late": late}
-    return Query("why/crowd", params, Crowd)
+    params = {"queues": queues, "tasks": tasks, "silent": silent_seconds, "late": late_seconds}
+    return Query("why/crowd", params, EligibleWorkers)
 
 
-def turn(jobs: Sequence[int], most: int) -> Query[Turn]:
+def queue_positions(jobs: Sequence[int], limit: int) -> Query[QueuePosition]:
     """How many are before each, counted up to `most`."""
-    return Query("why/turn", {"jobs": list(jobs), "far": FAR, "most": most}, Turn)
+    return Query(
+        "why/turn", {"jobs": list(jobs), "far": MAX_SCAN_ROWS, "most": limit}, QueuePosition
+    )
 
 
-def locks(limit: int) -> Query[Wanted]:
-    return Query("why/locks", {"limit": limit}, Wanted)
+def awaited_locks(limit: int) -> Query[AwaitedLockRow]:
+    return Query("why/locks", {"limit": limit}, AwaitedLockRow)
 
 
-def echoes() -> Query[bool]:
+def has_pending_releases() -> Query[bool]:
     return Query("why/echoes", {}, bool)

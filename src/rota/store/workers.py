@@ -11,34 +11,34 @@ import msgspec
 from rota.store import advisory
 from rota.store.query import Query
 
-FEW = 16
+MAX_INLINE_TASKS = 16
 """So many tasks are named with every claim; what a worker knows beyond that, it lists once."""
 
 
-class Told(msgspec.Struct, frozen=True):
+class BeatAnswer(msgspec.Struct, frozen=True):
     """What a worker hears when it beats."""
 
-    asked: bool
+    drain_requested: bool
     """Somebody wants it to drain."""
-    unwanted: list[int]
+    jobs_to_cancel: list[int]
     """Jobs it holds that somebody wished to cancel."""
     claims: list[int]
     nonces: list[str]
-    echoes: bool
+    has_pending_releases: bool
     """Ends are left to be passed on."""
     now: datetime
 
 
-class Seen(msgspec.Struct, frozen=True):
+class ObservedWorker(msgspec.Struct, frozen=True):
     """What one worker sees of another."""
 
     worker: int
     beats: int
-    seated: bool | None
+    has_session_lock: bool | None
     """Whether its connection holds its lock; None: it has none."""
 
 
-class Declared(msgspec.Struct, frozen=True):
+class DeclaredDead(msgspec.Struct, frozen=True):
     worker: int
     host: str
     pid: int
@@ -51,10 +51,10 @@ def register(
     queues: Sequence[str],
     tasks: Sequence[str],
     capacity: int,
-    impatient: Collection[str] = (),
+    no_prefetch: Collection[str] = (),
     *,
     schedules: Sequence[str] = (),
-    engine: str = "",
+    rota_version: str = "",
     metadata: Mapping[str, Any] | None = None,
     notify: bool = False,
 ) -> Query[int]:
@@ -66,58 +66,63 @@ def register(
             "host": host,
             "pid": pid,
             "version": version,
-            "engine": engine,
+            "engine": rota_version,
             "queues": list(queues),
             "tasks": list(tasks),
             "schedules": list(schedules),
             "capacity": capacity,
             "metadata": msgspec.json.encode(metadata or {}).decode(),
-            "skills": list(tasks) if len(tasks) > FEW else [],
-            "impatient": list(impatient),
+            "skills": list(tasks) if len(tasks) > MAX_INLINE_TASKS else [],
+            "impatient": list(no_prefetch),
             "notify": notify,
         },
         int,
     )
 
 
-def beat(worker: int, seat: int | None, running: int = 0, lag: float = 0.0) -> Query[Told]:
+def beat(
+    worker: int, session_lock: int | None, running: int = 0, lag: float = 0.0
+) -> Query[BeatAnswer]:
     """No row: the worker has been declared dead."""
-    params = {"worker": worker, "seat": seat, "running": running, "lag": lag}
-    return Query("worker/beat", params, Told)
+    params = {"worker": worker, "seat": session_lock, "running": running, "lag": lag}
+    return Query("worker/beat", params, BeatAnswer)
 
 
-def look(worker: int) -> Query[Seen]:
+def list_others(worker: int) -> Query[ObservedWorker]:
     """The others, as they are seen now."""
-    return Query("worker/look", {"worker": worker, "space": advisory.WORKER}, Seen)
+    return Query("worker/look", {"worker": worker, "space": advisory.WORKER}, ObservedWorker)
 
 
-def declare(seen: Sequence[Seen]) -> Query[Declared]:
+def mark_dead(observed: Sequence[ObservedWorker]) -> Query[DeclaredDead]:
     """Declare workers dead, if they have not been heard of since they were seen."""
-    params = {"workers": [each.worker for each in seen], "beats": [each.beats for each in seen]}
-    return Query("worker/declare", params, Declared)
+    params = {
+        "workers": [each.worker for each in observed],
+        "beats": [each.beats for each in observed],
+    }
+    return Query("worker/declare", params, DeclaredDead)
 
 
-def sit(seat: int) -> Query[bool]:
+def lock_session(session_lock: int) -> Query[bool]:
     """Take the lock that says, as long as this connection lives, that its worker does."""
-    return Query("worker/sit", {"space": advisory.WORKER, "seat": seat}, bool)
+    return Query("worker/sit", {"space": advisory.WORKER, "seat": session_lock}, bool)
 
 
-def retire(worker: int) -> Query[Any]:
+def mark_draining(worker: int) -> Query[Any]:
     return Query("worker/retire", {"worker": worker}, lambda: None)
 
 
-def leave(worker: int) -> Query[Any]:
+def mark_stopped(worker: int) -> Query[Any]:
     return Query("worker/leave", {"worker": worker}, lambda: None)
 
 
-def forget(age: float) -> Query[Any]:
+def delete_ended(age: float) -> Query[Any]:
     return Query("worker/forget", {"age": age}, lambda: None)
 
 
-def drain(worker: int) -> Query[str | None]:
+def request_drain(worker: int) -> Query[str | None]:
     """Ask a worker to leave. Answers its state."""
-    return Query("worker/drain", {"worker": worker}, _same)
+    return Query("worker/drain", {"worker": worker}, _identity)
 
 
-def _same(state: str | None) -> str | None:
+def _identity(state: str | None) -> str | None:
     return state

@@ -13,33 +13,33 @@ second engine in memory that could behave otherwise. What a durable function com
 however long it sleeps, is tested without any:
 
     async def test_a_customer_is_asked_after_a_week():
-        show = await rehearse(onboard, user=42)
+        result = await simulate(onboard, user=42)
 
-        assert show.steps == ["welcome", "ask"]
-        assert show.slept == timedelta(days=7)
+        assert result.steps == ["welcome", "ask"]
+        assert result.slept == timedelta(days=7)
 
 `rota.testing.plugin` has the fixtures, docs/guides/testing.md the whole story.
 """
 
-from rota.testing.clock import Clock, NotThrowaway
+from rota.testing.clock import NotThrowaway, SettableClock
 from rota.testing.harness import Harness
 from rota.testing.idle import NotIdle, run_until_idle, until_idle
-from rota.testing.inline import crash_everywhere, rehearse
+from rota.testing.inline import crash_everywhere, simulate
 from rota.testing.proxy import Proxy
-from rota.testing.show import Show
-from rota.testing.witness import NotSeen, Witness
+from rota.testing.show import SimulatedResult
+from rota.testing.witness import EventNotSeen, EventRecorder
 
 __all__ = [
-    "Clock",
+    "EventNotSeen",
+    "EventRecorder",
     "Harness",
     "NotIdle",
-    "NotSeen",
     "NotThrowaway",
     "Proxy",
-    "Show",
-    "Witness",
+    "SettableClock",
+    "SimulatedResult",
     "crash_everywhere",
-    "rehearse",
     "run_until_idle",
+    "simulate",
     "until_idle",
 ]

@@ -19,24 +19,26 @@ if TYPE_CHECKING:
 
     from rota.app import Rota
 
-MARK = "rota_throwaway"
+THROWAWAY_SCHEMA = "rota_throwaway"
 """A schema of this name marks a database whose clock may be set."""
 
 # The definition that was there is kept beside the mark, so that letting go restores it to the letter.
-_MEMORY = "create table if not exists rota_throwaway.clock (definition text primary key)"
-_REMEMBER = """
+_CREATE_SAVED_CLOCK = (
+    "create table if not exists rota_throwaway.clock (definition text primary key)"
+)
+_SAVE_CLOCK = """
 insert into rota_throwaway.clock
 select pg_get_functiondef(%(clock)s::regproc)
  where not exists (select from rota_throwaway.clock)
 """
-_REMEMBERED = "delete from rota_throwaway.clock returning definition"
+_TAKE_SAVED_CLOCK = "delete from rota_throwaway.clock returning definition"
 
 
 class NotThrowaway(RotaError):
     """This database is not one that tests may break."""
 
 
-class Clock:
+class SettableClock:
     """The time as an app's database sees it. Until it is set, it is the server's own."""
 
     def __init__(self, app: Rota) -> None:
@@ -64,19 +66,19 @@ class Clock:
             await self._stop(connection, now)
         return now
 
-    async def release(self) -> None:
+    async def resume(self) -> None:
         """Let the clock run again, at the server's time."""
         async with self._connection() as connection:
-            await self._check(connection)
-            for (definition,) in await (await connection.execute(_REMEMBERED)).fetchall():
+            await self._check_throwaway(connection)
+            for (definition,) in await (await connection.execute(_TAKE_SAVED_CLOCK)).fetchall():
                 await connection.execute(definition)
-            await self._tell(connection)
+            await self._notify_workers(connection)
 
     async def _read(self, connection: AsyncConnection[Any]) -> datetime:
         from psycopg import sql
 
-        ask = sql.SQL("select {}.clock()").format(sql.Identifier(self._schema))
-        row = await (await connection.execute(ask)).fetchone()
+        query = sql.SQL("select {}.clock()").format(sql.Identifier(self._schema))
+        row = await (await connection.execute(query)).fetchone()
         assert row is not None
         now: datetime = row[0]
         return now
@@ -84,8 +86,8 @@ class Clock:
     async def _stop(self, connection: AsyncConnection[Any], now: datetime) -> None:
         from psycopg import sql
 
-        await self._check(connection)
-        await connection.execute(_REMEMBER, {"clock": f"{self._schema}.clock"})
+        await self._check_throwaway(connection)
+        await connection.execute(_SAVE_CLOCK, {"clock": f"{self._schema}.clock"})
         body = sql.SQL("select {}::timestamptz").format(sql.Literal(now.isoformat()))
         await connection.execute(
             sql.SQL(
@@ -93,20 +95,22 @@ class Clock:
                 "language sql stable parallel safe as {}"
             ).format(sql.Identifier(self._schema), sql.Literal(body.as_string(connection)))
         )
-        await self._tell(connection)
+        await self._notify_workers(connection)
 
-    async def _check(self, connection: AsyncConnection[Any]) -> None:
+    async def _check_throwaway(self, connection: AsyncConnection[Any]) -> None:
         """Refuse to touch a database that nobody has marked."""
-        found = await connection.execute("select to_regnamespace(%s) is not null", (MARK,))
+        found = await connection.execute(
+            "select to_regnamespace(%s) is not null", (THROWAWAY_SCHEMA,)
+        )
         if await found.fetchone() != (True,):
             raise NotThrowaway(
                 f"the clock of database {connection.info.dbname!r} is not set: nothing says that it "
-                f"may be thrown away. Use the fixture rota_dsn, or `create schema {MARK}` in a "
+                f"may be thrown away. Use the fixture rota_dsn, or `create schema {THROWAWAY_SCHEMA}` in a "
                 "database that holds nothing of value"
             )
-        await connection.execute(_MEMORY)
+        await connection.execute(_CREATE_SAVED_CLOCK)
 
-    async def _tell(self, connection: AsyncConnection[Any]) -> None:
+    async def _notify_workers(self, connection: AsyncConnection[Any]) -> None:
         """Workers that rest until a time by their own watch look again."""
         await connection.execute("select pg_notify(%s, '!clock')", (f"{self._schema}.wake",))
 

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from rota.model.events import Event
-from rota.testing.clock import Clock
+from rota.testing.clock import SettableClock
 from rota.testing.idle import run_until_idle
-from rota.testing.witness import Witness
+from rota.testing.witness import EventRecorder
 
 if TYPE_CHECKING:
     from rota.app import Rota
@@ -33,33 +33,35 @@ class Harness:
 
     def __init__(self, app: Rota, dsn: str | None = None) -> None:
         self.app = app
-        self.clock = Clock(app)
+        self.clock = SettableClock(app)
         self._dsn = dsn
 
     async def __aenter__(self) -> Self:
         if self._dsn is not None:
             # Ours while the block lasts, the app's own in the meantime.
-            self._dsn = self.app.move_to(self._dsn)
-            self._moved = True
+            self._dsn = self.app.switch_database(self._dsn)
+            self._switched = True
         else:
-            self._moved = False
-        self._witness = Witness(self.app)
+            self._switched = False
+        self._recorder = EventRecorder(self.app)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._witness.close()
+        self._recorder.close()
         await self.app.close()
-        if self._moved:
-            self._dsn = self.app.move_to(self._dsn)
+        if self._switched:
+            self._dsn = self.app.switch_database(self._dsn)
 
     @property
     def events(self) -> Sequence[Event]:
         """What the app's workers have announced since the block began."""
-        return self._witness.events
+        return self._recorder.events
 
-    async def saw(self, kind: type[E], /, *, timeout: float = 10.0, **expected: Any) -> E:
+    async def wait_for_event(
+        self, kind: type[E], /, *, timeout: float = 10.0, **expected: Any
+    ) -> E:
         """The first event of this kind with these fields since the block began, once there is one."""
-        return await self._witness.saw(kind, timeout=timeout, **expected)
+        return await self._recorder.wait_for_event(kind, timeout=timeout, **expected)
 
     async def run_until_idle(
         self,

@@ -23,7 +23,7 @@ from rota.store.query import in_schema
 if TYPE_CHECKING:
     from rota.app import Rota
 
-_LEFT = """
+_UNFINISHED_SQL = """
 select place, queue, task, count(*), min(job)
   from (select 'ready' as place, ready.queue, ready.task, ready.job
           from rota.ready
@@ -50,7 +50,7 @@ select place, queue, task, count(*), min(job)
  order by place, queue, task
 """
 
-LOOK_EVERY = 0.05
+POLL_SECONDS = 0.05
 """Seconds between looks when no event says that something happened."""
 
 
@@ -59,14 +59,14 @@ class NotIdle(RotaError, TimeoutError):
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class UnfinishedJobs:
     """Jobs of one task that are not over."""
 
-    place: str
+    state: str
     queue: str
     task: str
     count: int
-    example: int
+    example_job: int
 
 
 async def run_until_idle(
@@ -77,10 +77,12 @@ async def run_until_idle(
     concurrency: int | None = None,
 ) -> None:
     """Run a worker of this app until there is nothing left to do, or raise NotIdle."""
-    known = app.registry.tasks
-    served = {task.policy.queue for task in known.values()} if queues is None else set(queues)
+    known_tasks = app.registry.tasks
+    served_queues = (
+        {task.policy.queue for task in known_tasks.values()} if queues is None else set(queues)
+    )
     async with app.worker(queues=queues, concurrency=concurrency):
-        await _until_idle(app, timeout, served, known.keys())
+        await _until_idle(app, timeout, served_queues, known_tasks.keys())
 
 
 async def until_idle(app: Rota, *, timeout: float = 10.0) -> None:
@@ -89,65 +91,74 @@ async def until_idle(app: Rota, *, timeout: float = 10.0) -> None:
 
 
 async def _until_idle(
-    app: Rota, timeout: float, served: Collection[str] | None, known: Collection[str]
+    app: Rota, timeout: float, served_queues: Collection[str] | None, known_tasks: Collection[str]
 ) -> None:
     deadline = time.monotonic() + timeout
-    news = asyncio.Event()
+    event_seen = asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def hear(_: Event) -> None:
-        loop.call_soon_threadsafe(news.set)
+    def on_event(_: Event) -> None:
+        loop.call_soon_threadsafe(event_seen.set)
 
-    unsubscribe = app.subscribe(hear)
+    unsubscribe = app.subscribe(on_event)
     try:
         while True:
-            news.clear()
-            left = [
-                each for each in await _left(app) if each.place != "scheduled" or _has(app, each)
+            event_seen.clear()
+            unfinished = [
+                each
+                for each in await _fetch_unfinished(app)
+                if each.state != "scheduled" or _knows_target(app, each)
             ]
-            if not left:
+            if not unfinished:
                 return
-            hopeless = served is not None and all(_why(each, served, known) for each in left)
-            if hopeless or time.monotonic() > deadline:
-                raise NotIdle(_account(left, timeout, served or (), known))
+            is_stuck = served_queues is not None and all(
+                _never_runs_reason(each, served_queues, known_tasks) for each in unfinished
+            )
+            if is_stuck or time.monotonic() > deadline:
+                raise NotIdle(_describe(unfinished, timeout, served_queues or (), known_tasks))
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_EVERY):
-                    await news.wait()
+                async with asyncio.timeout(POLL_SECONDS):
+                    await event_seen.wait()
     finally:
         unsubscribe()
 
 
-async def _left(app: Rota) -> list[Left]:
+async def _fetch_unfinished(app: Rota) -> list[UnfinishedJobs]:
     client = await app.open()
     async with client.database.connection() as connection:
-        cursor = await connection.execute(in_schema(_LEFT, app.settings.schema).encode())
-        return [Left(*row) for row in await cursor.fetchall()]
+        cursor = await connection.execute(in_schema(_UNFINISHED_SQL, app.settings.schema).encode())
+        return [UnfinishedJobs(*row) for row in await cursor.fetchall()]
 
 
-def _has(app: Rota, schedule: Left) -> bool:
+def _knows_target(app: Rota, schedule: UnfinishedJobs) -> bool:
     return schedule.task in app.registry.tasks or schedule.task in app.registry.flows
 
 
-def _why(each: Left, served: Collection[str], known: Collection[str]) -> str:
+def _never_runs_reason(
+    each: UnfinishedJobs, served_queues: Collection[str], known_tasks: Collection[str]
+) -> str:
     """Why this worker will never run it; "" if it may."""
-    if each.place in ("running", "scheduled"):
+    if each.state in ("running", "scheduled"):
         return ""
-    if each.task not in known:
+    if each.task not in known_tasks:
         return "this app has no task of that name"
-    return "" if each.queue in served else "this worker does not serve that queue"
+    return "" if each.queue in served_queues else "this worker does not serve that queue"
 
 
-def _account(
-    left: Sequence[Left], timeout: float, served: Collection[str], known: Collection[str]
+def _describe(
+    unfinished: Sequence[UnfinishedJobs],
+    timeout: float,
+    served_queues: Collection[str],
+    known_tasks: Collection[str],
 ) -> str:
     lines = []
-    for each in left:
-        if each.place == "scheduled":
+    for each in unfinished:
+        if each.state == "scheduled":
             lines.append(f"  schedule {each.queue!r} of {each.task} is due")
             continue
-        why = _why(each, served, known) if known else ""
+        reason = _never_runs_reason(each, served_queues, known_tasks) if known_tasks else ""
         lines.append(
-            f"  {each.count} {each.place}: {each.task} in queue {each.queue}, such as job "
-            f"{each.example}{f' ({why})' if why else ''}"
+            f"  {each.count} {each.state}: {each.task} in queue {each.queue}, such as job "
+            f"{each.example_job}{f' ({reason})' if reason else ''}"
         )
     return "\n".join([f"there is work left, after up to {timeout:g} s:", *lines])

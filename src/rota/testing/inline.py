@@ -1,11 +1,11 @@
 """A durable function run inline: no database, no worker, and a year of sleep in milliseconds.
 
     async def test_a_customer_is_welcomed_and_asked():
-        show = await rehearse(onboard, user=42, signals={"survey": (timedelta(days=3), {"score": 9})})
+        run = await simulate(onboard, user=42, signals={"survey": (timedelta(days=3), {"score": 9})})
 
-        assert show.result == "happy"
-        assert show.steps == ["account", "welcome"]
-        assert show.slept == timedelta(days=3)
+        assert run.result == "happy"
+        assert run.steps == ["account", "welcome"]
+        assert run.slept == timedelta(days=3)
 
 The function is run as a worker runs it, and what it comes to is kept and given again by the same code; only
 the place where it is kept is another, and the clock is set forward whenever the run sleeps.
@@ -21,13 +21,13 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from rota.errors import ArgumentError
-from rota.testing.show import Show
+from rota.testing.show import SimulatedResult
 
 if TYPE_CHECKING:
-    from rota.app import Call, Task
-    from rota.engine.rehearsal import Rehearsal, Script
-    from rota.model.replay import Entry
-    from rota.model.task import Definition
+    from rota.app import BoundTask, Task
+    from rota.engine.rehearsal import InMemoryJournal, Simulation
+    from rota.model.replay import JournalEntry
+    from rota.model.task import TaskDefinition
 
 R = TypeVar("R")
 
@@ -35,19 +35,23 @@ Errors = BaseException | type[BaseException]
 Signals = Mapping[str, Any]
 
 
-class Rehearse:
-    """`await rehearse(task, …)`, or `rehearse.blocking(task, …)` in a test that is not async."""
+class Simulate:
+    """`await simulate(task, …)`, or `simulate.sync(task, …)` in a test that is not async."""
 
     @overload
-    async def __call__(self, task: Task[Any, R], /, *args: Any, **given: Any) -> Show[R]: ...
+    async def __call__(
+        self, task: Task[Any, R], /, *args: Any, **kwargs: Any
+    ) -> SimulatedResult[R]: ...
     @overload
-    async def __call__(self, task: Call[R], /, **given: Any) -> Show[R]: ...
+    async def __call__(self, task: BoundTask[R], /, **kwargs: Any) -> SimulatedResult[R]: ...
     @overload
     async def __call__(
-        self, task: Callable[..., Awaitable[R]], /, *args: Any, **given: Any
-    ) -> Show[R]: ...
+        self, task: Callable[..., Awaitable[R]], /, *args: Any, **kwargs: Any
+    ) -> SimulatedResult[R]: ...
     @overload
-    async def __call__(self, task: Callable[..., R], /, *args: Any, **given: Any) -> Show[R]: ...
+    async def __call__(
+        self, task: Callable[..., R], /, *args: Any, **kwargs: Any
+    ) -> SimulatedResult[R]: ...
     async def __call__(
         self,
         task: Any,
@@ -61,9 +65,9 @@ class Rehearse:
         now: datetime | None = None,
         until: timedelta | None = None,
         restarts: int = 0,
-        history: Show[Any] | None = None,
+        history: SimulatedResult[Any] | None = None,
         **kwargs: Any,
-    ) -> Show[Any]:
+    ) -> SimulatedResult[Any]:
         """Run a task with these arguments until it has ended, or sleeps and nothing will wake it.
 
         signals      what is said to the run: {"survey": {…}} before it begins, and
@@ -80,10 +84,10 @@ class Rehearse:
         history      go on where this other rehearsal is, be it of other code; with its arguments if
                      none are given
 
-        Where a task has arguments of such names, pass it as a call: rehearse(task.call(now=1), now=…).
+        Where a task has arguments of such names, pass it as a call: simulate(task.bind(now=1), now=…).
         """
-        crash = None if crash_after is None else _After(crash_after)
-        rehearsal = _prepare(
+        crash = None if crash_after is None else _CrashAfterStep(crash_after)
+        simulation = _build_simulation(
             task,
             args,
             kwargs,
@@ -95,108 +99,114 @@ class Rehearse:
             until=until,
             restarts=restarts,
             history=history,
-            dies=crash,
+            should_crash=crash,
         )
-        show = await _run(rehearsal)
-        if crash is not None and not crash.struck:
+        simulated = await _run_simulation(simulation)
+        if crash is not None and not crash.has_crashed:
             raise ArgumentError(
-                f"{show.task} was to crash after {crash}, and never came that far: it kept "
-                f"{', '.join(map(repr, show.steps)) or 'no steps'}"
+                f"{simulated.task} was to crash after {crash}, and never came that far: it kept "
+                f"{', '.join(map(repr, simulated.steps)) or 'no steps'}"
             )
-        return show
+        return simulated
 
-    def blocking(self, task: Any, /, *args: Any, **given: Any) -> Show[Any]:
+    def sync(self, task: Any, /, *args: Any, **kwargs: Any) -> SimulatedResult[Any]:
         """The same, for tests that do not await."""
-        return _wait(lambda: self(task, *args, **given))
+        return _run_sync(lambda: self(task, *args, **kwargs))
 
 
 class CrashEverywhere:
-    """`await crash_everywhere(task, …)`, or `crash_everywhere.blocking(task, …)`."""
+    """`await crash_everywhere(task, …)`, or `crash_everywhere.sync(task, …)`."""
 
-    async def __call__(self, task: Any, /, *args: Any, **given: Any) -> Show[Any]:
+    async def __call__(self, task: Any, /, *args: Any, **kwargs: Any) -> SimulatedResult[Any]:
         """Rehearse a task once as it is, then once for each point at which its process could die, and make
         sure that it comes to the same every time, and does each step once. Answers the first.
 
-        Takes what `rehearse` takes, but crash_after. A step that was under way in another branch when the
+        Takes what `simulate` takes, but crash_after. A step that was under way in another branch when the
         process died runs again, and may.
         """
-        if "crash_after" in given:
+        if "crash_after" in kwargs:
             raise ArgumentError("crash_everywhere crashes everywhere: leave crash_after out")
-        given.setdefault("now", None if "history" in given else datetime.now(UTC))
-        points = _Points()
-        expected = await self._once(task, args, given, points)
-        for number, point in enumerate(points.passed, 1):
-            shown = await self._once(task, args, given, _Points(number))
-            trouble = shown.differs_from(expected)
-            if trouble:
+        kwargs.setdefault("now", None if "history" in kwargs else datetime.now(UTC))
+        points = _CrashPoints()
+        expected = await self._simulate(task, args, kwargs, points)
+        for number, point in enumerate(points.reached, 1):
+            crashed = await self._simulate(task, args, kwargs, _CrashPoints(number))
+            difference = crashed.difference_from(expected)
+            if difference:
                 raise AssertionError(
-                    f"{expected.task} crashed {point} ({number} of {len(points.passed)}): {trouble}\n\n"
-                    f"without a crash:\n{expected}\n\nwith it:\n{shown}"
+                    f"{expected.task} crashed {point} ({number} of {len(points.reached)}): {difference}\n\n"
+                    f"without a crash:\n{expected}\n\nwith it:\n{crashed}"
                 )
         return expected
 
-    async def _once(
-        self, task: Any, args: Sequence[Any], given: Mapping[str, Any], dies: _Points
-    ) -> Show[Any]:
-        how = {word: given[word] for word in _HOW if word in given}
-        kwargs = {word: value for word, value in given.items() if word not in _HOW}
-        return await _run(_prepare(task, args, kwargs, **how, dies=dies))
+    async def _simulate(
+        self,
+        task: Any,
+        args: Sequence[Any],
+        keywords: Mapping[str, Any],
+        should_crash: _CrashPoints,
+    ) -> SimulatedResult[Any]:
+        options = {name: keywords[name] for name in _OPTION_NAMES if name in keywords}
+        kwargs = {name: value for name, value in keywords.items() if name not in _OPTION_NAMES}
+        return await _run_simulation(
+            _build_simulation(task, args, kwargs, **options, should_crash=should_crash)
+        )
 
-    def blocking(self, task: Any, /, *args: Any, **given: Any) -> Show[Any]:
+    def sync(self, task: Any, /, *args: Any, **kwargs: Any) -> SimulatedResult[Any]:
         """The same, for tests that do not await."""
-        return _wait(lambda: self(task, *args, **given))
+        return _run_sync(lambda: self(task, *args, **kwargs))
 
 
-rehearse = Rehearse()
+simulate = Simulate()
 crash_everywhere = CrashEverywhere()
 
-_HOW = ("signals", "steps", "calls", "fails", "now", "until", "restarts", "history")
+_OPTION_NAMES = ("signals", "steps", "calls", "fails", "now", "until", "restarts", "history")
 
 
-class _After:
+class _CrashAfterStep:
     """Dies once, after a step."""
 
-    def __init__(self, where: int | str) -> None:
-        if isinstance(where, int) and where < 1:
-            raise ArgumentError(f"crash_after counts steps, from 1, not {where}")
-        self._where = where
-        self._kept = 0
-        self.struck = False
+    def __init__(self, step: int | str) -> None:
+        if isinstance(step, int) and step < 1:
+            raise ArgumentError(f"crash_after counts steps, from 1, not {step}")
+        self._step = step
+        self._stored_steps = 0
+        self.has_crashed = False
 
-    def __call__(self, entries: Sequence[Entry]) -> bool:
+    def __call__(self, entries: Sequence[JournalEntry]) -> bool:
         for entry in entries:
-            if self.struck or entry.kind != "step" or entry.open:
+            if self.has_crashed or entry.kind != "step" or entry.is_open:
                 continue
-            self._kept += 1
-            self.struck = self._where in (self._kept, entry.name)
-            if self.struck:
+            self._stored_steps += 1
+            self.has_crashed = self._step in (self._stored_steps, entry.name)
+            if self.has_crashed:
                 return True
         return False
 
     def __str__(self) -> str:
-        where = self._where
-        return f"step {where!r}" if isinstance(where, str) else f"{where} step(s)"
+        step = self._step
+        return f"step {step!r}" if isinstance(step, str) else f"{step} step(s)"
 
 
-class _Points:
+class _CrashPoints:
     """All points at which a process can die; it dies at one of them, or nowhere."""
 
-    def __init__(self, fatal: int = 0) -> None:
-        self.passed: list[str] = []
-        self._fatal = fatal
+    def __init__(self, crash_at: int = 0) -> None:
+        self.reached: list[str] = []
+        self._crash_at = crash_at
 
-    def __call__(self, entries: Sequence[Entry]) -> bool:
+    def __call__(self, entries: Sequence[JournalEntry]) -> bool:
         last = entries[-1] if entries else None
-        self.passed.append(f"after {last}" if last else "between two steps, or at its end")
-        return len(self.passed) == self._fatal
+        self.reached.append(f"after {last}" if last else "between two steps, or at its end")
+        return len(self.reached) == self._crash_at
 
 
-def _prepare(
+def _build_simulation(
     task: Any,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     *,
-    dies: Callable[[Sequence[Entry]], bool] | None,
+    should_crash: Callable[[Sequence[JournalEntry]], bool] | None,
     signals: Signals | None = None,
     steps: Mapping[str, Any] | None = None,
     calls: Mapping[str, Any] | None = None,
@@ -204,89 +214,97 @@ def _prepare(
     now: datetime | None = None,
     until: timedelta | None = None,
     restarts: int = 0,
-    history: Show[Any] | None = None,
-) -> Rehearsal:
-    from rota.engine.rehearsal import Rehearsal, Script
-    from rota.engine.stage import Cast, Failing
+    history: SimulatedResult[Any] | None = None,
+) -> Simulation:
+    from rota.engine.rehearsal import InMemoryJournal, Simulation
+    from rota.engine.stage import ScriptedErrors, Stubs
 
     if now is not None and now.tzinfo is None:
         raise ArgumentError(f"{now.isoformat()} has no time zone; use one, such as timezone.utc")
     if history is not None and now is not None:
         raise ArgumentError("a rehearsal with a history goes on when that ended: leave now out")
-    definition, given = _definition(task, args, kwargs, history)
-    script = Script(now or datetime.now(UTC)) if history is None else history.script.copy()
-    _say(script, signals or {})
-    return Rehearsal(
+    definition, arguments = _resolve_task(task, args, kwargs, history)
+    journal = (
+        InMemoryJournal(now or datetime.now(UTC)) if history is None else history.journal.copy()
+    )
+    _add_signals(journal, signals or {})
+    return Simulation(
         definition,
-        given,
-        script,
-        Cast(
-            steps or {}, calls or {}, {name: Failing(each) for name, each in (fails or {}).items()}
+        arguments,
+        journal,
+        Stubs(
+            steps or {},
+            calls or {},
+            {name: ScriptedErrors(each) for name, each in (fails or {}).items()},
         ),
-        dies=dies,
-        until=None if until is None else script.now + until,
-        restarts=restarts,
+        should_crash=should_crash,
+        until=None if until is None else journal.now + until,
+        max_restarts=restarts,
     )
 
 
-async def _run(rehearsal: Rehearsal) -> Show[Any]:
-    show = Show[Any](rehearsal, await rehearsal.run())
-    unused = [name for name in rehearsal.cast.fails if name not in show.ran]
+async def _run_simulation(simulation: Simulation) -> SimulatedResult[Any]:
+    simulated = SimulatedResult[Any](simulation, await simulation.run())
+    unused = [name for name in simulation.stubs.errors if name not in simulated.executions]
     if unused:
         raise ArgumentError(
-            f"{show.task} never came to step {unused[0]!r}, which was to fail; it ran "
-            f"{', '.join(map(repr, show.ran)) or 'no steps'}"
+            f"{simulated.task} never came to step {unused[0]!r}, which was to fail; it ran "
+            f"{', '.join(map(repr, simulated.executions)) or 'no steps'}"
         )
-    return show
+    return simulated
 
 
-def _definition(
-    task: Any, args: Sequence[Any], kwargs: Mapping[str, Any], history: Show[Any] | None
-) -> tuple[Definition, str]:
+def _resolve_task(
+    task: Any, args: Sequence[Any], kwargs: Mapping[str, Any], history: SimulatedResult[Any] | None
+) -> tuple[TaskDefinition, str]:
     """What is run, and its arguments as they would be stored."""
-    from rota.engine.call import Call
-    from rota.model.codec import LARGEST
-    from rota.model.task import Definition, Policy
+    from rota.engine.call import BoundTask
+    from rota.model.codec import MAX_JSON_BYTES
+    from rota.model.task import TaskDefinition, TaskPolicy
 
-    if isinstance(task, Call):
+    if isinstance(task, BoundTask):
         if args or kwargs:
             raise ArgumentError(f"a call of {task.name!r} has its arguments already")
         return task.task, task.start.args
-    known = getattr(task, "_definition", None)
-    if not isinstance(known, Definition):
+    definition = getattr(task, "_definition", None)
+    if not isinstance(definition, TaskDefinition):
         fn = getattr(task, "fn", task)
         if isawaitable(fn) or not callable(fn):
             raise ArgumentError(
-                f"rehearse takes a task or a function and its arguments, not {type(task).__name__}: "
-                "rehearse(task, …), and not what task(…) answered"
+                f"simulate takes a task or a function and its arguments, not {type(task).__name__}: "
+                "simulate(task, …), and not what task(…) answered"
             )
-        known = Definition(fn, getattr(task, "name", fn.__name__), Policy())
+        definition = TaskDefinition(fn, getattr(task, "name", fn.__name__), TaskPolicy())
     if history is not None and not args and not kwargs:
-        return known, history.args
-    return known, known.encode(tuple(args), dict(kwargs), LARGEST)
+        return definition, history.args
+    return definition, definition.encode(tuple(args), dict(kwargs), MAX_JSON_BYTES)
 
 
-def _say(script: Script, signals: Signals) -> None:
+def _add_signals(journal: InMemoryJournal, signals: Signals) -> None:
     from rota.model import codec
 
-    for name, said in signals.items():
-        at, payload = script.now, said
-        if isinstance(said, tuple) and len(said) == 2 and isinstance(said[0], timedelta | datetime):
-            when, payload = said
-            at = script.now + when if isinstance(when, timedelta) else when
-        text = codec.encode(payload, f"the payload of signal {name!r}", codec.LARGEST)
+    for name, value in signals.items():
+        at, payload = journal.now, value
+        if (
+            isinstance(value, tuple)
+            and len(value) == 2
+            and isinstance(value[0], timedelta | datetime)
+        ):
+            when, payload = value
+            at = journal.now + when if isinstance(when, timedelta) else when
+        text = codec.encode(payload, f"the payload of signal {name!r}", codec.MAX_JSON_BYTES)
         # As everywhere, the first of a name stands.
-        script.signals.setdefault(name, (at, text))
+        journal.signals.setdefault(name, (at, text))
 
 
-def _wait(start: Callable[[], Awaitable[Show[Any]]]) -> Show[Any]:
-    async def rehearsing() -> Show[Any]:
+def _run_sync(start: Callable[[], Awaitable[SimulatedResult[Any]]]) -> SimulatedResult[Any]:
+    async def main() -> SimulatedResult[Any]:
         return await start()
 
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(rehearsing())
+        return asyncio.run(main())
     # Called by a test that is async after all: its loop waits, another one runs.
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, rehearsing()).result()
+        return thread.submit(asyncio.run, main()).result()

@@ -3,7 +3,7 @@
     rota_dsn       a fresh, migrated database, dropped after the test
     rota_app       a Rota in it, closed after the test
     rota_harness   that app, with a clock to set and events to wait for
-    rota_rehearse  runs a durable function with no database at all; for tests that await, and others
+    rota_simulate  runs a durable function with no database at all; for tests that await, and others
 
 The async ones need pytest-asyncio (in either mode) or anyio's plugin.
 """
@@ -19,8 +19,8 @@ import pytest
 if TYPE_CHECKING:
     from rota.app import Rota
     from rota.testing.harness import Harness
-    from rota.testing.inline import Rehearse
-    from rota.testing.server import Server
+    from rota.testing.inline import Simulate
+    from rota.testing.server import DatabaseServer
 
 
 def _async_fixture(fixture: Callable[..., AsyncIterator[Any]]) -> Any:
@@ -32,7 +32,7 @@ def _async_fixture(fixture: Callable[..., AsyncIterator[Any]]) -> Any:
 
 
 @pytest.fixture(scope="session")
-def rota_server() -> Iterator[Server]:
+def rota_server() -> Iterator[DatabaseServer]:
     """The server that databases are made in: ROTA_TEST_DATABASE_URL, or a private one."""
     from rota.testing.server import server
 
@@ -41,7 +41,7 @@ def rota_server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def rota_dsn(rota_server: Server) -> Iterator[str]:
+def rota_dsn(rota_server: DatabaseServer) -> Iterator[str]:
     """A fresh, migrated database for this test."""
     with rota_server.database() as dsn:
         yield dsn
@@ -52,7 +52,7 @@ async def rota_app(rota_dsn: str) -> AsyncIterator[Rota]:
     """A Rota in a fresh database. Its workers poll often, so that moving the clock is noticed soon."""
     from rota.app import Rota
 
-    async with Rota(rota_dsn, poll=0.1) as app:
+    async with Rota(rota_dsn, poll_interval=0.1) as app:
         yield app
 
 
@@ -66,8 +66,8 @@ async def rota_harness(rota_app: Rota) -> AsyncIterator[Harness]:
 
 
 @pytest.fixture
-def rota_rehearse() -> Rehearse:
-    """`rota.testing.rehearse`: `await rota_rehearse(task, …)`, or `rota_rehearse.blocking(task, …)`."""
-    from rota.testing.inline import rehearse
+def rota_simulate() -> Simulate:
+    """`rota.testing.simulate`: `await rota_simulate(task, …)`, or `rota_simulate.sync(task, …)`."""
+    from rota.testing.inline import simulate
 
-    return rehearse
+    return simulate

@@ -24,7 +24,7 @@ from contextlib import suppress
 from typing import Any, Literal, Self, TypeVar
 
 from rota.testing import wire
-from rota.testing.link import Cut, Link, Order, Where
+from rota.testing.link import CutConnection, CutPoint, FaultOrder, ProxyConnection
 
 T = TypeVar("T")
 
@@ -39,14 +39,14 @@ class Proxy:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="rota proxy", daemon=True)
         self._started = threading.Event()
-        self._links: set[Link] = set()
-        self._orders: list[Order] = []
-        self._mute: set[str | None] = set()  # whose new connections are not answered
+        self._connections: set[ProxyConnection] = set()
+        self._orders: list[FaultOrder] = []
+        self._unanswered: set[str | None] = set()  # whose new connections are not answered
         self._refused: set[str | None] = set()
         self._open = asyncio.Event()
         self._open.set()
-        self._told = threading.Condition()
-        self.cuts: list[Cut] = []
+        self._cut_recorded = threading.Condition()
+        self.cuts: list[CutConnection] = []
         self.delay = 0.0
         """Seconds that every message takes longer, each way."""
 
@@ -58,7 +58,7 @@ class Proxy:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._ask(self._close)
+        self._call_in_thread(self._close)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -78,68 +78,79 @@ class Proxy:
         given = {name: value for name, value in self._info.items() if name != "hostaddr"}
         return make_conninfo(**{**given, **host})
 
-    # -- what it can be told; `only` is the application name of those it concerns
+    # -- what it can be told; `application` is the application name of those it concerns
 
     def cut(
         self,
-        where: Where,
+        point: CutPoint,
         *,
         matching: str | None = None,
-        only: str | None = None,
-        hold: float = 1.0,
+        application: str | None = None,
+        hold_seconds: float = 1.0,
     ) -> None:
         """Cut the connection of whoever commits next, of those whose statements match. Once."""
         pattern = re.compile(matching.encode()) if matching else None
-        self._ask(lambda: self._orders.append(Order(where, pattern, only, hold)))
+        self._call_in_thread(
+            lambda: self._orders.append(FaultOrder(point, pattern, application, hold_seconds))
+        )
 
-    def until_cut(self, times: int = 1, *, within: float = 10.0) -> list[Cut]:
+    def wait_for_cuts(self, count: int = 1, *, timeout: float = 10.0) -> list[CutConnection]:
         """Wait until so many cuts have been made and the server has had its say; answers them all."""
-        with self._told:
-            if not self._told.wait_for(lambda: len(self.cuts) >= times, within):
-                raise TimeoutError(f"{len(self.cuts)} of {times} cuts were met within {within:g} s")
+        with self._cut_recorded:
+            if not self._cut_recorded.wait_for(lambda: len(self.cuts) >= count, timeout):
+                raise TimeoutError(
+                    f"{len(self.cuts)} of {count} cuts were met within {timeout:g} s"
+                )
             return list(self.cuts)
 
-    def forget_cuts(self) -> int:
+    def cancel_cuts(self) -> int:
         """Take back the cuts that nobody has met; answers how many."""
 
-        def forget() -> int:
-            left = len(self._orders)
+        def clear_orders() -> int:
+            count = len(self._orders)
             self._orders.clear()
-            return left
+            return count
 
-        return self._ask(forget)
+        return self._call_in_thread(clear_orders)
 
-    def reset(self, *, only: str | None = None) -> int:
+    def reset(self, *, application: str | None = None) -> int:
         """Break connections with a reset. Answers how many there were."""
-        return self._each(only, Link.reset)
+        return self._for_each(application, ProxyConnection.reset)
 
-    def drop(self, *, only: str | None = None) -> int:
+    def drop(self, *, application: str | None = None) -> int:
         """Let connections go dead: nothing passes and neither side is told. New ones are taken and not
         answered until `heal`."""
-        self._ask(lambda: self._mute.add(only))
-        return self._each(only, Link.lose)
+        self._call_in_thread(lambda: self._unanswered.add(application))
+        return self._for_each(application, ProxyConnection.go_silent)
 
-    def half_open(self, gone: Literal["client", "server"], *, only: str | None = None) -> int:
+    def half_open(
+        self, ended_side: Literal["client", "server"], *, application: str | None = None
+    ) -> int:
         """End connections on one side, the one that is `gone`, and let the other believe in them."""
-        return self._each(only, Link.leave_client if gone == "client" else Link.leave_server)
+        return self._for_each(
+            application,
+            ProxyConnection.reset_client
+            if ended_side == "client"
+            else ProxyConnection.disconnect_server,
+        )
 
     def hold(self) -> None:
         """Let nothing pass for now; it all arrives after `heal`."""
-        self._ask(self._open.clear)
+        self._call_in_thread(self._open.clear)
 
-    def refuse(self, *, only: str | None = None) -> None:
+    def refuse(self, *, application: str | None = None) -> None:
         """Break new connections as soon as they say who they are, until `heal`."""
-        self._ask(lambda: self._refused.add(only))
+        self._call_in_thread(lambda: self._refused.add(application))
 
     def heal(self) -> None:
         """New connections work, and what was held arrives. Those that went dead stay so."""
 
         def heal() -> None:
-            self._mute.clear()
+            self._unanswered.clear()
             self._refused.clear()
             self._open.set()
 
-        self._ask(heal)
+        self._call_in_thread(heal)
 
     # -- in the thread
 
@@ -151,40 +162,44 @@ class Proxy:
         self.port: int = self._server.sockets[0].getsockname()[1]
         self._started.set()
         self._loop.run_forever()
-        left = asyncio.all_tasks(self._loop)
-        for task in left:
+        tasks = asyncio.all_tasks(self._loop)
+        for task in tasks:
             task.cancel()
-        self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
 
-    def _ask(self, what: Callable[[], T]) -> T:
-        async def ask() -> T:
-            return what()
+    def _call_in_thread(self, action: Callable[[], T]) -> T:
+        async def call() -> T:
+            return action()
 
-        return asyncio.run_coroutine_threadsafe(ask(), self._loop).result(10)
+        return asyncio.run_coroutine_threadsafe(call(), self._loop).result(10)
 
-    def _each(self, only: str | None, what: Callable[[Link], None]) -> int:
-        def each() -> int:
-            links = [link for link in self._links if link.lives and link.is_for(only)]
-            for link in links:
-                what(link)
-            return len(links)
+    def _for_each(self, application: str | None, action: Callable[[ProxyConnection], None]) -> int:
+        def call_each() -> int:
+            connections = [
+                connection
+                for connection in self._connections
+                if connection.is_alive and connection.is_for(application)
+            ]
+            for connection in connections:
+                action(connection)
+            return len(connections)
 
-        return self._ask(each)
+        return self._call_in_thread(call_each)
 
     def _close(self) -> None:
         self._server.close()
-        for link in list(self._links):
-            link.reset()
+        for connection in list(self._connections):
+            connection.reset()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        link = Link(self, reader, writer)
-        self._links.add(link)
+        connection = ProxyConnection(self, reader, writer)
+        self._connections.add(connection)
         try:
             with suppress(ConnectionError, EOFError, OSError, asyncio.CancelledError):
-                await link.run()
+                await connection.run()
         finally:
-            link.reset()
-            self._links.discard(link)
+            connection.reset()
+            self._connections.discard(connection)
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         host = str(self._info.get("host") or "localhost")
@@ -193,29 +208,37 @@ class Proxy:
             return await asyncio.open_unix_connection(f"{host}/.s.PGSQL.{port}")
         return await asyncio.open_connection(host, port)
 
-    async def passage(self) -> None:
+    async def wait_open(self) -> None:
         """Wait until something may pass."""
         await self._open.wait()
         if self.delay:
             await asyncio.sleep(self.delay)
 
-    def is_mute(self, link: Link) -> bool:
-        return any(link.is_for(only) for only in self._mute)
+    def is_unanswered(self, connection: ProxyConnection) -> bool:
+        return any(connection.is_for(application) for application in self._unanswered)
 
-    def refuses(self, link: Link) -> bool:
-        return any(link.is_for(only) for only in self._refused)
+    def is_refused(self, connection: ProxyConnection) -> bool:
+        return any(connection.is_for(application) for application in self._refused)
 
-    def order_for(self, link: Link, turn: wire.Turn) -> Order | None:
+    def take_order(self, connection: ProxyConnection, turn: wire.ClientTurn) -> FaultOrder | None:
         """What was asked for a commit like this one; it is done with then."""
         if turn.commits:
             for order in self._orders:
-                if link.is_for(order.only) and turn.mentions(order.matching):
+                if connection.is_for(order.application) and turn.matches(order.pattern):
                     self._orders.remove(order)
                     return order
         return None
 
-    def note(self, link: Link, order: Order, turn: wire.Turn, committed: bool | None) -> None:
-        cut = Cut(order.where, link.application, tuple(turn.texts), time.time(), committed)
-        with self._told:
+    def record_cut(
+        self,
+        connection: ProxyConnection,
+        order: FaultOrder,
+        turn: wire.ClientTurn,
+        committed: bool | None,
+    ) -> None:
+        cut = CutConnection(
+            order.point, connection.application, tuple(turn.statements), time.time(), committed
+        )
+        with self._cut_recorded:
             self.cuts.append(cut)
-            self._told.notify_all()
+            self._cut_recorded.notify_all()

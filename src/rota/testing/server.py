@@ -24,45 +24,45 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from rota.errors import LocalPostgresError
-from rota.testing.clock import MARK
+from rota.testing.clock import THROWAWAY_SCHEMA
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
-VARIABLE = "ROTA_TEST_DATABASE_URL"
-PREFIX = "rota-pytest-"
-ROOM = 4 * 1024**3
-FORGOTTEN_AFTER = 3600.0
+DSN_VARIABLE = "ROTA_TEST_DATABASE_URL"
+DIRECTORY_PREFIX = "rota-pytest-"
+MIN_FREE_BYTES = 4 * 1024**3
+ABANDONED_SECONDS = 3600.0
 
-_OURS = re.compile(r"(rota_test_[0-9a-f]{10})_\w+")
+_DATABASE_NAME = re.compile(r"(rota_test_[0-9a-f]{10})_\w+")
 
 
 @contextmanager
-def server() -> Iterator[Server]:
+def server() -> Iterator[DatabaseServer]:
     """The server of this test session."""
-    named = os.environ.get(VARIABLE)
-    if named:
-        with Server.at(named) as opened:
+    configured_dsn = os.environ.get(DSN_VARIABLE)
+    if configured_dsn:
+        with DatabaseServer.connect(configured_dsn) as opened:
             yield opened
     else:
-        with _private() as dsn, Server.at(dsn, private=True) as opened:
+        with _private_server() as dsn, DatabaseServer.connect(dsn, private=True) as opened:
             yield opened
 
 
 @contextmanager
-def _private() -> Iterator[str]:
+def _private_server() -> Iterator[str]:
     from rota.localpg import LocalPostgres
 
-    parent = _parent()
-    _clear(parent)
-    base = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent)).resolve()
+    parent = _base_directory()
+    _remove_abandoned(parent)
+    base = Path(tempfile.mkdtemp(prefix=DIRECTORY_PREFIX, dir=parent)).resolve()
     base.chmod(0o755)  # root cannot run PostgreSQL, and whoever does it instead must get in
     try:
         local = LocalPostgres(base / "pg", profile="test")
         try:
             dsn = local.start()
         except LocalPostgresError as error:
-            error.add_note(f"Tests need a PostgreSQL; to use another one, set {VARIABLE}.")
+            error.add_note(f"Tests need a PostgreSQL; to use another one, set {DSN_VARIABLE}.")
             raise
         try:
             yield dsn
@@ -72,54 +72,54 @@ def _private() -> Iterator[str]:
         shutil.rmtree(base, ignore_errors=True)
 
 
-def _parent() -> Path:
+def _base_directory() -> Path:
     """In memory where there is room: making a database is making files, and a disk takes its time."""
     memory = Path("/dev/shm")
     usable = memory.is_dir() and os.access(memory, os.W_OK | os.X_OK)
-    if usable and shutil.disk_usage(memory).free > ROOM:
+    if usable and shutil.disk_usage(memory).free > MIN_FREE_BYTES:
         return memory
     return Path(tempfile.gettempdir())
 
 
-def _clear(parent: Path) -> None:
+def _remove_abandoned(parent: Path) -> None:
     """Remove directories of sessions that were killed; their servers have stopped by themselves."""
-    for left in parent.glob(f"{PREFIX}*"):
+    for directory in parent.glob(f"{DIRECTORY_PREFIX}*"):
         with suppress(OSError, LocalPostgresError):
-            if _is_forgotten(left):
-                shutil.rmtree(left, ignore_errors=True)
+            if _is_abandoned(directory):
+                shutil.rmtree(directory, ignore_errors=True)
 
 
-def _is_forgotten(left: Path) -> bool:
+def _is_abandoned(directory: Path) -> bool:
     from rota.localpg import LocalPostgres
 
-    found = left.stat()
-    if found.st_uid != os.geteuid() or time.time() - found.st_mtime < FORGOTTEN_AFTER:
+    stat = directory.stat()
+    if stat.st_uid != os.geteuid() or time.time() - stat.st_mtime < ABANDONED_SECONDS:
         return False
-    return not LocalPostgres(left / "pg").status().running
+    return not LocalPostgres(directory / "pg").status().running
 
 
-class Server:
+class DatabaseServer:
     """A server in which databases can be made."""
 
     def __init__(
         self, dsn: str, name: str, connection: Connection[Any], *, private: bool = False
     ) -> None:
-        self._private = private
+        self._is_private = private
         self.dsn = dsn
-        self._name = name
+        self._session_name = name
         self._connection = connection
         self._numbers = count(1)
         self._template: str | None = None
 
     @classmethod
     @contextmanager
-    def at(cls, dsn: str, *, private: bool = False) -> Iterator[Server]:
+    def connect(cls, dsn: str, *, private: bool = False) -> Iterator[DatabaseServer]:
         import psycopg
 
         name = f"rota_test_{uuid4().hex[:10]}"
         with psycopg.connect(dsn, autocommit=True, application_name=name) as connection:
             opened = cls(dsn, name, connection, private=private)
-            opened._sweep()
+            opened._drop_abandoned()
             try:
                 yield opened
             finally:
@@ -129,8 +129,8 @@ class Server:
     @contextmanager
     def database(self) -> Iterator[str]:
         """The DSN of a fresh, migrated database."""
-        name = f"{self._name}_{next(self._numbers)}"
-        self._create(name, self._migrated())
+        name = f"{self._session_name}_{next(self._numbers)}"
+        self._create(name, self._migrated_template())
         try:
             yield with_database(self.dsn, name)
         finally:
@@ -139,19 +139,19 @@ class Server:
     @contextmanager
     def empty_database(self) -> Iterator[str]:
         """The DSN of a database in which there is nothing of ours."""
-        name = f"{self._name}_{next(self._numbers)}"
+        name = f"{self._session_name}_{next(self._numbers)}"
         self._create(name, "template1")
         try:
             yield with_database(self.dsn, name)
         finally:
             self._drop(name)
 
-    def _migrated(self) -> str:
+    def _migrated_template(self) -> str:
         """The name of the template, made when it is first needed."""
         if self._template is None:
-            self._template = f"{self._name}_template"
+            self._template = f"{self._session_name}_template"
             self._create(self._template, "template1")
-            _in_a_thread(with_database(self.dsn, self._template))
+            _prepare_in_thread(with_database(self.dsn, self._template))
         return self._template
 
     def _create(self, name: str, template: str) -> None:
@@ -160,7 +160,7 @@ class Server:
         create = sql.SQL("create database {} template {}").format(
             sql.Identifier(name), sql.Identifier(template)
         )
-        if self._private and self._connection.info.server_version >= 150000:
+        if self._is_private and self._connection.info.server_version >= 150000:
             # Half the work of writing it to the log, which a server of our own has no use for.
             create += sql.SQL(" strategy file_copy")
         self._connection.execute(create)
@@ -172,36 +172,36 @@ class Server:
             sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name))
         )
 
-    def _sweep(self) -> None:
+    def _drop_abandoned(self) -> None:
         """Drop what sessions that are no more have left behind."""
         found = self._connection.execute(
             "select datname, array(select application_name from pg_stat_activity) from pg_database"
             " where pg_get_userbyid(datdba) = current_user"
         )
-        for name, alive in found.fetchall():
-            ours = _OURS.fullmatch(name)
-            if ours and ours[1] not in alive:
+        for name, open_sessions in found.fetchall():
+            match = _DATABASE_NAME.fullmatch(name)
+            if match and match[1] not in open_sessions:
                 self._drop(name)
 
 
-def _in_a_thread(dsn: str) -> None:
+def _prepare_in_thread(dsn: str) -> None:
     """Migrate; whoever needs the database may be in an event loop already."""
-    failed: list[BaseException] = []
+    errors: list[BaseException] = []
 
     def run() -> None:
         try:
-            asyncio.run(_prepare(dsn))
+            asyncio.run(_prepare_template(dsn))
         except BaseException as error:
-            failed.append(error)
+            errors.append(error)
 
     thread = threading.Thread(target=run, name="rota test template")
     thread.start()
     thread.join()
-    if failed:
-        raise failed[0]
+    if errors:
+        raise errors[0]
 
 
-async def _prepare(dsn: str) -> None:
+async def _prepare_template(dsn: str) -> None:
     from psycopg import sql
 
     from rota.model.settings import Settings
@@ -212,7 +212,9 @@ async def _prepare(dsn: str) -> None:
     try:
         await migrate(database)
         async with database.connection() as connection:
-            await connection.execute(sql.SQL("create schema {}").format(sql.Identifier(MARK)))
+            await connection.execute(
+                sql.SQL("create schema {}").format(sql.Identifier(THROWAWAY_SCHEMA))
+            )
     finally:
         await database.close()
 

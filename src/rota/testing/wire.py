@@ -24,53 +24,53 @@ _COMMITS = re.compile(rb"\s*(?:commit|end)\b", re.IGNORECASE)
 _ENDS = re.compile(rb"\s*(?:rollback(?!\s+to)|abort|prepare\s+transaction)\b", re.IGNORECASE)
 
 
-class Frames:
+class MessageSplitter:
     """Cuts a stream into messages. A client's first ones have no type; after its start-up, all have."""
 
     def __init__(self, *, typed: bool) -> None:
         self.typed = typed
-        self._rest = bytearray()
+        self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        self._rest += data
+        self._buffer += data
         while True:
-            head = 1 if self.typed else 0
-            if len(self._rest) < head + 4:
+            header_size = 1 if self.typed else 0
+            if len(self._buffer) < header_size + 4:
                 return
-            size: int = head + struct.unpack_from("!i", self._rest, head)[0]
-            if len(self._rest) < size:
+            size: int = header_size + struct.unpack_from("!i", self._buffer, header_size)[0]
+            if len(self._buffer) < size:
                 return
-            whole = bytes(self._rest[:size])
-            del self._rest[:size]
-            yield whole
+            message = bytes(self._buffer[:size])
+            del self._buffer[:size]
+            yield message
 
 
-def code_of(opening: bytes) -> int:
+def request_code(message: bytes) -> int:
     """What a message without a type asks for."""
-    code: int = struct.unpack_from("!i", opening, 4)[0]
+    code: int = struct.unpack_from("!i", message, 4)[0]
     return code
 
 
-def application_of(startup: bytes) -> str:
+def application_name(startup: bytes) -> str:
     """The name a client gives itself when it starts up; "" if it gives none."""
-    words = startup[8:].split(b"\0")
-    named = dict(zip(words[::2], words[1::2], strict=False))
-    return named.get(b"application_name", b"").decode(errors="replace")
+    fields = startup[8:].split(b"\0")
+    parameters = dict(zip(fields[::2], fields[1::2], strict=False))
+    return parameters.get(b"application_name", b"").decode(errors="replace")
 
 
 @dataclass(slots=True)
-class Turn:
+class ClientTurn:
     """What a client says until it asks the server to be done with it: statements, then Sync or Query."""
 
     number: int
-    texts: list[bytes] = field(default_factory=list)
+    statements: list[bytes] = field(default_factory=list)
     commits: bool = False
 
-    def mentions(self, pattern: re.Pattern[bytes] | None) -> bool:
-        return pattern is None or any(pattern.search(text) for text in self.texts)
+    def matches(self, pattern: re.Pattern[bytes] | None) -> bool:
+        return pattern is None or any(pattern.search(text) for text in self.statements)
 
 
-class Turns:
+class TurnTracker:
     """Follows one client: which statement runs where, and whether the end of a turn is a commit.
 
     A turn commits if it says COMMIT, or if it writes outside of a transaction block.
@@ -80,12 +80,12 @@ class Turns:
         self._prepared: dict[bytes, bytes] = {}
         self._portals: dict[bytes, bytes] = {}
         self._in_block = False
-        self._turn = Turn(1)
-        self._writes = False
-        self._says_commit = False
-        self._block_wrote = False
+        self._turn = ClientTurn(1)
+        self._has_write = False
+        self._has_commit = False
+        self._block_has_write = False
 
-    def said(self, message: bytes) -> Turn | None:
+    def on_client_message(self, message: bytes) -> ClientTurn | None:
         """Follow a typed message of the client's; answers the turn that it ends."""
         kind, body = message[:1], message[5:]
         if kind == b"P":
@@ -95,36 +95,36 @@ class Turns:
             portal, name = body.split(b"\0", 2)[:2]
             self._portals[portal] = self._prepared.get(name, b"")
         elif kind == b"E":
-            self._run(self._portals.get(body.split(b"\0", 1)[0], b""))
+            self._track_statement(self._portals.get(body.split(b"\0", 1)[0], b""))
         elif kind == b"Q":
             for text in body.rstrip(b"\0").split(b";"):
-                self._run(text)
-            return self._end()
+                self._track_statement(text)
+            return self._end_turn()
         elif kind == b"S":
-            return self._end()
+            return self._end_turn()
         return None
 
-    def answered(self, status: bytes) -> None:
+    def on_server_ready(self, status: bytes) -> None:
         """The server is ready for the next turn; it knows best whether a block is open."""
-        if status == b"I" and not self._turn.texts:
-            self._in_block = self._block_wrote = False
+        if status == b"I" and not self._turn.statements:
+            self._in_block = self._block_has_write = False
 
-    def _run(self, text: bytes) -> None:
-        self._turn.texts.append(text)
+    def _track_statement(self, text: bytes) -> None:
+        self._turn.statements.append(text)
         if _BEGINS.match(text):
-            self._in_block, self._block_wrote = True, False
+            self._in_block, self._block_has_write = True, False
         elif _COMMITS.match(text):
-            self._says_commit |= self._block_wrote
-            self._in_block = self._block_wrote = False
+            self._has_commit |= self._block_has_write
+            self._in_block = self._block_has_write = False
         elif _ENDS.match(text):
-            self._in_block = self._block_wrote = False
+            self._in_block = self._block_has_write = False
         elif _WRITES.search(text):
-            self._writes |= not self._in_block
-            self._block_wrote |= self._in_block
+            self._has_write |= not self._in_block
+            self._block_has_write |= self._in_block
 
-    def _end(self) -> Turn:
+    def _end_turn(self) -> ClientTurn:
         turn = self._turn
-        turn.commits = self._says_commit or self._writes
-        self._turn = Turn(turn.number + 1)
-        self._writes = self._says_commit = False
+        turn.commits = self._has_commit or self._has_write
+        self._turn = ClientTurn(turn.number + 1)
+        self._has_write = self._has_commit = False
         return turn

@@ -19,69 +19,71 @@ if TYPE_CHECKING:
 
 E = TypeVar("E", bound=Event)
 
-TOLD_OF = 20
+MAX_LISTED_EVENTS = 20
 """How many of the events that did come a failure lists."""
 
 
-class NotSeen(RotaError, TimeoutError):
+class EventNotSeen(RotaError, TimeoutError):
     """The event did not come in time; the message says what did."""
 
 
-class Witness:
+class EventRecorder:
     """Sees what an app announces, from the moment it is made until it is closed."""
 
     def __init__(self, app: Rota) -> None:
         self.events: list[Event] = []
-        self._waiting: list[Callable[[Event], None]] = []
-        self._unsubscribe = app.subscribe(self._hear)
+        self._checks: list[Callable[[Event], None]] = []
+        self._unsubscribe = app.subscribe(self._on_event)
 
-    async def saw(self, kind: type[E], /, *, timeout: float = 10.0, **expected: Any) -> E:
+    async def wait_for_event(
+        self, kind: type[E], /, *, timeout: float = 10.0, **expected: Any
+    ) -> E:
         """The first event of this kind with these fields, once there is one."""
         unknown = expected.keys() - {each.name for each in fields(kind)}
         if unknown:
             raise ArgumentError(f"{kind.__name__} has no field {sorted(unknown)[0]!r}")
 
         loop = asyncio.get_running_loop()
-        seen: asyncio.Future[E] = loop.create_future()
+        matched: asyncio.Future[E] = loop.create_future()
 
-        def settle(event: E) -> None:
-            if not seen.done():
-                seen.set_result(event)
+        def resolve(event: E) -> None:
+            if not matched.done():
+                matched.set_result(event)
 
-        def look(event: Event) -> None:
-            if isinstance(event, kind) and _fits(event, expected):
-                loop.call_soon_threadsafe(settle, event)
+        def check(event: Event) -> None:
+            if isinstance(event, kind) and _matches(event, expected):
+                loop.call_soon_threadsafe(resolve, event)
 
-        self._waiting.append(look)
+        self._checks.append(check)
         try:
             for event in tuple(self.events):
-                look(event)
+                check(event)
             async with asyncio.timeout(timeout):
-                return await seen
+                return await matched
         except TimeoutError:
-            raise NotSeen(self._account(kind, expected, timeout)) from None
+            raise EventNotSeen(self._describe_timeout(kind, expected, timeout)) from None
         finally:
-            self._waiting.remove(look)
+            self._checks.remove(check)
 
     def close(self) -> None:
         """See nothing more."""
         self._unsubscribe()
 
-    def _hear(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         self.events.append(event)
-        for look in tuple(self._waiting):
-            look(event)
+        for check in tuple(self._checks):
+            check(event)
 
-    def _account(self, kind: type[Event], expected: dict[str, Any], timeout: float) -> str:
-        wanted = ", ".join(f"{name}={value!r}" for name, value in expected.items())
-        latest = "".join(f"\n  {event}" for event in self.events[-TOLD_OF:])
-        more = len(self.events) - TOLD_OF
+    def _describe_timeout(self, kind: type[Event], expected: dict[str, Any], timeout: float) -> str:
+        expected_text = ", ".join(f"{name}={value!r}" for name, value in expected.items())
+        latest = "".join(f"\n  {event}" for event in self.events[-MAX_LISTED_EVENTS:])
+        unlisted = len(self.events) - MAX_LISTED_EVENTS
         return (
-            f"no {kind.__name__}({wanted}) within {timeout:g} s; "
-            + (f"of {len(self.events)} events the latest were:" if more > 0 else "there were:")
+            f"no {kind.__name__}({expected_text}) within {timeout:g} s; "
+            + (f"of {len(self.events)} events the latest were:" if unlisted > 0 else "there were:")
             + (latest or " no events")
         )
 
 
-def _fits(event: Event, expected: dict[str, Any]) -> bool:
+def _matches(event: Event, expected: dict[str, Any]) -> bool:
     return all(getattr(event, name) == value for name, value in expected.items())

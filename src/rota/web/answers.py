@@ -18,7 +18,7 @@ log = logging.getLogger("rota")
 _ENCODER = msgspec.json.Encoder()
 
 
-class Refused(Exception):
+class HttpError(Exception):
     """A request that gets an error for an answer: a status, a word for programs, a sentence for people."""
 
     def __init__(
@@ -31,42 +31,46 @@ class Refused(Exception):
         self.headers = dict(headers or {})
 
 
-class Fault(msgspec.Struct, frozen=True):
+class ErrorBody(msgspec.Struct, frozen=True):
     code: str
     message: str
 
 
 class ErrorDocument(msgspec.Struct, frozen=True):
-    error: Fault
+    error: ErrorBody
 
 
-def answer(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+def json_response(
+    content: Any, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
     return Response(
         _ENCODER.encode(content), status, dict(headers or {}), media_type="application/json"
     )
 
 
-def refusal(error: Refused) -> Response:
-    document = ErrorDocument(Fault(error.code, error.message))
-    return answer(document, error.status, error.headers)
+def error_response(error: HttpError) -> Response:
+    document = ErrorDocument(ErrorBody(error.code, error.message))
+    return json_response(document, error.status, error.headers)
 
 
 def log_failure(method: str, path: str, error: Exception) -> None:
     """Where something went wrong. Not what the error says: that may be what somebody sent."""
-    where = "".join(traceback.format_tb(error.__traceback__)).rstrip()
-    log.error("%s %s: %s\n%s", method, path, type(error).__name__, where)
+    stack = "".join(traceback.format_tb(error.__traceback__)).rstrip()
+    log.error("%s %s: %s\n%s", method, path, type(error).__name__, stack)
 
 
-def refused_by(error: RotaError) -> Refused:
+def http_error_for(error: RotaError) -> HttpError:
     """What an error of Rota's is over HTTP: whose mistake it is, and whether to try again."""
     for kind, status, code in _STATUSES:
         if isinstance(error, kind):
-            again = {"Retry-After": "1"} if status == 503 else {}
+            headers = {"Retry-After": "1"} if status == 503 else {}
             # How the database is reached is nobody's business who only asks.
-            away = isinstance(error, errors.DatabaseUnavailable)
-            message = "the database did not answer in time; try again" if away else str(error)
-            return Refused(status, code, message, again)
-    return Refused(409, "conflict", str(error))
+            is_unavailable = isinstance(error, errors.DatabaseUnavailable)
+            message = (
+                "the database did not answer in time; try again" if is_unavailable else str(error)
+            )
+            return HttpError(status, code, message, headers)
+    return HttpError(409, "conflict", str(error))
 
 
 _STATUSES: tuple[tuple[type[RotaError], int, str], ...] = (

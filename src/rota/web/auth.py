@@ -16,11 +16,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rota.errors import DefinitionError, RotaError
 from rota.model.access import Caller, Role
-from rota.web.answers import Refused, refusal, refused_by
-from rota.web.origins import SAFE, check_content, check_origin
+from rota.web.answers import HttpError, error_response, http_error_for
+from rota.web.origins import SAFE_METHODS, check_content_type, check_origin
 
 Endpoint = Callable[[Request], Awaitable[Response]]
-Telling = Callable[[Request, Refused], Response]
+ErrorRenderer = Callable[[Request, HttpError], Response]
 
 OPEN = "open to all"
 _RULE = "__rota_rule__"
@@ -28,10 +28,10 @@ _GUARD = "rota.guard"
 _CALLER = "rota.caller"
 
 
-class Doorman(Protocol):
+class Authenticator(Protocol):
     """Tells who somebody is."""
 
-    async def know(self, request: Request) -> Caller:
+    async def authenticate(self, request: Request) -> Caller:
         """Who asks. Raises Refused if that cannot be told, or he may not come in this way."""
 
 
@@ -45,15 +45,15 @@ class Guard:
     def __init__(
         self,
         app: ASGIApp,
-        doorman: Doorman,
+        authenticator: Authenticator,
         routes: Sequence[BaseRoute],
         *,
         read_only: bool = False,
     ) -> None:
-        for _ in rules(routes):  # a route without a rule raises
+        for _ in route_roles(routes):  # a route without a rule raises
             pass
         self._app = app
-        self.doorman = doorman
+        self.authenticator = authenticator
         self.read_only = read_only
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -62,53 +62,57 @@ class Guard:
         elif scope["type"] == "http":
             try:
                 check_origin(Request(scope))
-            except Refused as error:
-                await refusal(error)(scope, receive, send)
+            except HttpError as error:
+                await error_response(error)(scope, receive, send)
             else:
                 await self._app({**scope, _GUARD: self}, receive, send)
         else:
             await send({"type": "websocket.close", "code": 1008})
 
-    async def admit(self, request: Request, role: Role) -> Caller:
+    async def authorize(self, request: Request, role: Role) -> Caller:
         """Who asks, if he may. Raises Refused."""
-        caller = await self.doorman.know(request)
-        if self.read_only and request.method not in SAFE:
-            raise Refused(403, "read_only", "this is served for looking only: nothing changes here")
-        if not caller.may(role) and caller.remembered:
-            raise Refused(
+        caller = await self.authenticator.authenticate(request)
+        if self.read_only and request.method not in SAFE_METHODS:
+            raise HttpError(
+                403, "read_only", "this is served for looking only: nothing changes here"
+            )
+        if not caller.has_role(role) and caller.is_cached:
+            raise HttpError(
                 503,
                 "database",
-                f"this is for {role.word}s, and the database does not say just now who is one",
+                f"this is for {role.text}s, and the database does not say just now who is one",
                 {"Retry-After": "1"},
             )
-        if not caller.may(role):
-            raise Refused(
+        if not caller.has_role(role):
+            raise HttpError(
                 403,
                 "forbidden",
-                f"this is for {role.word}s, and {caller.name} is a {caller.role.word}",
+                f"this is for {role.text}s, and {caller.name} is a {caller.role.text}",
             )
         request.scope[_CALLER] = caller
         return caller
 
 
-def needs(role: Role, told: Telling | None = None) -> Callable[[Endpoint], Endpoint]:
+def require_role(
+    role: Role, render_error: ErrorRenderer | None = None
+) -> Callable[[Endpoint], Endpoint]:
     """An endpoint for whoever has at least this role; `caller(request)` says who it is. `told`: how whoever
     is refused is told, if not in JSON."""
 
-    def tell(request: Request, error: Refused) -> Response:
-        return refusal(error) if told is None else told(request, error)
+    def render(request: Request, error: HttpError) -> Response:
+        return error_response(error) if render_error is None else render_error(request, error)
 
     def decorate(endpoint: Endpoint) -> Endpoint:
         @wraps(endpoint)
         async def guarded(request: Request) -> Response:
             try:
-                await guard(request).admit(request, role)
-                check_content(request)
+                await guard(request).authorize(request, role)
+                check_content_type(request)
                 return await endpoint(request)
-            except Refused as error:
-                return tell(request, error)
+            except HttpError as error:
+                return render(request, error)
             except RotaError as error:
-                return tell(request, refused_by(error))
+                return render(request, http_error_for(error))
 
         setattr(guarded, _RULE, role)
         return guarded
@@ -122,10 +126,10 @@ def open_to_all(endpoint: Endpoint) -> Endpoint:
     @wraps(endpoint)
     async def opened(request: Request) -> Response:
         try:
-            check_content(request)
+            check_content_type(request)
             return await endpoint(request)
-        except Refused as error:
-            return refusal(error)
+        except HttpError as error:
+            return error_response(error)
 
     setattr(opened, _RULE, OPEN)
     return opened
@@ -135,7 +139,7 @@ def guard(request: Request) -> Guard:
     """Who stands before this endpoint. Raises Refused if nobody does."""
     found = request.scope.get(_GUARD)
     if not isinstance(found, Guard):
-        raise Refused(403, "forbidden", "this is served without a guard")
+        raise HttpError(403, "forbidden", "this is served without a guard")
     return found
 
 
@@ -145,7 +149,7 @@ def caller(request: Request) -> Caller:
     return found
 
 
-def rule_of(endpoint: Any) -> Role | None:
+def required_role(endpoint: Any) -> Role | None:
     """The least role an endpoint is for; None: it is open to all. Raises DefinitionError if it says
     nothing."""
     rule = getattr(endpoint, _RULE, None)
@@ -158,13 +162,15 @@ def rule_of(endpoint: Any) -> Role | None:
     return None if rule == OPEN else rule
 
 
-def rules(routes: Sequence[BaseRoute], prefix: str = "") -> Iterator[tuple[str, str, Role | None]]:
+def route_roles(
+    routes: Sequence[BaseRoute], prefix: str = ""
+) -> Iterator[tuple[str, str, Role | None]]:
     """Method, path and least role of each route. Raises DefinitionError if there is one without a rule."""
     for route in routes:
         if isinstance(route, Mount) and route.routes:
-            yield from rules(route.routes, prefix + route.path)
+            yield from route_roles(route.routes, prefix + route.path)
         elif isinstance(route, Route):
-            rule = rule_of(route.endpoint)
+            rule = required_role(route.endpoint)
             for method in sorted((route.methods or set()) - {"HEAD"}):
                 yield method, prefix + route.path, rule
         else:

@@ -22,8 +22,8 @@ from prometheus_client.exposition import choose_encoder
 
 from rota.engine.meters import OUTCOMES
 from rota.model.histogram import Histogram
-from rota.web.figures import Figures, looks
-from rota.web.metrics import FAMILIES
+from rota.web.figures import FleetMetrics, cached_fleet_metrics
+from rota.web.metrics import METRIC_FAMILIES
 
 if TYPE_CHECKING:
     from rota.app import Rota
@@ -32,31 +32,33 @@ if TYPE_CHECKING:
 Samples = Iterable[tuple[Sequence[str], float | Histogram]]
 """Values, each with those of its labels."""
 
-Shown = Iterator[tuple[str, Samples]]
+MetricSamples = Iterator[tuple[str, Samples]]
 
 WORKER_STATES = ("active", "draining", "silent", "dead")
 
 
-async def expose(app: Rota, accept: str | None = None) -> tuple[bytes, str]:
+async def render_metrics(app: Rota, accept: str | None = None) -> tuple[bytes, str]:
     """All metrics, and the content type they are written in: the one that is asked for, if it is known."""
-    figures = await looks(app).latest()
+    fleet_metrics = await cached_fleet_metrics(app).latest()
     reasons = await app.readiness.reasons()
     began = time.perf_counter()
     await asyncio.sleep(0)
-    turn = time.perf_counter() - began
+    loop_lag = time.perf_counter() - began
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Shown(list(_all(app, figures, ready=not reasons, turn=turn))))
+    registry.register(
+        _MetricView(list(_all_metrics(app, fleet_metrics, ready=not reasons, loop_lag=loop_lag)))
+    )
     encode, content_type = choose_encoder(accept or "")
     return encode(registry), content_type
 
 
-class _Shown:
-    def __init__(self, shown: Sequence[tuple[str, Samples]]) -> None:
-        self._shown = shown
+class _MetricView:
+    def __init__(self, metrics: Sequence[tuple[str, Samples]]) -> None:
+        self._metrics = metrics
 
     def collect(self) -> Iterable[Metric]:
-        for name, samples in self._shown:
-            family = FAMILIES[name]
+        for name, samples in self._metrics:
+            family = METRIC_FAMILIES[name]
             metric: Metric
             if family.kind == "histogram":
                 metric = histogram = HistogramMetricFamily(name, family.help, labels=family.labels)
@@ -76,97 +78,114 @@ class _Shown:
             yield metric
 
 
-def _all(app: Rota, figures: Figures | None, *, ready: bool, turn: float) -> Shown:
+def _all_metrics(
+    app: Rota, fleet_metrics: FleetMetrics | None, *, ready: bool, loop_lag: float
+) -> MetricSamples:
     yield "rota_build_info", {(version("rota"), app.settings.version): 1}.items()
-    yield "rota_ready", _one(ready)
-    yield "rota_draining", _one(app.readiness.draining)
-    yield "rota_database_up", _one(looks(app).answered)
-    yield from _counted(app)
-    client = app.opened()
+    yield "rota_ready", _single(ready)
+    yield "rota_draining", _single(app.readiness.is_draining)
+    yield "rota_database_up", _single(cached_fleet_metrics(app).database_up)
+    yield from _worker_metrics(app)
+    client = app.current_client()
     if client is not None:
-        yield from _had(client, turn)
-    if figures is not None:
-        yield from _fleet(figures)
+        yield from _instance_metrics(client, loop_lag)
+    if fleet_metrics is not None:
+        yield from _fleet_metrics(fleet_metrics)
 
 
-def _counted(app: Rota) -> Shown:
+def _worker_metrics(app: Rota) -> MetricSamples:
     """What workers here have done."""
-    yield "rota_jobs_arrived_total", list(app.counted.arrived.items())
-    meters = app.counted.sum()
-    lines = meters.lines
-    for name in ("claimed", "retried", "slept", "given_back"):
+    yield "rota_jobs_arrived_total", list(app.process_counters.enqueued.items())
+    counters = app.process_counters.sum()
+    by_task = counters.by_task
+    for name in ("claimed", "retried", "suspended", "returned"):
         yield (
             f"rota_jobs_{name}_total",
-            {at: getattr(line, name) for at, line in lines.items()}.items(),
+            {
+                labels: getattr(task_counters, name) for labels, task_counters in by_task.items()
+            }.items(),
         )
     yield (
         "rota_jobs_started_total",
-        {(task,): count for task, count in meters.started.items()}.items(),
+        {(task,): count for task, count in counters.started.items()}.items(),
     )
     yield (
         "rota_jobs_finished_total",
         {
-            (*at, outcome): getattr(line, outcome)
-            for at, line in lines.items()
+            (*labels, outcome): getattr(task_counters, outcome)
+            for labels, task_counters in by_task.items()
             for outcome in OUTCOMES
         }.items(),
     )
-    yield "rota_job_duration_seconds", {at: line.took for at, line in lines.items()}.items()
-    yield "rota_job_wait_seconds", {at: line.waited for at, line in lines.items()}.items()
-    yield "rota_claims_total", {("some",): meters.found, ("none",): meters.empty}.items()
-    yield "rota_claim_batch_size", {(): meters.batches}.items()
-    yield "rota_exchange_seconds", {(): meters.exchanges}.items()
-    yield "rota_jobs_reaped_total", _one(meters.reaped)
-    yield "rota_workers_declared_dead_total", _one(meters.declared_dead)
-    yield "rota_outcomes_refused_total", _one(meters.refused)
-    yield "rota_schedule_lateness_seconds", {(): meters.lateness}.items()
+    yield (
+        "rota_job_duration_seconds",
+        {labels: task_counters.durations for labels, task_counters in by_task.items()}.items(),
+    )
+    yield (
+        "rota_job_wait_seconds",
+        {labels: task_counters.wait_times for labels, task_counters in by_task.items()}.items(),
+    )
+    yield (
+        "rota_claims_total",
+        {("some",): counters.claims_with_jobs, ("none",): counters.empty_claims}.items(),
+    )
+    yield "rota_claim_batch_size", {(): counters.claim_sizes}.items()
+    yield "rota_claim_round_trip_seconds", {(): counters.round_trips}.items()
+    yield "rota_jobs_reaped_total", _single(counters.reaped)
+    yield "rota_workers_declared_dead_total", _single(counters.declared_dead)
+    yield "rota_outcomes_refused_total", _single(counters.refused)
+    yield "rota_schedule_lateness_seconds", {(): counters.lateness}.items()
 
 
-def _had(client: Client, turn: float) -> Shown:
+def _instance_metrics(client: Client, loop_lag: float) -> MetricSamples:
     """What this instance has, and how it coordinates."""
-    worker = client.worker if client.worker is not None and client.worker.lives else None
-    lag, running, concurrency = turn, 0, 0
+    worker = client.worker if client.worker is not None and client.worker.is_running else None
+    lag, running, concurrency = loop_lag, 0, 0
     if worker is not None:
-        life = worker.life
-        lag, running, concurrency = life.heart.lag, life.desk.running, life.desk.capacity
-    yield "rota_loop_lag_seconds", _one(lag)
-    yield "rota_worker_running", _one(running)
-    yield "rota_worker_concurrency", _one(concurrency)
-    pool = client.database.connections
+        session = worker.session
+        lag, running, concurrency = (
+            session.heartbeat.lag_seconds,
+            session.slots.running,
+            session.slots.capacity,
+        )
+    yield "rota_loop_lag_seconds", _single(lag)
+    yield "rota_worker_running", _single(running)
+    yield "rota_worker_concurrency", _single(concurrency)
+    pool = client.database.pool
     yield "rota_pool_connections", {("busy",): pool.busy, ("idle",): pool.idle}.items()
-    yield "rota_pool_limit", _one(pool.limit)
-    yield "rota_pool_waits_total", _one(pool.waits)
-    yield "rota_notifications_sent_total", _one(client.news.sent)
-    yield "rota_notifications_heard_total", _one(client.wakeups.heard)
-    yield "rota_listening", _one(client.wakeups.listens)
-    counts = client.counts
-    yield "rota_leader_elections_total", _one(counts.elected)
-    yield "rota_leaderships_lost_total", _one(counts.deposed)
-    yield "rota_locks_acquired_total", _one(counts.acquired)
-    yield "rota_lock_waits_total", _one(counts.waits.count)
-    yield "rota_lock_wait_seconds", {(): counts.waits}.items()
-    yield "rota_locks_lost_total", _one(counts.lost)
+    yield "rota_pool_limit", _single(pool.limit)
+    yield "rota_pool_waits_total", _single(pool.wait_count)
+    yield "rota_notifications_sent_total", _single(client.notifier.sent)
+    yield "rota_notifications_received_total", _single(client.listener.received)
+    yield "rota_listening", _single(client.listener.is_connected)
+    counts = client.coordination_counters
+    yield "rota_leader_elections_total", _single(counts.elections_won)
+    yield "rota_leaderships_lost_total", _single(counts.terms_lost)
+    yield "rota_locks_acquired_total", _single(counts.locks_acquired)
+    yield "rota_lock_waits_total", _single(counts.wait_seconds.count)
+    yield "rota_lock_wait_seconds", {(): counts.wait_seconds}.items()
+    yield "rota_locks_lost_total", _single(counts.locks_lost)
 
 
-def _fleet(figures: Figures) -> Shown:
+def _fleet_metrics(fleet_metrics: FleetMetrics) -> MetricSamples:
     """What is so in the database."""
-    fleet, queues = figures.fleet, figures.queues
+    fleet, queues = fleet_metrics.fleet, fleet_metrics.queues
     yield "rota_queue_depth", {(each.queue,): each.backlog for each in queues}.items()
     yield "rota_queue_oldest_seconds", {(each.queue,): each.oldest for each in queues}.items()
-    yield "rota_queue_paused", {(queue,): 1 for queue in fleet.paused}.items()
-    yield "rota_wanted_workers", {(each.queue,): each.wanted for each in queues}.items()
-    yield "rota_jobs_held", _one(fleet.held)
-    yield "rota_jobs_asleep", _one(fleet.asleep)
-    yield "rota_jobs_quarantined", _one(fleet.quarantined)
+    yield "rota_queue_paused", {(queue,): 1 for queue in fleet.paused_queues}.items()
+    yield "rota_desired_workers", {(each.queue,): each.desired for each in queues}.items()
+    yield "rota_jobs_held", _single(fleet.held)
+    yield "rota_jobs_sleeping", _single(fleet.sleeping)
+    yield "rota_jobs_quarantined", _single(fleet.quarantined)
     yield "rota_workers", {(state,): fleet.workers.get(state, 0) for state in WORKER_STATES}.items()
-    yield "rota_workers_running", _one(fleet.running)
-    yield "rota_workers_concurrency", _one(fleet.concurrency)
+    yield "rota_workers_running", _single(fleet.running)
+    yield "rota_workers_concurrency", _single(fleet.concurrency)
     yield "rota_leader_term", {(name,): term for name, term in fleet.leaders.items()}.items()
-    yield "rota_schedule_overdue_seconds", _one(fleet.overdue or 0.0)
-    yield "rota_notify_queue_usage_ratio", _one(fleet.notify)
+    yield "rota_schedule_overdue_seconds", _single(fleet.schedule_late_seconds or 0.0)
+    yield "rota_notify_queue_usage_ratio", _single(fleet.notify_queue_usage)
     yield "rota_alerts_open", {(kind,): count for kind, count in fleet.alerts.items()}.items()
-    yield "rota_fleet_age_seconds", _one(figures.age)
+    yield "rota_fleet_metrics_age_seconds", _single(fleet_metrics.age)
 
 
-def _one(value: float) -> Samples:
+def _single(value: float) -> Samples:
     return [((), value)]

@@ -22,7 +22,7 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 log = logging.getLogger("rota")
 
 HEAD_SECONDS = 10.0
-UNLIMITED = 100_000
+MAX_CONNECTIONS = 100_000
 WARN_SECONDS = 60.0
 
 _Protocol: Any = AutoHTTPProtocol
@@ -39,7 +39,7 @@ class OpenConnections:
     @staticmethod
     def limit() -> int:
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        return UNLIMITED if files == resource.RLIM_INFINITY else max(files // 2, 1)
+        return MAX_CONNECTIONS if files == resource.RLIM_INFINITY else max(files // 2, 1)
 
     def admit(self, transport: asyncio.Transport) -> bool:
         """Count a new connection; at the limit, close an idle one for it. False if none is idle."""
@@ -53,19 +53,19 @@ class OpenConnections:
             if oldest is None:
                 return False
             self._open.discard(oldest.transport)
-            self.busy(oldest)
+            self.mark_busy(oldest)
             oldest.transport.abort()
         self._open.add(transport)
         return True
 
     def close(self, protocol: LimitedProtocol) -> None:
         self._open.discard(protocol.transport)
-        self.busy(protocol)
+        self.mark_busy(protocol)
 
-    def idle(self, protocol: LimitedProtocol) -> None:
+    def mark_idle(self, protocol: LimitedProtocol) -> None:
         self._idle[protocol] = None
 
-    def busy(self, protocol: LimitedProtocol) -> None:
+    def mark_busy(self, protocol: LimitedProtocol) -> None:
         self._idle.pop(protocol, None)
 
     def _warn(self, limit: int) -> None:
@@ -94,7 +94,7 @@ class LimitedProtocol(_Protocol):  # type: ignore[misc]
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
         if connections.admit(transport):
-            connections.idle(self)
+            connections.mark_idle(self)
             self._expect_head()
         else:
             transport.abort()
@@ -102,7 +102,7 @@ class LimitedProtocol(_Protocol):  # type: ignore[misc]
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if self._has_request:
-            connections.busy(self)
+            connections.mark_busy(self)
             self._cancel_head_timer()
         elif self._head_timer is None:
             self._expect_head()
@@ -110,7 +110,7 @@ class LimitedProtocol(_Protocol):  # type: ignore[misc]
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if not self._has_request and not self.transport.is_closing():
-            connections.idle(self)
+            connections.mark_idle(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel_head_timer()

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from rota.engine.life import soon
+from rota.engine.life import wait_at_most
 from rota.store import failures, meters
-from rota.store.meters import Fleet, Scaled
+from rota.store.meters import DesiredWorkersRow, FleetTotals
 from rota.store.query import Query
 
 if TYPE_CHECKING:
@@ -22,96 +22,98 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("rota")
 
-FRESH_FOR = 5.0
-ANSWER_WITHIN = 2.0
+CACHE_SECONDS = 5.0
+QUERY_TIMEOUT_SECONDS = 2.0
 """Seconds."""
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    fleet: Fleet
-    queues: list[Scaled]
-    at: float
+class FleetMetrics:
+    fleet: FleetTotals
+    queues: list[DesiredWorkersRow]
+    read_at: float
     """By the clock that only moves forward."""
 
     @property
     def age(self) -> float:
-        return time.monotonic() - self.at
+        return time.monotonic() - self.read_at
 
 
-class Looks:
+class CachedFleetMetrics:
     """Of one app, in one event loop."""
 
     def __init__(self, app: Rota) -> None:
         self._app = app
-        self._doing: asyncio.Task[bool] | None = None
-        self._began = -FRESH_FOR
-        self.last: Figures | None = None
-        self.answered = False
+        self._refreshing: asyncio.Task[bool] | None = None
+        self._refresh_began = -CACHE_SECONDS
+        self.last: FleetMetrics | None = None
+        self.database_up = False
         """Whether the last look was."""
 
-    async def latest(self) -> Figures | None:
+    async def latest(self) -> FleetMetrics | None:
         """No older than a few seconds, if the database answers; None: it never has."""
         now = time.monotonic()
-        if self._doing is None or (self._doing.done() and now - self._began >= FRESH_FOR):
-            self._began = now
-            self._doing = asyncio.create_task(self._look(), name="rota figures")
+        if self._refreshing is None or (
+            self._refreshing.done() and now - self._refresh_began >= CACHE_SECONDS
+        ):
+            self._refresh_began = now
+            self._refreshing = asyncio.create_task(self._refresh(), name="rota figures")
         # Shielded: who asked may hang up, the others still want to know.
-        self.answered = await asyncio.shield(self._doing)
+        self.database_up = await asyncio.shield(self._refreshing)
         return self.last
 
-    async def _look(self) -> bool:
+    async def _refresh(self) -> bool:
         try:
-            if await soon(self._ask(), ANSWER_WITHIN):
+            if await wait_at_most(self._load(), QUERY_TIMEOUT_SECONDS):
                 return True
-            log.debug("no figures: no answer in %g s", ANSWER_WITHIN)
+            log.debug("no figures: no answer in %g s", QUERY_TIMEOUT_SECONDS)
         except Exception as error:
             log.debug("no figures: %s", failures.first_line(error))
         return False
 
-    async def _ask(self) -> None:
+    async def _load(self) -> None:
         began = time.monotonic()
         database = (await self._app.open()).database
         settings = database.settings
-        bound = meters.bound(ANSWER_WITHIN)
-        [[_, [fleet]], [_, queues]] = await database.exchange(
+        timeout = meters.set_timeout(QUERY_TIMEOUT_SECONDS)
+        [[_, [fleet]], [_, queues]] = await database.pipeline(
             [
-                [bound, meters.fleet(settings.dead_after)],
-                [bound, scaling(self._app)],
+                [timeout, meters.fleet_totals(settings.dead_after)],
+                [timeout, desired_workers(self._app)],
             ]
         )
-        self.last = Figures(fleet, queues, began)
+        self.last = FleetMetrics(fleet, queues, began)
 
 
-def scaling(
+def desired_workers(
     app: Rota,
     *,
     target: float | None = None,
-    fewest: int | None = None,
-    most: int | None = None,
+    min_workers: int | None = None,
+    max_workers: int | None = None,
     concurrency: int | None = None,
     queue: str | None = None,
-) -> Query[Scaled]:
+) -> Query[DesiredWorkersRow]:
     """What the settings say, unless it is said otherwise."""
     settings = app.settings
-    return meters.autoscale(
+    return meters.desired_workers(
         settings.autoscale_target if target is None else target,
-        settings.autoscale_min if fewest is None else fewest,
-        settings.autoscale_max if most is None else most,
+        settings.autoscale_min if min_workers is None else min_workers,
+        settings.autoscale_max if max_workers is None else max_workers,
         concurrency,
         queue,
     )
 
 
-_looks: WeakKeyDictionary[Rota, WeakKeyDictionary[asyncio.AbstractEventLoop, Looks]] = (
-    WeakKeyDictionary()
-)
+_caches: WeakKeyDictionary[
+    Rota, WeakKeyDictionary[asyncio.AbstractEventLoop, CachedFleetMetrics]
+] = WeakKeyDictionary()
 
 
-def looks(app: Rota) -> Looks:
+def cached_fleet_metrics(app: Rota) -> CachedFleetMetrics:
     """Shared by all who ask in this event loop."""
-    of_app = _looks.setdefault(app, WeakKeyDictionary())
+    by_loop = _caches.setdefault(app, WeakKeyDictionary())
     loop = asyncio.get_running_loop()
-    if loop not in of_app:
-        of_app[loop] = Looks(app)
-    return of_app[loop]
+    if loop not in by_loop:
+        by_loop[loop] = CachedFleetMetrics(app)
+    return by_loop[loop]

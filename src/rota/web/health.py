@@ -23,25 +23,25 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
-from rota.engine.deeds import act
+from rota.engine.deeds import run_audited_query
 from rota.model import codec
 from rota.model.access import Role
 from rota.store import meters, views
-from rota.store.audit import Deed
-from rota.web.answers import Refused, answer
-from rota.web.auth import Endpoint, caller, needs, open_to_all
-from rota.web.figures import scaling
-from rota.web.instances import instances
+from rota.store.audit import AuditEntry
+from rota.web.answers import HttpError, json_response
+from rota.web.auth import Endpoint, caller, open_to_all, require_role
+from rota.web.figures import desired_workers
+from rota.web.instances import read_instances
 
 if TYPE_CHECKING:
     from rota.app import Rota
 
-LARGEST_BODY = 10_000
-ANSWER_WITHIN = 5.0
+MAX_BODY_BYTES = 10_000
+QUERY_TIMEOUT_SECONDS = 5.0
 """Seconds."""
 
-LIVE = ("/health/live", "/livez", "/healthz")
-READY = ("/health/ready", "/readyz")
+LIVE_PATHS = ("/health/live", "/livez", "/healthz")
+READY_PATHS = ("/health/ready", "/readyz")
 
 
 def health(app: Rota) -> ASGIApp:
@@ -51,7 +51,7 @@ def health(app: Rota) -> ASGIApp:
     return site(app, parts=("health",))
 
 
-class Drain(msgspec.Struct, forbid_unknown_fields=True):
+class DrainRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Whom to ask to leave; None: the instance that answers."""
 
     worker: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)] | None = None
@@ -61,112 +61,128 @@ def routes(app: Rota) -> list[BaseRoute]:
     @open_to_all
     async def live(request: Request) -> Response:
         # Not app.open(), which asks for the database.
-        client = app.opened()
+        client = app.current_client()
         worker = client.worker if client is not None else None
-        lag = worker.life.heart.lag if worker is not None and worker.lives else None
-        return answer({"status": "live", "lag": None if lag is None else round(lag, 3)})
+        lag = (
+            worker.session.heartbeat.lag_seconds
+            if worker is not None and worker.is_running
+            else None
+        )
+        return json_response({"status": "live", "lag": None if lag is None else round(lag, 3)})
 
     @open_to_all
     async def ready(request: Request) -> Response:
         reasons = await app.readiness.reasons()
         if not reasons:
-            return answer({"status": "ready", "reasons": []})
-        told = [{"code": each.code, "message": each.message} for each in reasons]
-        return answer({"status": "not ready", "reasons": told}, 503, {"Retry-After": "1"})
+            return json_response({"status": "ready", "reasons": []})
+        details = [{"code": each.code, "message": each.message} for each in reasons]
+        return json_response({"status": "not ready", "reasons": details}, 503, {"Retry-After": "1"})
 
-    @needs(Role.VIEWER)
-    async def who_is_there(request: Request) -> Response:
-        return answer(await instances(app))
+    @require_role(Role.VIEWER)
+    async def list_instances(request: Request) -> Response:
+        return json_response(await read_instances(app))
 
-    @needs(Role.VIEWER)
+    @require_role(Role.VIEWER)
     async def metrics(request: Request) -> Response:
         try:
-            from rota.web.collector import expose
+            from rota.web.collector import render_metrics
         except ImportError as error:
-            raise Refused(
+            raise HttpError(
                 501, "not_installed", "metrics need prometheus-client: pip install 'rota[web]'"
             ) from error
-        body, content_type = await expose(app, request.headers.get("accept"))
+        body, content_type = await render_metrics(app, request.headers.get("accept"))
         return Response(body, headers={"Content-Type": content_type})
 
-    @needs(Role.VIEWER)
+    @require_role(Role.VIEWER)
     async def autoscale(request: Request) -> Response:
-        query = scaling(
+        query = desired_workers(
             app,
-            target=_number(request, "target", 0.001, 86400.0),
-            fewest=_whole(request, "min", 0, 100_000),
-            most=_whole(request, "max", 0, 100_000),
-            concurrency=_whole(request, "concurrency", 1, 100_000),
-            queue=_name(request, "queue"),
+            target=_number_parameter(request, "target", 0.001, 86400.0),
+            min_workers=_integer_parameter(request, "min", 0, 100_000),
+            max_workers=_integer_parameter(request, "max", 0, 100_000),
+            concurrency=_integer_parameter(request, "concurrency", 1, 100_000),
+            queue=_text_parameter(request, "queue"),
         )
         database = (await app.open()).database
-        [[_, queues]] = await database.exchange([[meters.bound(ANSWER_WITHIN), query]])
-        return answer({"wanted": {each.queue: each.wanted for each in queues}, "queues": queues})
+        [[_, queues]] = await database.pipeline(
+            [[meters.set_timeout(QUERY_TIMEOUT_SECONDS), query]]
+        )
+        return json_response(
+            {"desired": {each.queue: each.desired for each in queues}, "queues": queues}
+        )
 
-    @needs(Role.OPERATOR)
+    @require_role(Role.OPERATOR)
     async def drain(request: Request) -> Response:
-        wish = _wish(await _body(request))
-        who = caller(request).name
-        if wish.worker is not None:
-            await app.drain(wish.worker, by=who)
-            return answer({"worker": wish.worker, "state": "draining"}, 202)
-        return answer({"worker": await _leave(app, who), "state": "draining"}, 202)
+        order = _parse_drain_request(await _read_body(request))
+        operator = caller(request).name
+        if order.worker is not None:
+            await app.drain(order.worker, by=operator)
+            return json_response({"worker": order.worker, "state": "draining"}, 202)
+        return json_response(
+            {"worker": await _drain_this_instance(app, operator), "state": "draining"}, 202
+        )
 
     def get(path: str, endpoint: Endpoint, name: str) -> Route:
         return Route(path, endpoint, methods=["GET"], name=name)
 
     return [
-        *(get(path, live, f"live {path}") for path in LIVE),
-        *(get(path, ready, f"ready {path}") for path in READY),
-        get("/health/instances", who_is_there, "instances"),
+        *(get(path, live, f"live {path}") for path in LIVE_PATHS),
+        *(get(path, ready, f"ready {path}") for path in READY_PATHS),
+        get("/health/instances", list_instances, "instances"),
         get("/metrics", metrics, "metrics"),
         get("/autoscale", autoscale, "autoscale"),
         Route("/admin/drain", drain, methods=["POST"], name="drain"),
     ]
 
 
-async def _leave(app: Rota, who: str) -> int | None:
+async def _drain_this_instance(app: Rota, operator: str) -> int | None:
     """Have this instance leave: its worker by the database, as any other; requests are wanted no more."""
     client = await app.open()
-    worker = client.worker.id if client.worker is not None and client.worker.lives else None
+    worker = client.worker.id if client.worker is not None and client.worker.is_running else None
     if worker is not None:
-        await app.drain(worker, by=who)
+        await app.drain(worker, by=operator)
     else:
-        place = f"{socket.gethostname()}:{os.getpid()}"
-        deed = Deed(who, "drain instance", place)
-        await act(client.database, views.clock(), deed, did=lambda now: True, repeats=False)
+        address = f"{socket.gethostname()}:{os.getpid()}"
+        entry = AuditEntry(operator, "drain instance", address)
+        await run_audited_query(
+            client.database,
+            views.database_time(),
+            entry,
+            was_done=lambda now: True,
+            is_idempotent=False,
+        )
     app.readiness.drain()
     return worker
 
 
-async def _body(request: Request) -> bytes:
+async def _read_body(request: Request) -> bytes:
     body = b""
-    async for some in request.stream():
-        body += some
-        if len(body) > LARGEST_BODY:
-            raise Refused(413, "too_large", f"the body is larger than {LARGEST_BODY} bytes")
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_BODY_BYTES:
+            raise HttpError(413, "too_large", f"the body is larger than {MAX_BODY_BYTES} bytes")
     return body
 
 
-def _wish(body: bytes) -> Drain:
+def _parse_drain_request(body: bytes) -> DrainRequest:
     if not body.strip():
-        return Drain()
+        return DrainRequest()
     try:
-        return msgspec.json.decode(body, type=Drain)
+        return msgspec.json.decode(body, type=DrainRequest)
     except msgspec.MsgspecError as error:
-        raise Refused(
+        raise HttpError(
             422, "invalid", f'say {{"worker": NUMBER}}, or nothing for this instance: {error}'
         ) from None
 
 
-def _name(request: Request, name: str) -> str | None:
+def _text_parameter(request: Request, name: str) -> str | None:
     text = request.query_params.get(name)
-    if text is not None and codec.storable(text) != text:
-        raise Refused(422, "invalid", f"{name} holds a NUL or a lone surrogate, which is no text")
+    if text is not None and codec.escape_unstorable(text) != text:
+        raise HttpError(422, "invalid", f"{name} holds a NUL or a lone surrogate, which is no text")
     return text
 
 
-def _number(request: Request, name: str, least: float, most: float) -> float | None:
+def _number_parameter(request: Request, name: str, minimum: float, maximum: float) -> float | None:
     text = request.query_params.get(name)
     if text is None:
         return None
@@ -174,15 +190,15 @@ def _number(request: Request, name: str, least: float, most: float) -> float | N
         value = float(text)
     except ValueError:
         value = math.nan
-    if not least <= value <= most:
-        raise Refused(
-            422, "invalid", f"{name} is a number from {least:g} to {most:g}, not {text!r:.60}"
+    if not minimum <= value <= maximum:
+        raise HttpError(
+            422, "invalid", f"{name} is a number from {minimum:g} to {maximum:g}, not {text!r:.60}"
         )
     return value
 
 
-def _whole(request: Request, name: str, least: int, most: int) -> Any:
-    value = _number(request, name, least, most)
+def _integer_parameter(request: Request, name: str, minimum: int, maximum: int) -> Any:
+    value = _number_parameter(request, name, minimum, maximum)
     if value is not None and value != int(value):
-        raise Refused(422, "invalid", f"{name} is a whole number, not {value:g}")
+        raise HttpError(422, "invalid", f"{name} is a whole number, not {value:g}")
     return None if value is None else int(value)

@@ -10,117 +10,121 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from rota.store import meters, standing, views
-from rota.store.meters import InstanceLine
-from rota.store.standing import LeaderLine
-from rota.store.views import WorkerDetail
+from rota.store.meters import ServiceInstanceRow
+from rota.store.standing import LeaderRow
+from rota.store.views import WorkerDetailRow
 
 if TYPE_CHECKING:
     from rota.app import Rota
 
-ANSWER_WITHIN = 5.0
+QUERY_TIMEOUT_SECONDS = 5.0
 """Seconds."""
 
 
-class Instance(msgspec.Struct, kw_only=True):
+class InstanceDocument(msgspec.Struct, kw_only=True):
     host: str
     pid: int
-    here: bool
+    is_self: bool
     """It is the one that answers."""
     state: str
     """active, draining or silent of a worker; standing by of one that has none."""
     version: str
-    engine: str | None = None
+    rota_version: str | None = None
     worker: int | None = None
     running: int = 0
-    concurrency: int = 0
+    capacity: int = 0
     load: float = 0.0
     """What runs, as a share of what may."""
     lag: float = 0.0
     queues: list[str] = msgspec.field(default_factory=list)
     started: datetime
-    heard: datetime
+    last_seen: datetime
     """When it was last heard of."""
-    silent_for: float
+    silent_seconds: float
     """Seconds since."""
     services: list[str] = msgspec.field(default_factory=list)
     """Those it runs."""
-    standing_by_for: list[str] = msgspec.field(default_factory=list)
+    standby_services: list[str] = msgspec.field(default_factory=list)
     leads: list[str] = msgspec.field(default_factory=list)
 
 
-class Instances(msgspec.Struct, frozen=True):
+class InstanceList(msgspec.Struct, frozen=True):
     now: datetime
-    oldest_beat: float | None
+    max_silent_seconds: float | None
     """Seconds since the one was heard of that has been silent longest; None: nobody is there."""
-    instances: list[Instance]
+    instances: list[InstanceDocument]
 
 
-async def instances(app: Rota) -> Instances:
+async def read_instances(app: Rota) -> InstanceList:
     database = (await app.open()).database
-    [[_, workers, standing_by, leaders, [now]]] = await database.exchange(
+    [[_, workers, standing_by, leaders, [now]]] = await database.pipeline(
         [
             [
-                meters.bound(ANSWER_WITHIN),
+                meters.set_timeout(QUERY_TIMEOUT_SECONDS),
                 views.workers(),
-                meters.instances(),
+                meters.service_instances(),
                 standing.leaders(),
-                views.clock(),
+                views.database_time(),
             ]
         ]
     )
     found = merge(workers, standing_by, leaders, now, app.settings.dead_after)
-    oldest = max((each.silent_for for each in found), default=None)
-    return Instances(now, oldest, found)
+    oldest = max((each.silent_seconds for each in found), default=None)
+    return InstanceList(now, oldest, found)
 
 
 def merge(
-    workers: list[WorkerDetail],
-    standing_by: list[InstanceLine],
-    leaders: list[LeaderLine],
+    workers: list[WorkerDetailRow],
+    standing_by: list[ServiceInstanceRow],
+    leaders: list[LeaderRow],
     now: datetime,
     dead_after: float,
-) -> list[Instance]:
-    me = (socket.gethostname(), os.getpid())
+) -> list[InstanceDocument]:
+    own_process = (socket.gethostname(), os.getpid())
     # By its place: one process may have been several workers, but is only the last of them.
-    found: dict[tuple[str, int], Instance] = {}
+    found: dict[tuple[str, int], InstanceDocument] = {}
     for each in workers:
-        silent = (now - each.beat).total_seconds()
-        asked = each.state == "active" and each.asked is not None
-        found[each.host, each.pid] = Instance(
+        silent_seconds = (now - each.last_beat).total_seconds()
+        drain_requested = each.state == "active" and each.drain_requested is not None
+        found[each.host, each.pid] = InstanceDocument(
             host=each.host,
             pid=each.pid,
-            here=(each.host, each.pid) == me,
-            state="silent" if silent > dead_after else "draining" if asked else each.state,
+            is_self=(each.host, each.pid) == own_process,
+            state="silent"
+            if silent_seconds > dead_after
+            else "draining"
+            if drain_requested
+            else each.state,
             version=each.version,
-            engine=each.engine,
+            rota_version=each.rota_version,
             worker=each.worker,
             running=each.running,
-            concurrency=each.capacity,
+            capacity=each.capacity,
             load=round(each.running / max(each.capacity, 1), 3),
             lag=each.lag,
             queues=each.queues,
             started=each.started,
-            heard=each.beat,
-            silent_for=round(max(silent, 0.0), 3),
+            last_seen=each.last_beat,
+            silent_seconds=round(max(silent_seconds, 0.0), 3),
         )
-    for one in standing_by:
-        place = (one.host, one.pid)
-        if place not in found:
-            found[place] = Instance(
-                host=one.host,
-                pid=one.pid,
-                here=place == me,
+    for standby in standing_by:
+        process = (standby.host, standby.pid)
+        if process not in found:
+            found[process] = InstanceDocument(
+                host=standby.host,
+                pid=standby.pid,
+                is_self=process == own_process,
                 state="standing by",
-                version=one.version,
-                started=one.started,
-                heard=one.seen,
-                silent_for=round(max((now - one.seen).total_seconds(), 0.0), 3),
+                version=standby.version,
+                started=standby.started,
+                last_seen=standby.last_seen,
+                silent_seconds=round(max((now - standby.last_seen).total_seconds(), 0.0), 3),
             )
-        found[place].services = sorted(one.running)
-        found[place].standing_by_for = sorted(set(one.services) - set(one.running))
+        found[process].services = sorted(standby.running)
+        found[process].standby_services = sorted(set(standby.services) - set(standby.running))
     for leader in leaders:
         if leader.alive and leader.host is not None and leader.pid is not None:
-            led = found.get((leader.host, leader.pid))
-            if led is not None:
-                led.leads.append(leader.name)
+            instance = found.get((leader.host, leader.pid))
+            if instance is not None:
+                instance.leads.append(leader.name)
     return list(found.values())

@@ -12,42 +12,48 @@ from urllib.parse import urlsplit
 
 from starlette.requests import Request
 
-from rota.web.answers import Refused
+from rota.web.answers import HttpError
 
-SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-JSON = "application/json"
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+JSON_TYPE = "application/json"
 
 
 def check_origin(request: Request) -> None:
     """Refuse what changes something and was sent by another's page: as `Sec-Fetch-Site` says, in browsers
     without it as `Origin` says."""
-    if request.method in SAFE:
+    if request.method in SAFE_METHODS:
         return
     site = request.headers.get("sec-fetch-site")
     origin = request.headers.get("origin")
     if site is not None:
-        foreign = site not in ("same-origin", "none")
+        is_cross_origin = site not in ("same-origin", "none")
     else:
-        foreign = origin is not None and not _is_own(origin, request.headers.get("host", ""))
-    if foreign:
-        raise Refused(403, "cross_origin", "a page of another origin may not change anything here")
-
-
-def check_content(request: Request) -> None:
-    """Refuse what changes something and is of a kind that any page can send: all but JSON, and nothing at
-    all unless it comes with a token."""
-    if request.method in SAFE:
-        return
-    kind = request.headers.get("content-type")
-    if kind is None and not _has_body(request) and "authorization" in request.headers:
-        return
-    if (kind or "").partition(";")[0].strip().lower() != JSON:
-        raise Refused(
-            415, "not_json", f"say Content-Type: {JSON}; what changes something takes nothing else"
+        is_cross_origin = origin is not None and not _is_same_origin(
+            origin, request.headers.get("host", "")
+        )
+    if is_cross_origin:
+        raise HttpError(
+            403, "cross_origin", "a page of another origin may not change anything here"
         )
 
 
-def _is_own(origin: str, host: str) -> bool:
+def check_content_type(request: Request) -> None:
+    """Refuse what changes something and is of a kind that any page can send: all but JSON, and nothing at
+    all unless it comes with a token."""
+    if request.method in SAFE_METHODS:
+        return
+    content_type = request.headers.get("content-type")
+    if content_type is None and not _has_body(request) and "authorization" in request.headers:
+        return
+    if (content_type or "").partition(";")[0].strip().lower() != JSON_TYPE:
+        raise HttpError(
+            415,
+            "not_json",
+            f"say Content-Type: {JSON_TYPE}; what changes something takes nothing else",
+        )
+
+
+def _is_same_origin(origin: str, host: str) -> bool:
     # The scheme is not compared: whoever ends TLS before us speaks plain HTTP to us.
     return bool(host) and origin.partition("://")[2].lower() == host.lower()
 
@@ -78,7 +84,7 @@ def check_host(request: Request, hosts: frozenset[str]) -> None:
     except ValueError:
         name = ""
     if not is_loopback(name) and name not in hosts:
-        raise Refused(
+        raise HttpError(
             403,
             "unknown_host",
             f"this is served on this machine alone, and goes by localhost, not by {name or 'no name'!r}",

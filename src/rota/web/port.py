@@ -19,7 +19,7 @@ from rota.web.connection_limit import LimitedProtocol
 
 log = logging.getLogger("rota")
 
-STOP_WITHIN = 2.0
+STOP_TIMEOUT_SECONDS = 2.0
 """Seconds in which answers under way may end."""
 
 
@@ -51,7 +51,7 @@ async def serving(asgi: ASGIApp, bound: socket.socket, prefix: str = "") -> Asyn
         yield
     finally:
         server.should_exit = True
-        await asyncio.wait([task], timeout=STOP_WITHIN)
+        await asyncio.wait([task], timeout=STOP_TIMEOUT_SECONDS)
         if not task.done():
             task.cancel()
         bound.close()

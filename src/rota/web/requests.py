@@ -20,49 +20,53 @@ Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 Asgi: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-CLOSE = (b"connection", b"close")
+CLOSE_HEADER = (b"connection", b"close")
 
-AS_THEY_ARE = "/:@!$&'()*+,;=~"
+PATH_SAFE_CHARACTERS = "/:@!$&'()*+,;=~"
 """What a browser does not write otherwise in a path."""
 
 
-def root_of(scope: Mapping[str, Any]) -> str:
+def mount_path(scope: Mapping[str, Any]) -> str:
     """Where an application is mounted, as it stands in an address."""
-    return quote(scope.get("root_path", ""), safe=AS_THEY_ARE)
+    return quote(scope.get("root_path", ""), safe=PATH_SAFE_CHARACTERS)
 
 
-class Requests:
+class InFlightRequests:
     def __init__(self, readiness: Readiness) -> None:
         self._readiness = readiness
-        self._under_way: set[asyncio.Task[Any]] = set()
+        self._in_flight: set[asyncio.Task[Any]] = set()
 
     def __len__(self) -> int:
-        return len(self._under_way)
+        return len(self._in_flight)
 
     async def serve(self, api: Asgi, scope: Scope, receive: Receive, send: Send) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._under_way.add(task)
+        self._in_flight.add(task)
         try:
-            await api(scope, receive, self._closing(scope, send))
+            await api(scope, receive, self._with_close_header(scope, send))
         finally:
-            self._under_way.discard(task)
+            self._in_flight.discard(task)
 
-    def cut_off(self) -> int:
+    def cancel_all(self) -> int:
         """End those that are still under way. Answers how many there were."""
-        for task in self._under_way:
+        for task in self._in_flight:
             task.cancel("the process leaves, and its grace is over")
-        return len(self._under_way)
+        return len(self._in_flight)
 
-    def _closing(self, scope: Scope, send: Send) -> Send:
+    def _with_close_header(self, scope: Scope, send: Send) -> Send:
         # Later versions have no such header, and their servers say goodbye in their own way.
         if scope["type"] != "http" or scope.get("http_version") not in ("1.0", "1.1"):
             return send
 
-        async def sent(message: Message) -> None:
-            if self._readiness.draining and message["type"] == "http.response.start":
-                kept = [each for each in message.get("headers", ()) if each[0].lower() != CLOSE[0]]
-                message = {**message, "headers": [*kept, CLOSE]}
+        async def send_with_close(message: Message) -> None:
+            if self._readiness.is_draining and message["type"] == "http.response.start":
+                other_headers = [
+                    each
+                    for each in message.get("headers", ())
+                    if each[0].lower() != CLOSE_HEADER[0]
+                ]
+                message = {**message, "headers": [*other_headers, CLOSE_HEADER]}
             await send(message)
 
-        return sent
+        return send_with_close

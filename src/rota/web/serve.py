@@ -20,17 +20,17 @@ import uvicorn
 
 from rota.errors import RotaError
 from rota.web.connection_limit import LimitedProtocol
-from rota.web.departure import Departure
-from rota.web.requests import Asgi, Message, Receive, Requests, Scope, Send
+from rota.web.departure import GracefulShutdown
+from rota.web.requests import Asgi, InFlightRequests, Message, Receive, Scope, Send
 
 if TYPE_CHECKING:
     from rota.app.rota import Rota
 
 log = logging.getLogger("rota")
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 BACKLOG = 2048
-KEEP_ALIVE = 75
+KEEP_ALIVE_SECONDS = 75
 """Seconds for which an idle connection is kept: longer than load balancers do, so that it is they who hang
 up. The other way round a request may meet a connection that is just being closed."""
 
@@ -39,50 +39,50 @@ async def serve(
     api: Asgi,
     app: Rota,
     sockets: Sequence[socket.socket],
-    when_up: Callable[[], None] = lambda: None,
+    on_started: Callable[[], None] = lambda: None,
 ) -> None:
     """Until SIGTERM or SIGINT, and then until all is done. Raises what kept the API from starting."""
-    app.readiness.conducted = True
-    requests = Requests(app.readiness)
-    guarded = _Api(api, app, requests)
+    app.readiness.is_drain_managed = True
+    requests = InFlightRequests(app.readiness)
+    counted_api = _CountedApi(api, app, requests)
     config = uvicorn.Config(
-        guarded,
+        counted_api,
         http=LimitedProtocol,
         lifespan="on",
         log_config=None,
         access_log=log.isEnabledFor(logging.DEBUG),
         backlog=BACKLOG,
-        timeout_keep_alive=KEEP_ALIVE,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         # A client that reads nothing keeps its connection open for ever, though its request was cut off.
-        timeout_graceful_shutdown=max(1, math.ceil(app.settings.drain_for)),
+        timeout_graceful_shutdown=max(1, math.ceil(app.settings.drain_timeout)),
     )
-    server = _Server(config, when_up)
-    departure = Departure(app, requests, server.stop)
+    server = _Server(config, on_started)
+    shutdown = GracefulShutdown(app, requests, server.stop)
 
-    early = False
+    stopped_early = False
 
-    def hear(number: int) -> None:
-        nonlocal early
-        if early:
+    def on_signal(number: int) -> None:
+        nonlocal stopped_early
+        if stopped_early:
             app.readiness.hurry()
         elif server.started:
-            departure.hear(number)
+            shutdown.on_signal(number)
         else:
-            early = True
+            stopped_early = True
             server.stop(number)
 
     loop = asyncio.get_running_loop()
-    for number in SIGNALS:
-        loop.add_signal_handler(number, hear, number)
+    for number in STOP_SIGNALS:
+        loop.add_signal_handler(number, on_signal, number)
     try:
         await server.serve(list(sockets))
     except SystemExit:
-        if guarded.failure is not None:
-            raise guarded.failure from None
+        if counted_api.startup_error is not None:
+            raise counted_api.startup_error from None
         raise
     finally:
-        departure.end()
-        for number in SIGNALS:
+        shutdown.cancel()
+        for number in STOP_SIGNALS:
             loop.remove_signal_handler(number)
         await app.close()  # done already, unless the API does without app.lifespan
 
@@ -102,15 +102,15 @@ def bind(host: str, port: int) -> socket.socket:
     return bound
 
 
-def address(bound: socket.socket) -> str:
+def base_url(bound: socket.socket) -> str:
     host, port = bound.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, when_up: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, on_started: Callable[[], None]) -> None:
         super().__init__(config)
-        self._when_up = when_up
+        self._on_started = on_started
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -119,73 +119,73 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
-            self._when_up()
+            self._on_started()
 
     def stop(self, number: int) -> None:
         self.should_exit = True
 
 
-class _Api:
+class _CountedApi:
     """The API, its requests counted, and what keeps it from starting kept."""
 
-    def __init__(self, api: Asgi, app: Rota, requests: Requests) -> None:
+    def __init__(self, api: Asgi, app: Rota, requests: InFlightRequests) -> None:
         self._api = api
         self._app = app
         self._requests = requests
-        self.failure: BaseException | None = None
+        self.startup_error: BaseException | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await self._live(scope, receive, send)
+            await self._run_lifespan(scope, receive, send)
         else:
             await self._requests.serve(self._api, scope, receive, send)
 
-    async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
-        unsent: list[Message] = []
-        listened = started = False
+    async def _run_lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
+        held_back: list[Message] = []
+        has_received = started = False
 
-        async def received() -> Message:
-            nonlocal listened
-            listened = True
+        async def tracked_receive() -> Message:
+            nonlocal has_received
+            has_received = True
             return await receive()
 
-        async def sent(message: Message) -> None:
+        async def tracked_send(message: Message) -> None:
             nonlocal started
             if message["type"] == "lifespan.startup.failed":
-                unsent.append(message)  # the error itself says it better, and comes next
+                held_back.append(message)  # the error itself says it better, and comes next
                 return
             if message["type"] == "lifespan.startup.complete":
                 started = True
-                self._see_whether_it_lives()
+                self._warn_if_app_not_started()
             await send(message)
 
         try:
-            await self._api(scope, received, sent)
+            await self._api(scope, tracked_receive, tracked_send)
         except Exception as error:
             if started:
                 raise
-            if not listened:
-                await self._live_without(receive, sent)
+            if not has_received:
+                await self._skip_lifespan(receive, tracked_send)
                 return
-            self.failure = error
+            self.startup_error = error
             # One of ours is told in a line, by whoever called us; any other is the API's own.
-            ours = isinstance(error, RotaError)
-            text = "" if ours else "".join(traceback.format_exception(error))
+            is_rota_error = isinstance(error, RotaError)
+            text = "" if is_rota_error else "".join(traceback.format_exception(error))
             await send({"type": "lifespan.startup.failed", "message": text})
         else:
-            for message in unsent:
+            for message in held_back:
                 await send(message)
 
-    async def _live_without(self, receive: Receive, send: Send) -> None:
+    async def _skip_lifespan(self, receive: Receive, send: Send) -> None:
         """For an API that knows of no lifespan."""
         await receive()
         await send({"type": "lifespan.startup.complete"})
         await receive()
         await send({"type": "lifespan.shutdown.complete"})
 
-    def _see_whether_it_lives(self) -> None:
-        if not self._app.readiness.alive:
+    def _warn_if_app_not_started(self) -> None:
+        if not self._app.readiness.has_lifespan:
             log.warning(
                 "this API does not start its Rota app: no job is run here; write "
-                "FastAPI(lifespan=app.lifespan), or app.lifespan.using(worker=False) if that is meant"
+                "FastAPI(lifespan=app.lifespan), or app.lifespan.options(worker=False) if that is meant"
             )

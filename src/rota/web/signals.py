@@ -19,82 +19,84 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any
 
-NUMBERS = (signal.SIGTERM, signal.SIGINT)
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-class Signals:
+class SignalHandlers:
     """`hear` is called in the event loop, with the number of a signal that has come."""
 
-    def __init__(self, hear: Callable[[int], None]) -> None:
-        self._hear = hear
+    def __init__(self, on_signal: Callable[[int], None]) -> None:
+        self._on_signal = on_signal
         self._loop: asyncio.AbstractEventLoop | None = None
         self._handlers: dict[int, Any] = {}
-        self._descriptor = -1
-        self._ends: tuple[socket.socket, socket.socket] | None = None
+        self._wakeup_fd = -1
+        self._sockets: tuple[socket.socket, socket.socket] | None = None
 
-    def take(self) -> bool:
+    def install(self) -> bool:
         """From now on they are ours. False: this is not the thread that hears signals."""
         if threading.current_thread() is not threading.main_thread():
             return False
         self._loop = asyncio.get_running_loop()
-        ours, theirs = self._ends = socket.socketpair()
-        for each in self._ends:
+        reader, writer = self._sockets = socket.socketpair()
+        for each in self._sockets:
             each.setblocking(False)
-        self._handlers = {number: _handler_of(number) for number in NUMBERS}
-        self._descriptor = self._listen(theirs.fileno())
-        self._loop.add_reader(ours.fileno(), self._read)
+        self._handlers = {number: _current_handler(number) for number in STOP_SIGNALS}
+        self._wakeup_fd = self._set_handlers(writer.fileno())
+        self._loop.add_reader(reader.fileno(), self._read_wakeups)
         return True
 
-    def _listen(self, descriptor: int) -> int:
-        for number in NUMBERS:
-            signal.signal(number, self._heard)
-        return signal.set_wakeup_fd(descriptor, warn_on_full_buffer=False)
+    def _set_handlers(self, wakeup_fd: int) -> int:
+        for number in STOP_SIGNALS:
+            signal.signal(number, self._handle)
+        return signal.set_wakeup_fd(wakeup_fd, warn_on_full_buffer=False)
 
-    def _heard(self, number: int, frame: FrameType | None) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         assert self._loop is not None
         with suppress(RuntimeError):  # the loop is closed: there is nothing left to stop
-            self._loop.call_soon_threadsafe(self._hear, number)
+            self._loop.call_soon_threadsafe(self._on_signal, number)
 
-    def _read(self) -> None:
+    def _read_wakeups(self) -> None:
         """That there is something to read has woken the loop, which is all that ours are for."""
-        assert self._ends is not None
+        assert self._sockets is not None
         with suppress(BlockingIOError):
-            others = bytes(each for each in self._ends[0].recv(4096) if each not in NUMBERS)
-            if others and self._descriptor != -1:
+            other_signals = bytes(
+                each for each in self._sockets[0].recv(4096) if each not in STOP_SIGNALS
+            )
+            if other_signals and self._wakeup_fd != -1:
                 with suppress(OSError):
-                    os.write(self._descriptor, others)
+                    os.write(self._wakeup_fd, other_signals)
 
-    def pass_on(self, number: int) -> None:
+    def forward(self, number: int) -> None:
         """Let the server have this one; the next is ours again."""
-        if self._ends is None:
+        if self._sockets is None:
             return
-        self._put_back()
+        self._restore_handlers()
         signal.raise_signal(number)
-        self._listen(self._ends[1].fileno())
+        self._set_handlers(self._sockets[1].fileno())
 
-    def give_back(self) -> None:
+    def uninstall(self) -> None:
         """They are the server's again."""
-        if self._ends is None or self._loop is None:
+        if self._sockets is None or self._loop is None:
             return
-        self._put_back()
-        ours, theirs = self._ends
-        self._loop.remove_reader(ours.fileno())
-        self._ends = None
-        ours.close()
-        theirs.close()
+        self._restore_handlers()
+        reader, writer = self._sockets
+        self._loop.remove_reader(reader.fileno())
+        self._sockets = None
+        reader.close()
+        writer.close()
 
-    def _put_back(self) -> None:
-        assert self._ends is not None
+    def _restore_handlers(self) -> None:
+        assert self._sockets is not None
         for number, handler in self._handlers.items():
             # Whoever has put himself in our place meanwhile stays there.
-            if signal.getsignal(number) == self._heard:
+            if signal.getsignal(number) == self._handle:
                 signal.signal(number, handler)
-        now = signal.set_wakeup_fd(self._descriptor, warn_on_full_buffer=False)
-        if now != self._ends[1].fileno():
-            signal.set_wakeup_fd(now, warn_on_full_buffer=False)
+        current_fd = signal.set_wakeup_fd(self._wakeup_fd, warn_on_full_buffer=False)
+        if current_fd != self._sockets[1].fileno():
+            signal.set_wakeup_fd(current_fd, warn_on_full_buffer=False)
 
 
-def _handler_of(number: int) -> Any:
+def _current_handler(number: int) -> Any:
     # None: it was not set by Python, and cannot be set again.
     handler = signal.getsignal(number)
     return signal.SIG_DFL if handler is None else handler

@@ -26,9 +26,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rota.errors import SettingsError
 from rota.store.query import load_all
-from rota.web.answers import Refused, log_failure, refusal
-from rota.web.auth import Doorman, Guard
-from rota.web.doorman import LocalAccess, Tokens
+from rota.web.answers import HttpError, error_response, log_failure
+from rota.web.auth import Authenticator, Guard
+from rota.web.doorman import LocalAccess, TokenAuthenticator
 from rota.web.origins import is_loopback
 
 if TYPE_CHECKING:
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 Auth = Literal["tokens", "local"]
 Part = Literal["health", "api", "dashboard"]
 
-PARTS: tuple[Part, ...] = ("health", "api")
-EVERYTHING: tuple[Part, ...] = (*PARTS, "dashboard")
+DEFAULT_PARTS: tuple[Part, ...] = ("health", "api")
+ALL_PARTS: tuple[Part, ...] = (*DEFAULT_PARTS, "dashboard")
 
-HEADERS = {
+SECURITY_HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -53,16 +53,16 @@ HEADERS = {
 def site(
     app: Rota,
     *,
-    auth: Auth | Doorman = "tokens",
+    auth: Auth | Authenticator = "tokens",
     bind: str | None = None,
     hosts: Iterable[str] = (),
-    parts: Sequence[Part] = PARTS,
+    parts: Sequence[Part] = DEFAULT_PARTS,
     read_only: bool = False,
 ) -> ASGIApp:
     """What Rota serves, behind its guard.
 
     auth   "tokens" (`rota tokens create`); "local": requests from this machine with the key that is
-           printed (`LocalAccess`); or an object with `async def know(request) -> Caller`
+           printed (`LocalAccess`); or an object with `async def authenticate(request) -> Caller`
     bind   the address it is served on, where that is known: with "local" it must be one of this machine
            alone; where it is not known, each request is checked
     hosts  with "local": further names of this machine
@@ -72,17 +72,17 @@ def site(
     load_all(app.settings.schema)
     if bind is not None:
         check_bind(bind, auth)
-    doorman: Doorman
+    authenticator: Authenticator
     if auth == "tokens":
-        doorman = Tokens(app)
+        authenticator = TokenAuthenticator(app)
     elif auth == "local":
-        doorman = LocalAccess(frozenset(each.lower() for each in hosts))
+        authenticator = LocalAccess(frozenset(each.lower() for each in hosts))
     elif isinstance(auth, str):
         raise SettingsError(
             f'auth is "tokens" or "local", or an object that tells who asks, not {auth!r}'
         )
     else:
-        doorman = auth
+        authenticator = auth
     if "dashboard" in parts and "api" not in parts:
         raise SettingsError(
             'the dashboard does what it does through the API: parts are ("api", "dashboard")'
@@ -90,14 +90,14 @@ def site(
     routes: list[BaseRoute] = [route for part in parts for route in _ROUTES[part](app)]
     inner = Starlette(
         routes=routes,
-        exception_handlers={HTTPException: _refused, Exception: _failed},
+        exception_handlers={HTTPException: _on_http_exception, Exception: _on_exception},
     )
     inner.router.redirect_slashes = False
     inner.state.has_pages = "dashboard" in parts
-    return _Sealed(Guard(inner, doorman, routes, read_only=read_only))
+    return _SecurityHeaders(Guard(inner, authenticator, routes, read_only=read_only))
 
 
-def check_bind(host: str, auth: Auth | Doorman) -> None:
+def check_bind(host: str, auth: Auth | Authenticator) -> None:
     """Raise SettingsError for "local" access on an address that other machines can reach."""
     if (auth == "local" or isinstance(auth, LocalAccess)) and not is_loopback(host):
         raise SettingsError(
@@ -107,46 +107,46 @@ def check_bind(host: str, auth: Auth | Doorman) -> None:
         )
 
 
-def _health(app: Rota) -> Sequence[BaseRoute]:
+def _health_routes(app: Rota) -> Sequence[BaseRoute]:
     from rota.web import health
 
     return health.routes(app)
 
 
-def _api(app: Rota) -> Sequence[BaseRoute]:
+def _api_routes(app: Rota) -> Sequence[BaseRoute]:
     from rota.web import api
 
     return api.routes(app)
 
 
-def _dashboard(app: Rota) -> Sequence[BaseRoute]:
+def _dashboard_routes(app: Rota) -> Sequence[BaseRoute]:
     from rota.web import dashboard
 
     return dashboard.routes(app)
 
 
 _ROUTES: dict[Part, Callable[[Rota], Sequence[BaseRoute]]] = {
-    "health": _health,
-    "api": _api,
-    "dashboard": _dashboard,
+    "health": _health_routes,
+    "api": _api_routes,
+    "dashboard": _dashboard_routes,
 }
 
 
-class _Sealed:
+class _SecurityHeaders:
     """Puts on every answer what keeps it from being stored, framed or taken for something else."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answered = False
+        response_started = False
 
-        async def sealing(message: Message) -> None:
-            nonlocal answered
+        async def send_with_headers(message: Message) -> None:
+            nonlocal response_started
             if message["type"] == "http.response.start":
-                answered = True
+                response_started = True
                 headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
+                for name, value in SECURITY_HEADERS.items():
                     headers.setdefault(name, value)
             await send(message)
 
@@ -154,36 +154,38 @@ class _Sealed:
             await self._app(scope, receive, send)
             return
         try:
-            await self._app(scope, receive, sealing)
+            await self._app(scope, receive, send_with_headers)
         except Exception:
             # Answered, it was logged without what it says; a server would log all of it.
-            if not answered:
+            if not response_started:
                 raise
 
 
-def _refused(request: Request, error: Exception) -> Response:
+def _on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    code, message = _WORDS.get(error.status_code, ("refused", str(error.detail)))
-    return _tell(request, Refused(error.status_code, code, message, error.headers))
+    code, message = _MESSAGES.get(error.status_code, ("refused", str(error.detail)))
+    return _error_page_or_json(request, HttpError(error.status_code, code, message, error.headers))
 
 
-def _tell(request: Request, error: Refused) -> Response:
+def _error_page_or_json(request: Request, error: HttpError) -> Response:
     """In JSON, unless it is somebody with a browser who looks for a page."""
     if request.app.state.has_pages and "text/html" in request.headers.get("accept", ""):
-        from rota.web.dashboard.pages import refused_page
+        from rota.web.dashboard.pages import error_page
 
         if error.code == "not_found":
-            error = Refused(404, error.code, "no page of this dashboard has that address")
-        return refused_page(request, error)
-    return refusal(error)
+            error = HttpError(404, error.code, "no page of this dashboard has that address")
+        return error_page(request, error)
+    return error_response(error)
 
 
-_WORDS = {
+_MESSAGES = {
     404: ("not_found", "there is nothing here; /api/v1/openapi.json says what there is"),
     405: ("wrong_method", "this cannot be asked of it; the header Allow says what can"),
 }
 
 
-def _failed(request: Request, error: Exception) -> Response:
+def _on_exception(request: Request, error: Exception) -> Response:
     log_failure(request.method, request.url.path, error)
-    return _tell(request, Refused(500, "internal", "this went wrong, and was logged"))
+    return _error_page_or_json(
+        request, HttpError(500, "internal", "this went wrong, and was logged")
+    )

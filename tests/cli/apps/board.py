@@ -38,25 +38,25 @@ async def onboard(ctx: Context, mail: str, pause: float = 3600) -> str:
     await ctx.step("invoice", give, "sent")
     ctx.progress(2, 4, "a [bold]week\x1b[31m")
     await ctx.sleep(pause)
-    confirmed = await ctx.wait("confirmed", timeout=timedelta(days=3), default="never")
+    confirmed = await ctx.wait_signal("confirmed", timeout=timedelta(days=3), default="never")
     return f"{mail}: {confirmed}"
 
 
 @app.task
 async def answer(ctx: Context, name: str = "answer", timeout: float | None = None) -> Any:
     """Gives back what it is told."""
-    return await ctx.wait(name, timeout=timeout)
+    return await ctx.wait_signal(name, timeout=timeout)
 
 
 @app.task
 async def twice(ctx: Context) -> None:
     """Waits in two branches, for a time and for a signal."""
-    await asyncio.gather(ctx.sleep(hours=2), ctx.wait("right"))
+    await asyncio.gather(ctx.sleep(hours=2), ctx.wait_signal("right"))
 
 
 @app.task
 async def stubborn(ctx: Context) -> None:
-    await ctx.using(retry=Retry(attempts=9, wait=3600)).step("knock", decline, 1)
+    await ctx.options(retry=Retry(max_attempts=9, delay=3600)).step("knock", decline, 1)
 
 
 @app.task
@@ -68,14 +68,14 @@ async def count(ctx: Context, steps: int, lines: int = 0) -> None:
         ctx.log(f"line {number}")
 
 
-@app.task(retry=Retry(attempts=2, wait=0))
+@app.task(retry=Retry(max_attempts=2, delay=0))
 async def changing(ctx: Context, file: str) -> str:
     """Its code is another while the file is there."""
     name = "new" if await asyncio.to_thread(Path(file).exists) else "old"
     await ctx.step(name, give, 1)
     if ctx.attempt == 1:
         raise RuntimeError("not at the first go")
-    await ctx.wait("go")
+    await ctx.wait_signal("go")
     return name
 
 
@@ -88,7 +88,7 @@ async def reserve(item: str) -> str:
 
 
 cool = order.sleep("cool", timedelta(days=30), after=[reserve])
-order.wait("approval", type=bool, after=[reserve], timeout=timedelta(days=2))
+order.wait_signal("approval", type=bool, after=[reserve], timeout=timedelta(days=2))
 
 
 @order.task(after=[cool])

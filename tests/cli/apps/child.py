@@ -1,6 +1,6 @@
 """Stands in for a worker process: says that it is up, and notes each signal in a file.
 
-    child.py FILE END --lifeline DESCRIPTOR
+    child.py FILE END --parent-pipe DESCRIPTOR
 
 END says after which signal it ends. SIGUSR1 ends it as one that was drained, SIGUSR2 as one that was not.
 With exit code 9 it ends before it is up once FILE.broken is there, and right after once FILE.brief is.
@@ -40,7 +40,7 @@ for each in (signal.SIGTERM, signal.SIGINT):
     signal.signal(each, hear)
 if Path(f"{notes}.broken").exists():
     sys.exit(9)
-lifeline = socket.socket(fileno=int(sys.argv[sys.argv.index("--lifeline") + 1]))
+lifeline = socket.socket(fileno=int(sys.argv[sys.argv.index("--parent-pipe") + 1]))
 lifeline.send(b"+")
 if Path(f"{notes}.brief").exists():
     with notes.open("a") as file:

@@ -20,7 +20,7 @@ async def extract(day: str) -> list[str]:
     return [f"{day}-1", f"{day}-2"]
 
 
-@etl.task(retry=Retry(attempts=2, wait=0))
+@etl.task(retry=Retry(max_attempts=2, delay=0))
 async def clean(extract: list[str], broken: bool = False) -> int:
     if broken:
         raise ValueError("cannot read [bold]it[/bold] \x1b[31m")
@@ -59,12 +59,12 @@ gallery = app.flow("gallery")
 
 @gallery.task
 async def halves(ctx: Context, numbers: list[int]) -> list[int]:
-    return await ctx.map([half.call(number) for number in numbers])
+    return await ctx.map([half.bind(number) for number in numbers])
 
 
 @gallery.task
 async def inner(ctx: Context, halves: list[int]) -> None:
-    await ctx.run(etl.call(day="monday"))
+    await ctx.run(etl.bind(day="monday"))
 
 
 gate = app.flow("gate")

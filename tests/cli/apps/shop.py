@@ -16,7 +16,7 @@ empty = Rota()
 port = 80
 
 
-@app.task(queue="images", retry=Retry(attempts=2, wait=0))
+@app.task(queue="images", retry=Retry(max_attempts=2, delay=0))
 async def resize(path: str, width: int = 100) -> str:
     if path == "broken":
         raise ValueError("cannot read [bold]broken[/bold] \x1b[31m")
@@ -36,7 +36,7 @@ async def wait_for(file: str) -> None:
         await asyncio.sleep(0.01)
 
 
-@app.task(retry=Retry(attempts=5, wait=3600))
+@app.task(retry=Retry(max_attempts=5, delay=3600))
 async def tomorrow() -> None:
     raise RuntimeError("not today")
 
@@ -46,7 +46,7 @@ async def which_process(ctx: Context) -> int:
     return os.getpid()
 
 
-@app.task(crashes=1)
+@app.task(max_crashes=1)
 async def perilous(file: str) -> None:
     """Kills its worker until the file is there."""
     if not await asyncio.to_thread(Path(file).exists):

@@ -8,7 +8,7 @@ from typing import Any
 
 from rota import Context, Retry, Rota
 
-app = Rota(poll=0.1)
+app = Rota(poll_interval=0.1)
 
 
 @app.task
@@ -32,14 +32,14 @@ async def _look(word: str) -> str:
     return word
 
 
-@app.task(retry=Retry(attempts=3, wait=0.05))
+@app.task(retry=Retry(max_attempts=3, delay=0.05))
 async def flaky(ctx: Context) -> str:
     if ctx.attempt < 3:
         raise ConnectionError("somebody else's service is down")
     return "at last"
 
 
-@app.task(retry=Retry(attempts=1))
+@app.task(retry=Retry(max_attempts=1))
 async def slip(on: str = "ice") -> None:
     """Fails at once and for good."""
     raise RuntimeError(f"slipped on {on}")
@@ -51,7 +51,7 @@ async def gate(ctx: Context, steps: int = 2) -> Any:
     for number in range(steps):
         ctx.progress(number, steps, f"step {number}")
         await ctx.step(f"part {number}", _look, f"part {number}")
-    return await ctx.wait("open", Any)
+    return await ctx.wait_signal("open", Any)
 
 
 @app.task
@@ -80,12 +80,12 @@ async def extract(day: str, parts: int = 3) -> int:
 
 @etl.task
 async def transform(ctx: Context, extract: int) -> list[int]:
-    return await ctx.map([fetch.call(part) for part in range(extract)])
+    return await ctx.map([fetch.bind(part) for part in range(extract)])
 
 
 @etl.task
 async def approve(ctx: Context, transform: list[int]) -> bool:
-    return await ctx.wait("approval", bool)
+    return await ctx.wait_signal("approval", bool)
 
 
 @etl.task

@@ -29,7 +29,7 @@ def isolated(ctx: Context, card: str) -> str:
     return card
 
 
-@app.task(retry=Retry(attempts=1))
+@app.task(retry=Retry(max_attempts=1))
 async def failing(card: str) -> None:
     try:
         raise ValueError("it was declined")

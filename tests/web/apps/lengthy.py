@@ -28,7 +28,7 @@ class Pool:
 pool = Pool()
 
 
-@app.task(retry=Retry(attempts=1))
+@app.task(retry=Retry(max_attempts=1))
 async def lengthy(ctx: Context, seconds: float, notes: str) -> str:
     """Whatever it does to the database, it does when it is told to stop already."""
     _note(notes, f"began {ctx.attempt}")
@@ -52,7 +52,7 @@ async def after(notes: str) -> None:
     _note(notes, "after")
 
 
-@app.task(retry=Retry(attempts=1))
+@app.task(retry=Retry(max_attempts=1))
 async def endless(ctx: Context, notes: str) -> str:
     """Ends when it is let, wherever it runs then."""
     _note(notes, f"began {ctx.attempt}")
@@ -62,7 +62,7 @@ async def endless(ctx: Context, notes: str) -> str:
     return "done"
 
 
-@app.task(retry=Retry(attempts=1))
+@app.task(retry=Retry(max_attempts=1))
 def stubborn(ctx: Context, notes: str) -> str:
     """The same in a thread, which nothing can stop."""
     _note(notes, f"began {ctx.attempt}")

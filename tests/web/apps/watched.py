@@ -6,7 +6,7 @@ import asyncio
 
 from rota import Rota
 
-app = Rota(poll=0.2, beat=0.5, dead_after=30, drain_for=5)
+app = Rota(poll_interval=0.2, heartbeat_interval=0.5, dead_after=30, drain_timeout=5)
 
 
 @app.task

@@ -9,127 +9,145 @@ import asyncio
 import time
 
 from rota.cli.demo import tasks
-from rota.cli.demo.scene import Scene
-from rota.cli.demo.stage import Stage
-from rota.cli.demo.tally import Accident, Tally
+from rota.cli.demo.scene import DemoState
+from rota.cli.demo.stage import DemoEnvironment
+from rota.cli.demo.tally import DemoCounters, WorkerKill
 from rota.store import claims, live, standing, views
 from rota.store.database import Database
-from rota.store.live import PlaceLine
-from rota.store.views import WorkerDetail
+from rota.store.live import JobStateRow
+from rota.store.views import WorkerDetailRow
 
-LOOK_EVERY = 0.05
-ENOUGH = 20
+POLL_SECONDS = 0.05
+MIN_HELD_JOBS = 20
 """Jobs it should hold, so that there is something to see; it is not waited for long."""
 
-UNDER_WAY = ("waiting", "ready", "running", "asleep")
-WAIT_FOR_THEM = 3.0
-REST = 4.0
+OPEN_STATES = ("waiting", "ready", "running", "asleep")
+BUSY_TIMEOUT_SECONDS = 3.0
+REPLACE_DELAY_SECONDS = 4.0
 """Seconds the survivor is alone, at pace 1."""
 
 
-async def happen(stage: Stage, database: Database, scene: Scene, tally: Tally, pace: float) -> None:
-    worker, pid = await _victim(database)
-    await _busy(database, worker)
-    stage.freeze(pid)
-    await asyncio.sleep(LOOK_EVERY)  # what it had sent by then has been done
-    held = [job for each in await database.run(claims.mine(worker)) for job in each.jobs]
-    await stage.kill(pid)
-    recovery = Recovery(database, scene, Accident(worker, len(held)), held, pid)
-    tally.accident = recovery.accident
-    scene.tell(f"worker {worker} was killed, with {_jobs(len(held))} in its hands", "bold red")
+async def kill_and_recover(
+    environment: DemoEnvironment,
+    database: Database,
+    state: DemoState,
+    counters: DemoCounters,
+    time_scale: float,
+) -> None:
+    worker, pid = await _choose_worker(database)
+    await _wait_until_busy(database, worker)
+    environment.freeze(pid)
+    await asyncio.sleep(POLL_SECONDS)  # what it had sent by then has been done
+    held = [job for each in await database.run(claims.by_worker(worker)) for job in each.jobs]
+    await environment.kill(pid)
+    recovery = Recovery(database, state, WorkerKill(worker, len(held)), held, pid)
+    counters.kill = recovery.kill
+    state.add_event(
+        f"worker {worker} was killed, with {_format_jobs(len(held))} in its hands", "bold red"
+    )
     async with asyncio.TaskGroup() as group:
-        group.create_task(recovery.follow())
-        await recovery.noticed.wait()
-        await asyncio.sleep(REST * pace)
-        await stage.add_worker()
+        group.create_task(recovery.observe())
+        await recovery.detected.wait()
+        await asyncio.sleep(REPLACE_DELAY_SECONDS * time_scale)
+        await environment.add_worker()
         newest = max(each.worker for each in await database.run(views.workers()))
-        scene.tell(f"worker {newest} was started in its place", "green")
+        state.add_event(f"worker {newest} was started in its place", "green")
 
 
-async def _victim(database: Database) -> tuple[int, int]:
+async def _choose_worker(database: Database) -> tuple[int, int]:
     """The one that runs the monitor: so that goes over to another, too."""
-    there = {each.pid: each.worker for each in await database.run(views.workers())}
+    workers_by_pid = {each.pid: each.worker for each in await database.run(views.workers())}
     [monitor] = await database.run(standing.services(tasks.MONITOR))
-    pid = monitor.pid if monitor.pid in there else max(there, key=lambda pid: there[pid])
-    return there[pid], pid
+    pid = (
+        monitor.pid
+        if monitor.pid in workers_by_pid
+        else max(workers_by_pid, key=lambda pid: workers_by_pid[pid])
+    )
+    return workers_by_pid[pid], pid
 
 
-async def _busy(database: Database, worker: int) -> None:
-    until = time.monotonic() + WAIT_FOR_THEM
-    while time.monotonic() < until:
-        held = await database.run(live.held())
-        if sum(each.jobs for each in held if each.worker == worker) >= ENOUGH:
+async def _wait_until_busy(database: Database, worker: int) -> None:
+    deadline = time.monotonic() + BUSY_TIMEOUT_SECONDS
+    while time.monotonic() < deadline:
+        held = await database.run(live.running_jobs())
+        if sum(each.jobs for each in held if each.worker == worker) >= MIN_HELD_JOBS:
             return
-        await asyncio.sleep(LOOK_EVERY / 5)
+        await asyncio.sleep(POLL_SECONDS / 5)
 
 
 class Recovery:
     """What becomes of all that the dead worker had."""
 
     def __init__(
-        self, database: Database, scene: Scene, accident: Accident, held: list[int], pid: int
+        self, database: Database, state: DemoState, kill: WorkerKill, held: list[int], pid: int
     ) -> None:
-        self.accident = accident
-        self.noticed = asyncio.Event()
+        self.kill = kill
+        self.detected = asyncio.Event()
         self._database = database
-        self._scene = scene
+        self._state = state
         self._held = held
         self._pid = pid
-        self._killed = time.monotonic()
+        self._killed_at = time.monotonic()
 
-    async def follow(self) -> None:
+    async def observe(self) -> None:
         """Look on until it is as if nothing had happened."""
-        accident = self.accident
-        while accident.recovered is None or accident.monitor is None:
-            [[places, workers, services]] = await self._database.exchange(
+        kill = self.kill
+        while kill.recovered is None or kill.monitor_moved is None:
+            [[job_states, workers, services]] = await self._database.pipeline(
                 [
                     [
-                        live.whereabouts(self._held),
-                        views.workers(gone=True),
+                        live.job_states(self._held),
+                        views.workers(include_ended=True),
                         standing.services(tasks.MONITOR),
                     ]
                 ]
             )
-            passed = time.monotonic() - self._killed
-            if accident.noticed is None:
-                self._see_whether_noticed(passed, places, workers)
-            elif accident.recovered is None:
-                self._see_whether_over(passed, places)
-            if accident.monitor is None and services[0].pid not in (None, self._pid):
-                accident.monitor = passed
-                self._scene.tell(f"{tasks.MONITOR} goes on elsewhere, {_after(passed)}")
-            await asyncio.sleep(LOOK_EVERY)
+            seconds = time.monotonic() - self._killed_at
+            if kill.detected is None:
+                self._check_detected(seconds, job_states, workers)
+            elif kill.recovered is None:
+                self._check_recovered(seconds, job_states)
+            if kill.monitor_moved is None and services[0].pid not in (None, self._pid):
+                kill.monitor_moved = seconds
+                self._state.add_event(
+                    f"{tasks.MONITOR} goes on elsewhere, {_format_after(seconds)}"
+                )
+            await asyncio.sleep(POLL_SECONDS)
 
-    def _see_whether_noticed(
-        self, passed: float, places: list[PlaceLine], workers: list[WorkerDetail]
+    def _check_detected(
+        self, seconds: float, job_states: list[JobStateRow], workers: list[WorkerDetailRow]
     ) -> None:
-        victim = self.accident.worker
-        dead = any(each.worker == victim and each.state == "dead" for each in workers)
-        if not dead or any(each.worker == victim and each.state == "running" for each in places):
+        killed = self.kill.worker
+        dead = any(each.worker == killed and each.state == "dead" for each in workers)
+        if not dead or any(
+            each.worker == killed and each.state == "running" for each in job_states
+        ):
             return
-        self.accident.noticed = passed
-        self.noticed.set()
-        others = [f"worker {each.worker}" for each in workers if each.state == "active"]
-        self._scene.tell(
-            f"worker {victim} was killed — its {_jobs(len(self._held))} run again on "
-            f"{' and '.join(others)}",
+        self.kill.detected = seconds
+        self.detected.set()
+        active = [f"worker {each.worker}" for each in workers if each.state == "active"]
+        self._state.add_event(
+            f"worker {killed} was killed — its {_format_jobs(len(self._held))} run again on "
+            f"{' and '.join(active)}",
             "bold",
         )
 
-    def _see_whether_over(self, passed: float, places: list[PlaceLine]) -> None:
-        if any(each.state in UNDER_WAY for each in places):
+    def _check_recovered(self, seconds: float, job_states: list[JobStateRow]) -> None:
+        if any(each.state in OPEN_STATES for each in job_states):
             return
-        accident = self.accident
-        accident.recovered = passed
-        accident.succeeded = sum(each.jobs for each in places if each.state == "succeeded")
-        heirs = {each.worker for each in places if each.worker is not None}
-        accident.heirs = tuple(sorted(heirs - {accident.worker}))
-        self._scene.tell(f"all {_jobs(len(self._held))} have ended, {_after(passed)}", "green")
+        kill = self.kill
+        kill.recovered = seconds
+        kill.succeeded = sum(each.jobs for each in job_states if each.state == "succeeded")
+        finished_by = {each.worker for each in job_states if each.worker is not None}
+        kill.finished_by = tuple(sorted(finished_by - {kill.worker}))
+        self._state.add_event(
+            f"all {_format_jobs(len(self._held))} have ended, {_format_after(seconds)}", "green"
+        )
 
 
-def _jobs(many: int) -> str:
-    return "1 job" if many == 1 else f"{many:,} jobs"
+def _format_jobs(count: int) -> str:
+    return "1 job" if count == 1 else f"{count:,} jobs"
 
 
-def _after(seconds: float) -> str:
+def _format_after(seconds: float) -> str:
     return f"{seconds:.1f} s after the kill"

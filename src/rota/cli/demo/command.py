@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from rota.cli import paint
-from rota.cli.demo.scene import Scene
-from rota.cli.demo.tally import Tally
-from rota.cli.endings import database_errors_told
+from rota.cli.demo.scene import DemoState
+from rota.cli.demo.tally import DemoCounters
+from rota.cli.endings import translate_database_errors
 from rota.cli.target import Target
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from rich.live import Live
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-DRAW_EVERY = 0.2
-LOOK_EVERY = 0.1
+REDRAW_SECONDS = 0.2
+POLL_SECONDS = 0.1
 
 
 @click.command()
@@ -60,104 +60,107 @@ def demo(context: click.Context, seconds: float, port: int | None, no_browser: b
     from rota.cli.demo import summary
     from rota.cli.demo.stage import bind
 
-    above = context.find_object(Target) or Target()
-    if above.dsn or above.schema:
+    parent = context.find_object(Target) or Target()
+    if parent.dsn or parent.schema:
         raise click.UsageError(
             "the demo brings a database of its own: leave --dsn and --schema away"
         )
     # What this process would warn of, such as a worker that is gone, is in view anyway.
     logging.getLogger().addHandler(logging.NullHandler())
     console = paint.console()
-    scene, tally = Scene(seconds), Tally()
+    state, counters = DemoState(seconds), DemoCounters()
     try:
-        with _obeying() as told, database_errors_told():
+        with _handle_signals() as stop_request, translate_database_errors():
             bound = bind(port)
-            asyncio.run(_show(told, scene, tally, bound, console, browser=not no_browser))
-        summary.show(tally)
+            asyncio.run(_run(stop_request, state, counters, bound, console, browser=not no_browser))
+        summary.print_summary(counters)
     except OSError as error:
         # The terminal has gone, with everybody who looked; all else was taken down before this.
         if error.errno != errno.EIO:
             raise
 
 
-class _Told:
+class _StopRequest:
     """Whether somebody has seen enough: a signal says so, at any moment, and more say no more."""
 
     def __init__(self) -> None:
-        self.enough = False
-        self._stop: asyncio.Task[None] | None = None
+        self.is_requested = False
+        self._task: asyncio.Task[None] | None = None
 
-    def hear(self, *_: object) -> None:
-        if not self.enough:
-            self.enough = True
+    def on_signal(self, *_: object) -> None:
+        if not self.is_requested:
+            self.is_requested = True
             self._cancel()
 
-    def stops(self, task: asyncio.Task[None]) -> None:
-        self._stop = task
-        if self.enough:
+    def cancels(self, task: asyncio.Task[None]) -> None:
+        self._task = task
+        if self.is_requested:
             self._cancel()
 
     def _cancel(self) -> None:
-        if self._stop is not None:
+        if self._task is not None:
             # Wakes the loop, which may be asleep: the handler runs between two of its steps.
-            self._stop.get_loop().call_soon_threadsafe(self._stop.cancel)
+            self._task.get_loop().call_soon_threadsafe(self._task.cancel)
 
 
 @contextmanager
-def _obeying() -> Iterator[_Told]:
+def _handle_signals() -> Iterator[_StopRequest]:
     """From here on a signal ends it in order, and once: leaving must not be interrupted by impatience."""
-    told = _Told()
-    before = {number: signal.signal(number, told.hear) for number in SIGNALS}
+    stop_request = _StopRequest()
+    previous = {number: signal.signal(number, stop_request.on_signal) for number in SIGNALS}
     try:
-        yield told
+        yield stop_request
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             # Whoever was impatient may still be, while Python itself ends.
-            signal.signal(number, signal.SIG_IGN if told.enough else handler)
+            signal.signal(number, signal.SIG_IGN if stop_request.is_requested else handler)
 
 
-async def _show(
-    told: _Told,
-    scene: Scene,
-    tally: Tally,
+async def _run(
+    stop_request: _StopRequest,
+    state: DemoState,
+    counters: DemoCounters,
     bound: socket.socket,
     console: Console,
     *,
     browser: bool,
 ) -> None:
-    from rota.cli.demo.play import Play
-    from rota.cli.demo.stage import stage
+    from rota.cli.demo.play import Scenario
+    from rota.cli.demo.stage import demo_environment
 
-    async def whole() -> None:
-        async with _seen(scene, console, browser=browser), stage(scene, bound) as built:
-            await Play(built, scene, tally).perform()
+    async def run_demo() -> None:
+        async with (
+            _display(state, console, browser=browser),
+            demo_environment(state, bound) as environment,
+        ):
+            await Scenario(environment, state, counters).run()
 
-    performance = asyncio.create_task(whole())
-    told.stops(performance)
+    running = asyncio.create_task(run_demo())
+    stop_request.cancels(running)
     try:
-        await performance
+        await running
     except asyncio.CancelledError:
-        if not performance.cancelled():
+        if not running.cancelled():
             raise
 
 
 @asynccontextmanager
-async def _seen(scene: Scene, console: Console, *, browser: bool) -> AsyncIterator[None]:
+async def _display(state: DemoState, console: Console, *, browser: bool) -> AsyncIterator[None]:
     """Have the scene in view, or told."""
     if not console.is_terminal:
-        telling = asyncio.create_task(_tell(scene))
+        printing = asyncio.create_task(_print_progress(state))
         try:
             yield
         finally:
-            telling.cancel()
-            _say(scene)
+            printing.cancel()
+            _print_events(state)
         return
     from rich.live import Live
 
-    from rota.cli.demo.view import View
+    from rota.cli.demo.view import DemoView
 
-    opening = asyncio.create_task(_open(scene)) if browser and _has_browser() else None
-    live = Live(View(scene), console=console, auto_refresh=False, transient=True)
+    opening = asyncio.create_task(_open_browser(state)) if browser and _has_browser() else None
+    live = Live(DemoView(state), console=console, auto_refresh=False, transient=True)
     with live:
         drawing = asyncio.create_task(_draw(live))
         try:
@@ -171,27 +174,27 @@ async def _seen(scene: Scene, console: Console, *, browser: bool) -> AsyncIterat
 async def _draw(live: Live) -> None:
     while True:
         live.refresh()
-        await asyncio.sleep(DRAW_EVERY)
+        await asyncio.sleep(REDRAW_SECONDS)
 
 
-async def _tell(scene: Scene) -> None:
+async def _print_progress(state: DemoState) -> None:
     address = flow = None
     while True:
-        if address is None and scene.began is not None and scene.address:
-            address = scene.address
+        if address is None and state.began is not None and state.dashboard_url:
+            address = state.dashboard_url
             click.echo(f"dashboard       {address}")
-        if flow is None and address is not None and scene.link:
-            flow = scene.link
+        if flow is None and address is not None and state.flow_url:
+            flow = state.flow_url
             click.echo(f"a running flow  {flow}")
-        _say(scene)
+        _print_events(state)
         sys.stdout.flush()
-        await asyncio.sleep(LOOK_EVERY)
+        await asyncio.sleep(POLL_SECONDS)
 
 
-def _say(scene: Scene) -> None:
-    happened, scene.told[:] = list(scene.told), []
-    for each in happened:
-        click.echo(f"{each.after:5.1f} s  {each.words}")
+def _print_events(state: DemoState) -> None:
+    events, state.unprinted[:] = list(state.unprinted), []
+    for each in events:
+        click.echo(f"{each.seconds:5.1f} s  {each.text}")
 
 
 def _has_browser() -> bool:
@@ -201,8 +204,8 @@ def _has_browser() -> bool:
     )
 
 
-async def _open(scene: Scene) -> None:
+async def _open_browser(state: DemoState) -> None:
     """The page of a running flow, once there is one."""
-    await scene.shown.wait()
+    await state.flow_started.wait()
     # Some browsers are waited for until somebody closes them: in a thread that keeps nobody from ending.
-    threading.Thread(target=webbrowser.open, args=(scene.link or "",), daemon=True).start()
+    threading.Thread(target=webbrowser.open, args=(state.flow_url or "",), daemon=True).start()

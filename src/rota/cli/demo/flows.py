@@ -9,123 +9,127 @@ from typing import Any
 
 from rota import Run
 from rota.cli.demo import tasks
-from rota.cli.demo.scene import Part, Scene
-from rota.cli.demo.tally import Tally
-from rota.cli.paint import STATES
-from rota.store.views import JobLine
+from rota.cli.demo.scene import DemoState, ProgressRow
+from rota.cli.demo.tally import DemoCounters
+from rota.cli.paint import STATE_STYLES
+from rota.store.views import JobRow
 
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-EVERY = 9.0
+START_INTERVAL_SECONDS = 9.0
 """Seconds from one to the next, at pace 1."""
 
-THINKS = 2.5
+APPROVAL_SECONDS = 2.5
 """Seconds somebody takes to approve, at pace 1."""
 
-ENDS = ("succeeded", "failed", "cancelled", "expired", "skipped")
+FINAL_STATES = ("succeeded", "failed", "cancelled", "expired", "skipped")
 
 
 @dataclass(slots=True)
-class Seen:
+class FlowProgress:
     run: Run[dict[str, Any]]
     day: str
-    jobs: list[JobLine] = field(default_factory=list)
-    tried: set[int] = field(default_factory=set)
-    asks: float | None = None
+    jobs: list[JobRow] = field(default_factory=list)
+    retried_jobs: set[int] = field(default_factory=set)
+    waiting_since: float | None = None
     """Since when it waits for an answer."""
-    answered: bool = False
+    is_approved: bool = False
 
 
-class Flows:
-    def __init__(self, scene: Scene, tally: Tally, pace: float) -> None:
-        self._scene = scene
-        self._tally = tally
-        self._pace = pace
-        self._open: dict[int, Seen] = {}
+class DemoFlows:
+    def __init__(self, state: DemoState, counters: DemoCounters, time_scale: float) -> None:
+        self._state = state
+        self._counters = counters
+        self._time_scale = time_scale
+        self._open_runs: dict[int, FlowProgress] = {}
 
-    async def start(self, until: float) -> None:
+    async def start(self, deadline: float) -> None:
         """Begin one now and one every few seconds, as long as it would end by then."""
         number = 0
-        while number == 0 or time.monotonic() + tasks.LASTS * self._pace * 1.2 < until:
+        while (
+            number == 0 or time.monotonic() + tasks.FLOW_SECONDS * self._time_scale * 1.2 < deadline
+        ):
             day = DAYS[number % len(DAYS)]
-            run = await tasks.etl.start(day=day, pace=self._pace)
-            self._open[run.id] = Seen(run, day)
-            self._tally.flows[run.id] = "running"
-            self._scene.point_to(self._scene.flow or run.id)
-            self._scene.tell(f"etl of {day} begins, as run {run.id}")
+            run = await tasks.etl.start(day=day, time_scale=self._time_scale)
+            self._open_runs[run.id] = FlowProgress(run, day)
+            self._counters.flow_states[run.id] = "running"
+            self._state.show_flow_run(self._state.flow_run or run.id)
+            self._state.add_event(f"etl of {day} begins, as run {run.id}")
             number += 1
-            await asyncio.sleep(EVERY * self._pace)
+            await asyncio.sleep(START_INTERVAL_SECONDS * self._time_scale)
 
     @property
-    def open(self) -> list[int]:
-        return list(self._open)
+    def open_runs(self) -> list[int]:
+        return list(self._open_runs)
 
-    async def see(self, jobs: dict[int, list[JobLine]]) -> None:
+    async def update(self, jobs: dict[int, list[JobRow]]) -> None:
         """What has become of those that are open."""
-        for run, lines in jobs.items():
-            seen = self._open[run]
-            seen.jobs = lines
-            self._tell_of_failures(seen)
-            await self._approve(seen)
-            if lines and all(each.state in ENDS for each in lines):
-                await self._end(seen)
-        if self._scene.flow not in self._open:
-            self._scene.flow = next(iter(reversed(self._open)), self._scene.flow)
+        for run, rows in jobs.items():
+            progress = self._open_runs[run]
+            progress.jobs = rows
+            self._report_retries(progress)
+            await self._approve(progress)
+            if rows and all(each.state in FINAL_STATES for each in rows):
+                await self._finish(progress)
+        if self._state.flow_run not in self._open_runs:
+            self._state.flow_run = next(iter(reversed(self._open_runs)), self._state.flow_run)
 
-    def _tell_of_failures(self, seen: Seen) -> None:
-        for job in seen.jobs:
-            if job.state == "asleep" and job.attempt > 1 and job.job not in seen.tried:
-                seen.tried.add(job.job)
+    def _report_retries(self, progress: FlowProgress) -> None:
+        for job in progress.jobs:
+            if job.state == "asleep" and job.attempt > 1 and job.job not in progress.retried_jobs:
+                progress.retried_jobs.add(job.job)
                 name = job.task.removeprefix("etl.")
-                self._scene.tell(f"{name} of {seen.day} failed, and is tried again", "yellow")
+                self._state.add_event(
+                    f"{name} of {progress.day} failed, and is tried again", "yellow"
+                )
 
-    async def _approve(self, seen: Seen) -> None:
-        waits = any(job.awaits and job.state == "asleep" for job in seen.jobs)
-        if not waits or seen.answered:
+    async def _approve(self, progress: FlowProgress) -> None:
+        is_waiting = any(job.awaits and job.state == "asleep" for job in progress.jobs)
+        if not is_waiting or progress.is_approved:
             return
-        if seen.asks is None:
-            seen.asks = time.monotonic()
-            self._scene.tell(f"etl of {seen.day} waits for somebody to approve", "blue")
-        elif time.monotonic() - seen.asks >= THINKS * self._pace:
-            seen.answered = True
-            await seen.run.signal("approval", True)
-            self._tally.approved += 1
-            self._scene.tell(
-                f"etl of {seen.day} was approved: rota signal {seen.run.id} approval true"
+        if progress.waiting_since is None:
+            progress.waiting_since = time.monotonic()
+            self._state.add_event(f"etl of {progress.day} waits for somebody to approve", "blue")
+        elif time.monotonic() - progress.waiting_since >= APPROVAL_SECONDS * self._time_scale:
+            progress.is_approved = True
+            await progress.run.signal("approval", True)
+            self._counters.approved += 1
+            self._state.add_event(
+                f"etl of {progress.day} was approved: rota signal {progress.run.id} approval true"
             )
 
-    async def _end(self, seen: Seen) -> None:
-        state = await seen.run.status()
-        if state not in ENDS:
+    async def _finish(self, progress: FlowProgress) -> None:
+        state = await progress.run.status()
+        if state not in FINAL_STATES:
             return
-        del self._open[seen.run.id]
-        self._tally.flows[seen.run.id] = state
-        words = state
+        del self._open_runs[progress.run.id]
+        self._counters.flow_states[progress.run.id] = state
+        text = state
         if state == "succeeded":
-            words = f"succeeded, and went to {', '.join((await seen.run.result())['report'])}"
-        self._scene.tell(f"etl of {seen.day} {words}", STATES[state])
+            text = f"succeeded, and went to {', '.join((await progress.run.result())['report'])}"
+        self._state.add_event(f"etl of {progress.day} {text}", STATE_STYLES[state])
 
-    def parts(self) -> list[Part]:
+    def progress_rows(self) -> list[ProgressRow]:
         """The last three, the newest first, as they stand."""
-        newest = sorted(self._open.values(), key=lambda seen: -seen.run.id)[:3]
-        return [_part(seen) for seen in newest]
+        newest = sorted(self._open_runs.values(), key=lambda seen: -seen.run.id)[:3]
+        return [_progress_row(progress) for progress in newest]
 
 
-def _part(seen: Seen) -> Part:
-    ended = sum(job.state in ENDS for job in seen.jobs)
-    part = Part(f"etl {seen.day}", ended, len(seen.jobs) or None)
-    part.count = f"{ended} of {len(seen.jobs)}" if seen.jobs else ""
-    runs = [job.task.removeprefix("etl.") for job in seen.jobs if job.state == "running"]
-    sleeps = [job for job in seen.jobs if job.state == "asleep"]
-    if runs:
-        part.words = ", ".join(runs)
-    elif any(job.state == "ready" for job in seen.jobs):
-        part.words = "waits for a worker"
-    elif any(job.awaits for job in sleeps):
-        part.words = "waits for approval"
-    elif any(job.attempt > 1 for job in sleeps):
-        part.words = "waits to try again"
-    elif sleeps:
-        part.words = "asleep"
-    elif any(job.state == "waiting" for job in seen.jobs):
-        part.words = "waits for the parts"
-    return part
+def _progress_row(progress: FlowProgress) -> ProgressRow:
+    ended = sum(job.state in FINAL_STATES for job in progress.jobs)
+    row = ProgressRow(f"etl {progress.day}", ended, len(progress.jobs) or None)
+    row.count = f"{ended} of {len(progress.jobs)}" if progress.jobs else ""
+    running = [job.task.removeprefix("etl.") for job in progress.jobs if job.state == "running"]
+    sleeping = [job for job in progress.jobs if job.state == "asleep"]
+    if running:
+        row.text = ", ".join(running)
+    elif any(job.state == "ready" for job in progress.jobs):
+        row.text = "waits for a worker"
+    elif any(job.awaits for job in sleeping):
+        row.text = "waits for approval"
+    elif any(job.attempt > 1 for job in sleeping):
+        row.text = "waits to try again"
+    elif sleeping:
+        row.text = "asleep"
+    elif any(job.state == "waiting" for job in progress.jobs):
+        row.text = "waits for the parts"
+    return row

@@ -11,220 +11,234 @@ from contextlib import suppress
 
 from rota.cli import paint
 from rota.cli.demo import accident, tasks
-from rota.cli.demo.flows import Flows
-from rota.cli.demo.scene import Hand, Part, Scene
-from rota.cli.demo.stage import Stage
-from rota.cli.demo.tally import Tally
+from rota.cli.demo.flows import DemoFlows
+from rota.cli.demo.scene import DemoState, DemoWorker, ProgressRow
+from rota.cli.demo.stage import DemoEnvironment
+from rota.cli.demo.tally import DemoCounters
 from rota.model.agenda import Schedule
 from rota.store import agenda, live, standing, views
-from rota.store.live import HeldLine
-from rota.store.standing import ServiceLine
-from rota.store.views import WorkerDetail
+from rota.store.live import RunningJobRow
+from rota.store.standing import ServiceRow
+from rota.store.views import WorkerDetailRow
 
-WAVE = 2000
+WAVE_JOBS = 2000
 """Jobs started in one call."""
 
-WAVE_EVERY = 2.5
+WAVE_INTERVAL_SECONDS = 2.5
 """Seconds from one wave to the next; what is left of them, the machine has for who looks on."""
 
-LOOK_EVERY = 0.4
-PING_EVERY = 0.5
-OVERTIME = 20.0
+POLL_SECONDS = 0.4
+PING_INTERVAL_SECONDS = 0.5
+MAX_OVERTIME_SECONDS = 20.0
 """Seconds it may last longer, until who was killed is replaced and no job is open."""
 
-LAST_WORDS = 2.0
+TOTALS_TIMEOUT_SECONDS = 2.0
 """Seconds in which the figures are put together at the end, at most."""
 
 
-class Play:
-    def __init__(self, stage: Stage, scene: Scene, tally: Tally) -> None:
-        self._stage = stage
-        self._scene = scene
-        self._tally = tally
-        self._pace = min(max(scene.seconds / 60, 0.05), 1.0)
-        self._flows = Flows(scene, tally, self._pace)
-        self._plain = Part("plain jobs")
-        self._pings = Part("one by one")
-        self._monitor = Part(tasks.MONITOR)
-        self._clock = Part("schedule")
+class Scenario:
+    def __init__(
+        self, environment: DemoEnvironment, state: DemoState, counters: DemoCounters
+    ) -> None:
+        self._environment = environment
+        self._state = state
+        self._counters = counters
+        self._time_scale = min(max(state.seconds / 60, 0.05), 1.0)
+        self._flows = DemoFlows(state, counters, self._time_scale)
+        self._wave_row = ProgressRow("plain jobs")
+        self._ping_row = ProgressRow("one by one")
+        self._monitor_row = ProgressRow(tasks.MONITOR)
+        self._schedule_row = ProgressRow("schedule")
 
-    async def perform(self) -> None:
+    async def run(self) -> None:
         """All of it, for as long as it is to last."""
         self._database = (await tasks.app.open()).database
-        await asyncio.gather(self._stage.add_worker(), self._stage.add_worker())
-        self._scene.began = began = time.monotonic()
-        until = began + self._scene.seconds
-        accident = asyncio.create_task(self._accident())
-        actors = [
-            accident,
+        await asyncio.gather(self._environment.add_worker(), self._environment.add_worker())
+        self._state.began = began = time.monotonic()
+        deadline = began + self._state.seconds
+        kill_task = asyncio.create_task(self._kill_worker())
+        running = [
+            kill_task,
             *(
                 asyncio.create_task(each)
                 for each in (
-                    self._look(),
-                    self._flows.start(until),
-                    self._waves(until - 1.0 - self._pace),
+                    self._observe(),
+                    self._flows.start(deadline),
+                    self._start_waves(deadline - 1.0 - self._time_scale),
                     self._ping(),
                 )
             ),
         ]
         try:
-            await _for(actors, self._scene.seconds)
+            await _run_for(running, self._state.seconds)
             # Where the machine is slow, what is the point of it all is waited for.
             with suppress(TimeoutError):
-                async with asyncio.timeout(OVERTIME):
-                    await accident
-                    await self._all_ended()
+                async with asyncio.timeout(MAX_OVERTIME_SECONDS):
+                    await kill_task
+                    await self._wait_for_all()
         finally:
-            for each in actors:
+            for each in running:
                 each.cancel()
-            await asyncio.gather(*actors, return_exceptions=True)
-            self._tally.lasted = time.monotonic() - began
+            await asyncio.gather(*running, return_exceptions=True)
+            self._counters.duration = time.monotonic() - began
             with suppress(TimeoutError):
-                async with asyncio.timeout(LAST_WORDS):
-                    await self._sum_up()
+                async with asyncio.timeout(TOTALS_TIMEOUT_SECONDS):
+                    await self._collect_totals()
 
     # Those who do something
 
-    async def _waves(self, until: float) -> None:
+    async def _start_waves(self, deadline: float) -> None:
         number = 0
-        while time.monotonic() < until:
+        while time.monotonic() < deadline:
             began = time.monotonic()
-            calls = [tasks.square.call(number + each) for each in range(WAVE)]
+            calls = [tasks.square.bind(number + each) for each in range(WAVE_JOBS)]
             runs = [run.id for run in await tasks.app.start_many(calls)]
-            self._tally.starting += time.monotonic() - began
-            self._tally.plain += runs
-            number += WAVE
-            await self._ended(runs, began)
-            await asyncio.sleep(max(began + WAVE_EVERY - time.monotonic(), 0.05))
+            self._counters.start_seconds += time.monotonic() - began
+            self._counters.wave_runs += runs
+            number += WAVE_JOBS
+            await self._wait_for_wave(runs, began)
+            await asyncio.sleep(max(began + WAVE_INTERVAL_SECONDS - time.monotonic(), 0.05))
 
-    async def _ended(self, runs: list[int], began: float) -> None:
+    async def _wait_for_wave(self, runs: list[int], began: float) -> None:
         """Look on until a wave is over, but for those that come back after a failure."""
-        steady = WAVE - WAVE // tasks.FLAKY
-        self._plain.total = WAVE
+        expected = WAVE_JOBS - WAVE_JOBS // tasks.FAIL_ONE_IN
+        self._wave_row.total = WAVE_JOBS
         while True:
-            [ended] = await self._database.run(live.ended(runs))
-            passed = time.monotonic() - began
-            self._plain.done = ended
-            self._plain.count = paint.number(len(self._tally.plain) - WAVE + ended)
-            if ended >= steady:
-                self._tally.fastest = max(self._tally.fastest, ended / passed)
-                self._plain.words = f"{paint.number(int(round(ended / passed, -2)))} jobs/s"
-            if ended == WAVE:
+            [ended] = await self._database.run(live.count_ended(runs))
+            seconds = time.monotonic() - began
+            self._wave_row.done = ended
+            self._wave_row.count = paint.format_count(
+                len(self._counters.wave_runs) - WAVE_JOBS + ended
+            )
+            if ended >= expected:
+                self._counters.max_rate = max(self._counters.max_rate, ended / seconds)
+                self._wave_row.text = (
+                    f"{paint.format_count(int(round(ended / seconds, -2)))} jobs/s"
+                )
+            if ended == WAVE_JOBS:
                 return
-            await asyncio.sleep(0.02 if ended < steady else 0.1)
+            await asyncio.sleep(0.02 if ended < expected else 0.1)
 
-    async def _all_ended(self) -> None:
+    async def _wait_for_all(self) -> None:
         while True:
-            [ended] = await self._database.run(live.ended(self._tally.plain))
-            if ended == len(self._tally.plain):
+            [ended] = await self._database.run(live.count_ended(self._counters.wave_runs))
+            if ended == len(self._counters.wave_runs):
                 return
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(POLL_SECONDS)
 
     async def _ping(self) -> None:
         """One job at a time, from its start to its result."""
         while True:
             began = time.monotonic()
-            await (await tasks.ping.start(len(self._tally.latencies))).result()
-            self._tally.latencies.append(time.monotonic() - began)
-            self._pings.count = str(len(self._tally.latencies))
-            usual = statistics.median(self._tally.latencies)
-            self._pings.words = f"{paint.span(usual)} from start to result"
-            await asyncio.sleep(PING_EVERY)
+            await (await tasks.ping.start(len(self._counters.latencies))).result()
+            self._counters.latencies.append(time.monotonic() - began)
+            self._ping_row.count = str(len(self._counters.latencies))
+            median = statistics.median(self._counters.latencies)
+            self._ping_row.text = f"{paint.format_duration(median)} from start to result"
+            await asyncio.sleep(PING_INTERVAL_SECONDS)
 
-    async def _accident(self) -> None:
-        await asyncio.sleep(self._scene.seconds / 2)
-        await accident.happen(self._stage, self._database, self._scene, self._tally, self._pace)
+    async def _kill_worker(self) -> None:
+        await asyncio.sleep(self._state.seconds / 2)
+        await accident.kill_and_recover(
+            self._environment, self._database, self._state, self._counters, self._time_scale
+        )
 
     # Who looks on
 
-    async def _look(self) -> None:
+    async def _observe(self) -> None:
         while True:
-            asked = self._flows.open
-            [[workers, held, services, schedules, *jobs]] = await self._database.exchange(
+            open_runs = self._flows.open_runs
+            [[workers, held, services, schedule_list, *jobs]] = await self._database.pipeline(
                 [
                     [
-                        views.workers(gone=True),
-                        live.held(),
+                        views.workers(include_ended=True),
+                        live.running_jobs(),
                         standing.services(tasks.MONITOR),
                         agenda.schedules(tasks.HALTS),
-                        *(views.jobs(run) for run in asked),
+                        *(views.jobs(run) for run in open_runs),
                     ]
                 ]
             )
-            await self._flows.see(dict(zip(asked, jobs, strict=True)))
-            numbers = {each.pid: each.worker for each in workers}
-            self._see_monitor(services, numbers)
-            self._see_clock(schedules)
-            killed = None if self._tally.accident is None else self._tally.accident.worker
-            self._scene.hands = [_hand(each, held, killed) for each in workers]
-            self._scene.parts = [
-                *self._flows.parts(),
-                self._plain,
-                self._pings,
-                self._monitor,
-                self._clock,
+            await self._flows.update(dict(zip(open_runs, jobs, strict=True)))
+            workers_by_pid = {each.pid: each.worker for each in workers}
+            self._update_monitor(services, workers_by_pid)
+            self._update_schedule(schedule_list)
+            killed = None if self._counters.kill is None else self._counters.kill.worker
+            self._state.workers = [_demo_worker(each, held, killed) for each in workers]
+            self._state.progress_rows = [
+                *self._flows.progress_rows(),
+                self._wave_row,
+                self._ping_row,
+                self._monitor_row,
+                self._schedule_row,
             ]
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(POLL_SECONDS)
 
-    def _see_monitor(self, services: Iterable[ServiceLine], numbers: dict[int, int]) -> None:
+    def _update_monitor(
+        self, services: Iterable[ServiceRow], workers_by_pid: dict[int, int]
+    ) -> None:
         for each in services:
-            self._tally.rounds = each.iteration or 0
-            self._monitor.count = paint.number(self._tally.rounds)
-            runner = numbers.get(each.pid or 0)
-            where = "nobody runs it" if runner is None else f"on worker {runner}, others stand by"
-            self._monitor.words = where
+            self._counters.monitor_iterations = each.iteration or 0
+            self._monitor_row.count = paint.format_count(self._counters.monitor_iterations)
+            runner = workers_by_pid.get(each.pid or 0)
+            text = "nobody runs it" if runner is None else f"on worker {runner}, others stand by"
+            self._monitor_row.text = text
 
-    def _see_clock(self, schedules: Iterable[Schedule]) -> None:
+    def _update_schedule(self, schedules: Iterable[Schedule]) -> None:
         for each in schedules:
-            self._tally.ticks, self._tally.missed = each.runs, each.missed
-            self._clock.count = paint.number(each.runs)
-            self._clock.words = f"ticks, {each.when}"
+            self._counters.ticks, self._counters.missed_ticks = each.runs, each.missed
+            self._schedule_row.count = paint.format_count(each.runs)
+            self._schedule_row.text = f"ticks, {each.when}"
 
     # The figures
 
-    async def _sum_up(self) -> None:
-        tally = self._tally
-        [[sums, [ended], ticks, services]] = await self._database.exchange(
+    async def _collect_totals(self) -> None:
+        counters = self._counters
+        [[totals, [ended], ticks, services]] = await self._database.pipeline(
             [
                 [
-                    live.sums(),
-                    live.ended(tally.plain),
+                    live.outcome_totals(),
+                    live.count_ended(counters.wave_runs),
                     agenda.ticks(tasks.HALTS, 10_000),
                     standing.services(tasks.MONITOR),
                 ]
             ]
         )
-        tally.states = {each.state: each.jobs for each in sums}
-        tally.retries = sum(each.retries for each in sums)
-        tally.open = len(tally.plain) - ended
+        counters.job_states = {each.state: each.jobs for each in totals}
+        counters.retries = sum(each.retries for each in totals)
+        counters.open_jobs = len(counters.wave_runs) - ended
         started = [tick for tick in ticks if tick.run is not None]
-        tally.ticks = len(started)
-        tally.twice = len(started) - len({tick.planned for tick in started})
+        counters.ticks = len(started)
+        counters.duplicate_ticks = len(started) - len({tick.planned for tick in started})
         for each in services:
-            tally.rounds = each.iteration or 0
-        for run, state in tally.flows.items():
+            counters.monitor_iterations = each.iteration or 0
+        for run, state in counters.flow_states.items():
             if state == "running":
-                tally.flows[run] = await self._database.one(views.state(run)) or state
+                counters.flow_states[run] = (
+                    await self._database.fetch_one(views.state(run)) or state
+                )
 
 
-async def _for(actors: list[asyncio.Task[None]], seconds: float) -> None:
+async def _run_for(running: list[asyncio.Task[None]], seconds: float) -> None:
     """Let them play, unless one of them fails."""
-    done, _ = await asyncio.wait(actors, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
+    done, _ = await asyncio.wait(running, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
     for each in done:
         each.result()
 
 
-def _hand(worker: WorkerDetail, held: Iterable[HeldLine], killed: int | None) -> Hand:
-    mine = [each for each in held if each.worker == worker.worker]
-    states = {"active": "works", "draining": "stopping", "dead": "killed", "stopped": "left"}
+def _demo_worker(
+    worker: WorkerDetailRow, held: Iterable[RunningJobRow], killed: int | None
+) -> DemoWorker:
+    rows = [each for each in held if each.worker == worker.worker]
+    states = {"active": "active", "draining": "stopping", "dead": "killed", "stopped": "stopped"}
     tasks_held: dict[str, int] = defaultdict(int)
-    for each in mine:
+    for each in rows:
         tasks_held[each.task.removeprefix("etl.")] += each.jobs
-    words = ", ".join(
-        name if many == 1 else f"{name} ×{many}"
+    text = ", ".join(
+        name if count == 1 else f"{name} ×{count}"
         # Those that are few first: there would be no end of the others.
-        for name, many in sorted(tasks_held.items(), key=lambda pair: (pair[1], pair[0]))
+        for name, count in sorted(tasks_held.items(), key=lambda pair: (pair[1], pair[0]))
     )
     # We know before the others do.
     state = "killed" if worker.worker == killed else states[worker.state]
-    return Hand(worker.worker, worker.pid, state, sum(each.jobs for each in mine), words)
+    return DemoWorker(worker.worker, worker.pid, state, sum(each.jobs for each in rows), text)

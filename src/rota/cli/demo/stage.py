@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from rota.cli import crew, loops
 from rota.cli.demo import tasks
-from rota.cli.demo.scene import Scene
-from rota.cli.endings import FAILED, Told
+from rota.cli.demo.scene import DemoState
+from rota.cli.endings import FAILED, CommandError
 
 if TYPE_CHECKING:
     from rota.web.doorman import LocalAccess
@@ -32,17 +32,17 @@ T = TypeVar("T")
 
 LOOPBACK = "127.0.0.1"
 FIRST_PORT = 8000
-PORTS = 20
+MAX_PORT_TRIES = 20
 """Tried from the first on; then any that is free."""
 
-LEAVE_WITHIN = 4.0
+STOP_TIMEOUT_SECONDS = 4.0
 """Seconds a worker has to leave by itself."""
 
 
 def bind(port: int | None) -> socket.socket:
     """A socket at this port, or at the first of some that is free."""
-    wanted = [port] if port is not None else [*range(FIRST_PORT, FIRST_PORT + PORTS), 0]
-    for each in wanted:
+    ports = [port] if port is not None else [*range(FIRST_PORT, FIRST_PORT + MAX_PORT_TRIES), 0]
+    for each in ports:
         bound = socket.socket()
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -54,82 +54,86 @@ def bind(port: int | None) -> socket.socket:
         else:
             bound.setblocking(False)
             return bound
-    raise Told(
-        f"cannot listen at {LOOPBACK} port {wanted[0]}: {failure.strerror}; say another with --port",
+    raise CommandError(
+        f"cannot listen at {LOOPBACK} port {ports[0]}: {failure.strerror}; say another with --port",
         FAILED,
     )
 
 
-class Stage:
-    def __init__(self, dsn: str, home: Path) -> None:
+class DemoEnvironment:
+    def __init__(self, dsn: str, directory: Path) -> None:
         self.dsn = dsn
-        self._log = home / "workers.log"
-        self._children: dict[int, crew.Child] = {}
+        self._log = directory / "workers.log"
+        self._children: dict[int, crew.SupervisedProcess] = {}
 
     async def add_worker(self) -> int:
         """Start one, and wait until it is up. Answers its process number."""
-        words = ["worker", f"{tasks.__name__}:app", "--dsn", self.dsn, "--log-level", "warning"]
+        arguments = ["worker", f"{tasks.__name__}:app", "--dsn", self.dsn, "--log-level", "warning"]
         environment = {
             name: value for name, value in os.environ.items() if not name.startswith("ROTA_")
         }
         # For appending: of two that write, neither writes over the other.
         log = os.open(self._log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
-            child = await loops.to_its_end(
-                crew.Child.start(crew.command(words), (), environment, log),
+            child = await loops.finish_even_if_cancelled(
+                crew.SupervisedProcess.start(crew.rota_command(arguments), (), environment, log),
                 lambda child: self._children.update({child.pid: child}),
             )
         finally:
             os.close(log)
-        if not await child.settled():
-            said = self._log.read_text("utf-8", "replace").strip().splitlines()
-            raise Told(f"a worker did not come up: {said[-1] if said else 'it said nothing'}")
+        if not await child.wait_until_up():
+            lines = self._log.read_text("utf-8", "replace").strip().splitlines()
+            raise CommandError(
+                f"a worker did not come up: {lines[-1] if lines else 'it said nothing'}"
+            )
         return child.pid
 
     def freeze(self, pid: int) -> None:
-        self._children[pid].tell(signal.SIGSTOP)
+        self._children[pid].send_signal(signal.SIGSTOP)
 
     async def kill(self, pid: int) -> None:
         child = self._children.pop(pid)
-        child.tell(signal.SIGKILL)
-        await child.ended()
+        child.send_signal(signal.SIGKILL)
+        await child.wait_exit()
 
     async def close(self) -> None:
         """No worker is left."""
         children, self._children = list(self._children.values()), {}
-        ends = [asyncio.create_task(child.ended()) for child in children]
+        exits = [asyncio.create_task(child.wait_exit()) for child in children]
         for child in children:
-            child.tell(signal.SIGTERM)
-            child.tell(signal.SIGCONT)
-        if ends:
-            await asyncio.wait(ends, timeout=LEAVE_WITHIN)
-        for child, end in zip(children, ends, strict=True):
-            if not end.done():
-                child.tell(signal.SIGKILL)
-        await asyncio.gather(*ends)
+            child.send_signal(signal.SIGTERM)
+            child.send_signal(signal.SIGCONT)
+        if exits:
+            await asyncio.wait(exits, timeout=STOP_TIMEOUT_SECONDS)
+        for child, exit_task in zip(children, exits, strict=True):
+            if not exit_task.done():
+                child.send_signal(signal.SIGKILL)
+        await asyncio.gather(*exits)
 
 
 @asynccontextmanager
-async def stage(scene: Scene, bound: socket.socket) -> AsyncIterator[Stage]:
+async def demo_environment(
+    state: DemoState, bound: socket.socket
+) -> AsyncIterator[DemoEnvironment]:
     """Set up, and taken down whatever happens; what the block is cancelled in the midst of included."""
     app = tasks.app
     async with AsyncExitStack() as stack:
         stack.callback(bound.close)
-        scene.doing = "starting a PostgreSQL of its own"
-        home, dsn = await stack.enter_async_context(_database())
-        app.move_to(dsn)
+        state.setup_step = "starting a PostgreSQL of its own"
+        directory, dsn = await stack.enter_async_context(_database())
+        app.switch_database(dsn)
         stack.push_async_callback(app.close)
-        scene.doing = "making the tables"
+        state.setup_step = "making the tables"
         await app.migrate()
         async with (await app.open()).database.connection() as connection:
-            await connection.execute(tasks.TABLE)
+            await connection.execute(tasks.CREATE_TABLE)
         if _has_dashboard():
             local = await stack.enter_async_context(_dashboard(bound))
-            scene.link_to = partial(local.link, f"http://{LOOPBACK}:{bound.getsockname()[1]}")
-        made = Stage(dsn, home)
-        stack.push_async_callback(made.close)
-        scene.doing = "starting two workers"
-        yield made
+            state.link_to = partial(local.link, f"http://{LOOPBACK}:{bound.getsockname()[1]}")
+        environment = DemoEnvironment(dsn, directory)
+        stack.push_async_callback(environment.close)
+        state.setup_step = "starting two workers"
+        yield environment
 
 
 @asynccontextmanager
@@ -137,14 +141,16 @@ async def _database() -> AsyncIterator[tuple[Path, str]]:
     from rota.localpg import LocalPostgres
 
     # Short, because the path of a socket is bounded.
-    home = Path(tempfile.mkdtemp(prefix="rota-demo-"))
-    server = LocalPostgres(home / "pg")
+    directory = Path(tempfile.mkdtemp(prefix="rota-demo-"))
+    server = LocalPostgres(directory / "pg")
     try:
-        os.chmod(home, 0o711)  # as root, the server runs as another user and has to pass through
-        yield home, await _in_thread(server.start)
+        os.chmod(
+            directory, 0o711
+        )  # as root, the server runs as another user and has to pass through
+        yield directory, await _in_thread(server.start)
     finally:
         await _in_thread(server.stop)
-        await _in_thread(lambda: shutil.rmtree(home, ignore_errors=True))
+        await _in_thread(lambda: shutil.rmtree(directory, ignore_errors=True))
 
 
 def _has_dashboard() -> bool:
@@ -155,10 +161,10 @@ def _has_dashboard() -> bool:
 async def _dashboard(bound: socket.socket) -> AsyncIterator[LocalAccess]:
     from rota.web.doorman import LocalAccess
     from rota.web.port import serving
-    from rota.web.site import EVERYTHING, site
+    from rota.web.site import ALL_PARTS, site
 
     local = LocalAccess()
-    served = site(tasks.app, auth=local, bind=LOOPBACK, parts=EVERYTHING)
+    served = site(tasks.app, auth=local, bind=LOOPBACK, parts=ALL_PARTS)
     async with serving(served, bound):
         try:
             yield local
@@ -167,4 +173,4 @@ async def _dashboard(bound: socket.socket) -> AsyncIterator[LocalAccess]:
 
 
 async def _in_thread(fn: Callable[[], T]) -> T:
-    return await loops.to_its_end(asyncio.to_thread(fn))
+    return await loops.finish_even_if_cancelled(asyncio.to_thread(fn))

@@ -8,97 +8,117 @@ from collections.abc import Iterator
 
 from rota.cli import paint
 from rota.cli.demo import tasks
-from rota.cli.demo.tally import Accident, Tally
+from rota.cli.demo.tally import DemoCounters, WorkerKill
 
-Line = tuple[str, str, str]
+SummaryLine = tuple[str, str, str]
 """What, how much, and a few words on it."""
 
 
-def lines(tally: Tally) -> Iterator[Line]:
-    if tally.ended:
-        bad = {state: jobs for state, jobs in tally.states.items() if state != "succeeded"}
-        rest = ", ".join(f"{paint.number(jobs)} {state}" for state, jobs in bad.items())
-        words = f"ended in {paint.span(tally.lasted)}, each recorded once"
-        yield "jobs", paint.number(tally.ended), f"{words}; {rest}" if rest else words
-    if tally.fastest:
+def summary_lines(counters: DemoCounters) -> Iterator[SummaryLine]:
+    if counters.ended_jobs:
+        bad = {state: jobs for state, jobs in counters.job_states.items() if state != "succeeded"}
+        others = ", ".join(f"{paint.format_count(jobs)} {state}" for state, jobs in bad.items())
+        words = f"ended in {paint.format_duration(counters.duration)}, each recorded once"
+        yield (
+            "jobs",
+            paint.format_count(counters.ended_jobs),
+            f"{words}; {others}" if others else words,
+        )
+    if counters.max_rate:
         yield (
             "speed",
-            f"{_round(tally.fastest)} jobs/s",
+            f"{_round(counters.max_rate)} jobs/s",
             f"the fastest wave of jobs that do nothing, from its start to the end of the last; started at "
-            f"{_round(len(tally.plain) / tally.starting)} jobs/s",
+            f"{_round(len(counters.wave_runs) / counters.start_seconds)} jobs/s",
         )
-    if tally.open:
-        yield "open", paint.number(tally.open), "of them had not ended when it was over"
-    if tally.latencies:
+    if counters.open_jobs:
+        yield (
+            "open",
+            paint.format_count(counters.open_jobs),
+            "of them had not ended when it was over",
+        )
+    if counters.latencies:
         yield (
             "latency",
-            paint.span(statistics.median(tally.latencies)),
-            f"from start to result, one job at a time; the slowest of {len(tally.latencies)} took "
-            f"{paint.span(max(tally.latencies))}",
+            paint.format_duration(statistics.median(counters.latencies)),
+            f"from start to result, one job at a time; the slowest of {len(counters.latencies)} took "
+            f"{paint.format_duration(max(counters.latencies))}",
         )
-    if tally.retries:
-        yield "retries", paint.number(tally.retries), "attempts failed, and were made again"
-    if tally.flows:
-        yield "flows", str(len(tally.flows)), _flows(tally)
-    if tally.accident is not None:
-        yield from _accident(tally.accident)
-    if tally.rounds:
+    if counters.retries:
+        yield (
+            "retries",
+            paint.format_count(counters.retries),
+            "attempts failed, and were made again",
+        )
+    if counters.flow_states:
+        yield "flows", str(len(counters.flow_states)), _describe_flows(counters)
+    if counters.kill is not None:
+        yield from _kill_lines(counters.kill)
+    if counters.monitor_iterations:
         yield (
             "monitor",
-            f"{paint.number(tally.rounds)} rounds",
-            f"one every {tasks.MONITOR_EVERY:g} s, on one worker at a time",
+            f"{paint.format_count(counters.monitor_iterations)} rounds",
+            f"one every {tasks.MONITOR_SECONDS:g} s, on one worker at a time",
         )
-    if tally.ticks:
-        twice = f"{tally.twice} of them twice" if tally.twice else "none of them twice"
-        missed = f", {tally.missed} missed" if tally.missed else ", none missed"
+    if counters.ticks:
+        twice = (
+            f"{counters.duplicate_ticks} of them twice"
+            if counters.duplicate_ticks
+            else "none of them twice"
+        )
+        missed = f", {counters.missed_ticks} missed" if counters.missed_ticks else ", none missed"
         yield (
             "ticks",
-            paint.number(tally.ticks),
-            f"one every {tasks.HALTS_EVERY:g} s, {twice}{missed}",
+            paint.format_count(counters.ticks),
+            f"one every {tasks.HALTS_SECONDS:g} s, {twice}{missed}",
         )
 
 
-def _flows(tally: Tally) -> str:
-    came = Counter(tally.flows.values())
-    words = ", ".join(f"{many} {state}" for state, many in came.items())
-    return f"of etl: {words}; {tally.approved} waited for a signal and got it"
+def _describe_flows(counters: DemoCounters) -> str:
+    states = Counter(counters.flow_states.values())
+    words = ", ".join(f"{count} {state}" for state, count in states.items())
+    return f"of etl: {words}; {counters.approved} waited for a signal and got it"
 
 
-def _accident(accident: Accident) -> Iterator[Line]:
-    held = f"{paint.number(accident.jobs)} job{'' if accident.jobs == 1 else 's'}"
-    if accident.noticed is None:
+def _kill_lines(kill: WorkerKill) -> Iterator[SummaryLine]:
+    held = f"{paint.format_count(kill.held_jobs)} job{'' if kill.held_jobs == 1 else 's'}"
+    if kill.detected is None:
         yield "killed", "1 worker", f"with {held}; it was over before anybody could notice"
         return
     yield (
         "killed",
         "1 worker",
-        f"worker {accident.worker}, with {held}; the others knew after {paint.span(accident.noticed)}",
+        f"worker {kill.worker}, with {held}; the others knew after {paint.format_duration(kill.detected)}",
     )
-    if accident.recovered is not None:
-        heirs = " and ".join(f"worker {each}" for each in accident.heirs) or "it"
-        lost = accident.jobs - accident.succeeded
+    if kill.recovered is not None:
+        finished_by = " and ".join(f"worker {each}" for each in kill.finished_by) or "it"
+        lost = kill.held_jobs - kill.succeeded
         yield (
             "recovered",
-            paint.span(accident.recovered),
-            f"after the kill the last of them had ended on {heirs}; {lost or 'none'} lost",
+            paint.format_duration(kill.recovered),
+            f"after the kill the last of them had ended on {finished_by}; {lost or 'none'} lost",
         )
-    if accident.monitor is not None:
-        yield "taken over", paint.span(accident.monitor), "after the kill the monitor ran elsewhere"
+    if kill.monitor_moved is not None:
+        yield (
+            "taken over",
+            paint.format_duration(kill.monitor_moved),
+            "after the kill the monitor ran elsewhere",
+        )
 
 
 def _round(speed: float) -> str:
-    return paint.number(int(round(speed, -2 if speed > 2000 else 0)))
+    return paint.format_count(int(round(speed, -2 if speed > 2000 else 0)))
 
 
-def show(tally: Tally) -> None:
-    table = paint.table("", "", "words", free=("words",))
-    table.show_header = False
-    for name, what, words in lines(tally):
-        rest = paint.text(words, "dim")
-        rest.no_wrap = False
-        table.add_row(paint.text(name, "dim"), paint.text(what), rest)
-    if table.row_count:
-        paint.show(table)
+def print_summary(counters: DemoCounters) -> None:
+    grid = paint.new_table("", "", "words", free=("words",))
+    grid.show_header = False
+    for name, value, words in summary_lines(counters):
+        note = paint.cell(words, "dim")
+        note.no_wrap = False
+        grid.add_row(paint.cell(name, "dim"), paint.cell(value), note)
+    if grid.row_count:
+        paint.print_renderable(grid)
         paint.hint(f"the app that ran: {tasks.__file__}; with your own: rota dev MODULE:APP")
     else:
-        paint.say("stopped before it began")
+        paint.print_text("stopped before it began")

@@ -15,29 +15,29 @@ import time
 from rota import Context, Retry, Rota, ServiceContext, Settings
 
 # The environment has no say in it: what is shown is what anybody sees who has set nothing.
-app = Rota(settings=Settings(concurrency=40, prefetch=400, drain_for=2.0))
+app = Rota(settings=Settings(concurrency=40, prefetch=400, drain_timeout=2.0))
 
 MONITOR = "filings-monitor"
-MONITOR_EVERY = 1.0
+MONITOR_SECONDS = 1.0
 HALTS = "halts"
-HALTS_EVERY = 2.0
+HALTS_SECONDS = 2.0
 
 PARTS = 6
 """Pieces in which a source is cleaned."""
 
-SPEED = "speed"
+SPEED_QUEUE = "speed"
 """The queue of jobs that do next to nothing."""
 
-FLAKY = 100
+FAIL_ONE_IN = 100
 """One in so many of them fails at first."""
 
-TABLE = (
+CREATE_TABLE = (
     "create table if not exists public.filings "
     "(number bigint primary key, iteration bigint not null, term bigint not null)"
 )
 
 
-class Unreachable(ConnectionError):
+class ServiceUnreachable(ConnectionError):
     """What goes wrong in the demo."""
 
 
@@ -55,115 +55,115 @@ async def work(ctx: Context, seconds: float, total: int, note: str) -> None:
 
 
 @etl.task
-async def sources(day: str, pace: float) -> list[str]:
-    await asyncio.sleep(0.8 * pace)
+async def sources(day: str, time_scale: float) -> list[str]:
+    await asyncio.sleep(0.8 * time_scale)
     return [f"{day}-{name}" for name in ("orders", "payments", "stock")]
 
 
 @etl.task
-async def extract_orders(ctx: Context, sources: list[str], pace: float) -> int:
-    await work(ctx, 3.0 * pace, 30, sources[0])
+async def extract_orders(ctx: Context, sources: list[str], time_scale: float) -> int:
+    await work(ctx, 3.0 * time_scale, 30, sources[0])
     return 1200
 
 
-@etl.task(retry=Retry(attempts=5, wait=0.4, backoff=1.5, jitter=0))
-async def extract_payments(ctx: Context, sources: list[str], pace: float) -> int:
-    await work(ctx, 1.2 * pace, 10, sources[1])
+@etl.task(retry=Retry(max_attempts=5, delay=0.4, backoff=1.5, jitter=0))
+async def extract_payments(ctx: Context, sources: list[str], time_scale: float) -> int:
+    await work(ctx, 1.2 * time_scale, 10, sources[1])
     if ctx.attempt < 3:
-        raise Unreachable("the payments service does not answer")
+        raise ServiceUnreachable("the payments service does not answer")
     return 900
 
 
 @etl.task
-async def extract_stock(ctx: Context, sources: list[str], pace: float) -> int:
-    await work(ctx, 4.0 * pace, 40, sources[2])
+async def extract_stock(ctx: Context, sources: list[str], time_scale: float) -> int:
+    await work(ctx, 4.0 * time_scale, 40, sources[2])
     return 600
 
 
 @app.task
-async def clean_part(rows: int, part: int, pace: float) -> int:
-    await asyncio.sleep((1.5 + part % 3) * pace)
+async def clean_part(rows: int, part: int, time_scale: float) -> int:
+    await asyncio.sleep((1.5 + part % 3) * time_scale)
     return rows
 
 
-async def in_parts(ctx: Context, rows: int, pace: float) -> int:
+async def clean_in_parts(ctx: Context, rows: int, time_scale: float) -> int:
     """How many parts there are is known when it runs; each is a job of its own."""
-    calls = [clean_part.call(rows // PARTS, part, pace) for part in range(PARTS)]
+    calls = [clean_part.bind(rows // PARTS, part, time_scale) for part in range(PARTS)]
     return sum(await ctx.map(calls))
 
 
 @etl.task
-async def clean_orders(ctx: Context, extract_orders: int, pace: float) -> int:
-    return await in_parts(ctx, extract_orders, pace)
+async def clean_orders(ctx: Context, extract_orders: int, time_scale: float) -> int:
+    return await clean_in_parts(ctx, extract_orders, time_scale)
 
 
 @etl.task
-async def clean_payments(ctx: Context, extract_payments: int, pace: float) -> int:
-    return await in_parts(ctx, extract_payments, pace)
+async def clean_payments(ctx: Context, extract_payments: int, time_scale: float) -> int:
+    return await clean_in_parts(ctx, extract_payments, time_scale)
 
 
 @etl.task
-async def clean_stock(ctx: Context, extract_stock: int, pace: float) -> int:
-    return await in_parts(ctx, extract_stock, pace)
+async def clean_stock(ctx: Context, extract_stock: int, time_scale: float) -> int:
+    return await clean_in_parts(ctx, extract_stock, time_scale)
 
 
 @etl.task
 async def join(
-    ctx: Context, clean_orders: int, clean_payments: int, clean_stock: int, pace: float
+    ctx: Context, clean_orders: int, clean_payments: int, clean_stock: int, time_scale: float
 ) -> int:
-    await work(ctx, 1.5 * pace, 10, "join")
+    await work(ctx, 1.5 * time_scale, 10, "join")
     return clean_orders + clean_payments + clean_stock
 
 
 @etl.task
-async def check(ctx: Context, join: int, pace: float) -> bool:
-    await work(ctx, 2.0 * pace, 10, "check")
+async def check(ctx: Context, join: int, time_scale: float) -> bool:
+    await work(ctx, 2.0 * time_scale, 10, "check")
     return join > 0
 
 
 @etl.task
-async def settle(ctx: Context, join: int, pace: float) -> int:
-    await ctx.sleep(3.0 * pace)  # holds no worker; a restart does not shorten it
+async def settle(ctx: Context, join: int, time_scale: float) -> int:
+    await ctx.sleep(3.0 * time_scale)  # holds no worker; a restart does not shorten it
     return join
 
 
-approval = etl.wait("approval", type=bool, after=[check, settle])
+approval = etl.wait_signal("approval", type=bool, after=[check, settle])
 
 
 @etl.task
-async def publish_web(ctx: Context, approval: bool, pace: float) -> str:
-    await work(ctx, 2.0 * pace, 10, "web")
+async def publish_web(ctx: Context, approval: bool, time_scale: float) -> str:
+    await work(ctx, 2.0 * time_scale, 10, "web")
     return "web"
 
 
 @etl.task
-async def publish_mail(ctx: Context, approval: bool, pace: float) -> str:
-    await work(ctx, 1.5 * pace, 10, "mail")
+async def publish_mail(ctx: Context, approval: bool, time_scale: float) -> str:
+    await work(ctx, 1.5 * time_scale, 10, "mail")
     return "mail"
 
 
 @etl.task
-async def publish_archive(ctx: Context, approval: bool, pace: float) -> str:
-    await work(ctx, 2.5 * pace, 10, "archive")
+async def publish_archive(ctx: Context, approval: bool, time_scale: float) -> str:
+    await work(ctx, 2.5 * time_scale, 10, "archive")
     return "archive"
 
 
 @etl.task
 async def report(
-    publish_web: str, publish_mail: str, publish_archive: str, pace: float
+    publish_web: str, publish_mail: str, publish_archive: str, time_scale: float
 ) -> list[str]:
-    await asyncio.sleep(0.5 * pace)
+    await asyncio.sleep(0.5 * time_scale)
     return [publish_web, publish_mail, publish_archive]
 
 
-LASTS = 22.0
+FLOW_SECONDS = 22.0
 """Seconds a run of it takes at pace 1, about, with the time somebody takes to approve."""
 
 
 # The monitor, and the clock
 
 
-@app.service(MONITOR, every=MONITOR_EVERY)
+@app.service(MONITOR, every=MONITOR_SECONDS)
 async def monitor(ctx: ServiceContext) -> None:
     await asyncio.sleep(0.05)
     last = int(time.time())
@@ -175,7 +175,7 @@ async def monitor(ctx: ServiceContext) -> None:
         await app.insert_once(connection, "filings", rows, conflict=["number"])
 
 
-@app.schedule(every=HALTS_EVERY, overlap="allow", name=HALTS)
+@app.schedule(every=HALTS_SECONDS, overlap="allow", name=HALTS)
 @app.task
 async def halts(ctx: Context) -> str:
     return "none" if ctx.scheduled_for is None else ctx.scheduled_for.isoformat()
@@ -184,10 +184,10 @@ async def halts(ctx: Context) -> str:
 # As fast as it goes
 
 
-@app.task(queue=SPEED, retry=Retry(attempts=3, wait=0.2, backoff=1.5))
+@app.task(queue=SPEED_QUEUE, retry=Retry(max_attempts=3, delay=0.2, backoff=1.5))
 async def square(ctx: Context, number: int) -> int:
-    if number % FLAKY == 0 and ctx.attempt == 1:
-        raise Unreachable("somebody else's service is down")
+    if number % FAIL_ONE_IN == 0 and ctx.attempt == 1:
+        raise ServiceUnreachable("somebody else's service is down")
     return number * number
 
 

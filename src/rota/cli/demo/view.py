@@ -5,26 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from rota.cli import paint
-from rota.cli.demo.scene import Hand, Part, Scene
+from rota.cli.demo.scene import DemoState, DemoWorker, ProgressRow
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.table import Table
     from rich.text import Text
 
-BAR = 20
-NAME = 15
-COUNT = 8
-STYLES = {"works": "green", "stopping": "cyan", "killed": "bold red", "left": "dim"}
-SHOWN = 3
+BAR_WIDTH = 20
+NAME_WIDTH = 15
+COUNT_WIDTH = 8
+STYLES = {"active": "green", "stopping": "cyan", "killed": "bold red", "stopped": "dim"}
+MAX_WORKERS = 3
 """Workers."""
 
 
-class View:
+class DemoView:
     """Drawn anew from the scene each time it is asked for."""
 
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
+    def __init__(self, state: DemoState) -> None:
+        self._state = state
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from rich.console import Group
@@ -32,104 +32,104 @@ class View:
         yield Group(*self._rows())
 
     def _rows(self) -> list[RenderableType]:
-        scene = self._scene
+        state = self._state
         rows: list[RenderableType] = ["", self._title(), *self._addresses(), ""]
-        if scene.began is None:
-            return [*rows, paint.text(f"  {scene.doing} …", "dim"), ""]
+        if state.began is None:
+            return [*rows, paint.cell(f"  {state.setup_step} …", "dim"), ""]
         return [
             *rows,
-            _parts(scene.parts),
+            _progress_table(state.progress_rows),
             "",
-            _hands(scene.hands),
+            _worker_table(state.workers),
             "",
-            _happenings(scene),
+            _event_table(state),
         ]
 
     def _title(self) -> Table:
-        scene = self._scene
-        left = paint.text("Rota demo", "bold")
-        words = "Ctrl-C ends it"
-        if scene.began is not None:
-            words = f"{min(scene.now, scene.seconds):.0f} of {scene.seconds:g} s · {words}"
-        return _row(left, paint.text(words, "dim"))
+        state = self._state
+        left = paint.cell("Rota demo", "bold")
+        text = "Ctrl-C ends it"
+        if state.began is not None:
+            text = f"{min(state.elapsed, state.seconds):.0f} of {state.seconds:g} s · {text}"
+        return _row(left, paint.cell(text, "dim"))
 
     def _addresses(self) -> list[RenderableType]:
-        scene = self._scene
-        if scene.address is None:
+        state = self._state
+        if state.dashboard_url is None:
             return []
-        rows: list[RenderableType] = [_address("dashboard", scene.address)]
-        if scene.link is not None:
-            rows.append(_address("a running flow", scene.link))
+        rows: list[RenderableType] = [_address("dashboard", state.dashboard_url)]
+        if state.flow_url is not None:
+            rows.append(_address("a running flow", state.flow_url))
         return rows
 
 
 def _address(name: str, url: str) -> Text:
-    words = paint.text(f"  {name:<{NAME}} ")
-    words.append(url, f"bold cyan underline link {url}")
-    return words
+    text = paint.cell(f"  {name:<{NAME_WIDTH}} ")
+    text.append(url, f"bold cyan underline link {url}")
+    return text
 
 
 def _row(left: Text, right: Text) -> Table:
-    made = _grid("left", "right", last=False)
-    made.add_row(left, right)
-    return made
+    grid = _grid("left", "right", last=False)
+    grid.add_row(left, right)
+    return grid
 
 
 def _grid(*columns: Literal["left", "right"] | int, last: bool = True) -> Table:
     """Columns that keep their width, numbers to the right, and a last one that has what is left."""
     from rich.table import Table
 
-    made = Table.grid(expand=True, padding=(0, 1, 0, 0))
+    grid = Table.grid(expand=True, padding=(0, 1, 0, 0))
     for each in columns:
         if isinstance(each, int):
             width = abs(each)
             justify: Literal["left", "right"] = "right" if each < 0 else "left"
-            made.add_column(width=width, min_width=width, justify=justify, no_wrap=True)
+            grid.add_column(width=width, min_width=width, justify=justify, no_wrap=True)
         else:
-            made.add_column(justify=each, no_wrap=True, ratio=1)
+            grid.add_column(justify=each, no_wrap=True, ratio=1)
     if last:
-        made.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
-    return made
+        grid.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+    return grid
 
 
-def _parts(parts: list[Part]) -> Table:
+def _progress_table(rows: list[ProgressRow]) -> Table:
     from rich.progress_bar import ProgressBar
 
-    made = _grid(NAME + 2, BAR, -COUNT)
-    for part in parts:
+    grid = _grid(NAME_WIDTH + 2, BAR_WIDTH, -COUNT_WIDTH)
+    for row in rows:
         bar: RenderableType = ""
-        if part.total:
+        if row.total:
             bar = ProgressBar(
-                total=part.total,
-                completed=part.done,
-                width=BAR,
+                total=row.total,
+                completed=row.done,
+                width=BAR_WIDTH,
                 style="bright_black",
                 complete_style="cyan",
                 finished_style="green",
             )
-        name = paint.text(f"  {part.name}")
-        made.add_row(name, bar, paint.text(part.count), paint.text(part.words, "dim"))
-    return made
+        name = paint.cell(f"  {row.name}")
+        grid.add_row(name, bar, paint.cell(row.count), paint.cell(row.text, "dim"))
+    return grid
 
 
-def _hands(hands: list[Hand]) -> Table:
-    made = _grid(8, -8, 9, -6)
-    heads = ("  worker", "process", "", "holds", "")
-    made.add_row(*(paint.text(head, "dim") for head in heads))
-    for hand in hands[-SHOWN:]:
-        gone = hand.state in ("killed", "left")
-        made.add_row(
-            paint.text(f"  {hand.number}", "dim" if gone else ""),
-            paint.text(hand.pid, "dim" if gone else ""),
-            paint.text(f" {hand.state}", STYLES[hand.state]),
-            paint.text(paint.number(hand.held) if hand.held or not gone else ""),
-            paint.text(hand.words, "dim"),
+def _worker_table(workers: list[DemoWorker]) -> Table:
+    grid = _grid(8, -8, 9, -6)
+    heads = ("  worker", "process", "", "jobs", "")
+    grid.add_row(*(paint.cell(head, "dim") for head in heads))
+    for worker in workers[-MAX_WORKERS:]:
+        has_ended = worker.state in ("killed", "stopped")
+        grid.add_row(
+            paint.cell(f"  {worker.worker}", "dim" if has_ended else ""),
+            paint.cell(worker.pid, "dim" if has_ended else ""),
+            paint.cell(f" {worker.state}", STYLES[worker.state]),
+            paint.cell(paint.format_count(worker.held) if worker.held or not has_ended else ""),
+            paint.cell(worker.text, "dim"),
         )
-    return made
+    return grid
 
 
-def _happenings(scene: Scene) -> Table:
-    made = _grid(-6)
-    for each in scene.happenings:
-        made.add_row(paint.text(f"{each.after:.0f} s", "dim"), paint.text(each.words, each.style))
-    return made
+def _event_table(state: DemoState) -> Table:
+    grid = _grid(-6)
+    for each in state.events:
+        grid.add_row(paint.cell(f"{each.seconds:.0f} s", "dim"), paint.cell(each.text, each.style))
+    return grid

@@ -21,22 +21,22 @@ from rota.errors import DatabaseError
 
 if TYPE_CHECKING:
     from rota import Rota
-    from rota.cli.top.glance import Sight
+    from rota.cli.top.glance import TopSnapshot
 
-SHARE = 10
+PAUSE_FACTOR = 10
 """A look that takes a second is followed by ten seconds of rest: watching must not be work."""
 
-LEAVE = b"qQ\x03\x04"
+QUIT_KEYS = b"qQ\x03\x04"
 ESC = b"\x1b"
 
 # What a terminal sends for an arrow, a function key, a key together with Alt.
-_OTHER_KEYS = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|[^\x1b])", re.DOTALL)
+_ESCAPE_SEQUENCES = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|[^\x1b])", re.DOTALL)
 
 
 @click.command()
 @with_target
 @click.option(
-    "--every",
+    "--interval",
     type=click.FloatRange(0.2, 3600),
     default=2.0,
     metavar="SECONDS",
@@ -45,109 +45,109 @@ _OTHER_KEYS = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|[^\x1b])", re.DOTALL)
 )
 @click.option("--once", is_flag=True, help="Look once, print it, and end.")
 @click.option("--json", "as_json", is_flag=True, help="A JSON document a line, for programs.")
-def top(target: Target, every: float, once: bool, as_json: bool) -> None:
-    """Watch queues, workers, running runs and open alerts as they change; q leaves.
+def top(target: Target, interval: float, once: bool, as_json: bool) -> None:
+    """Watch queues, workers, running runs and open alerts as they change; q quits.
 
     Speeds are those of the last quarter of a minute. Where nobody looks at a terminal it prints one look,
     or with --json one a line until it is stopped.
     """
     console = paint.console()
-    watching = not once and not as_json and console.is_terminal
+    is_live = not once and not as_json and console.is_terminal
 
-    async def asking(app: Rota) -> None:
-        from rota.cli.top.glance import Glance
+    async def run_top(app: Rota) -> None:
+        from rota.cli.top.glance import SnapshotReader
 
-        glance = Glance((await app.open()).database)
-        if watching:
-            await _watch(glance, every)
+        reader = SnapshotReader((await app.open()).database)
+        if is_live:
+            await _watch(reader, interval)
         elif as_json and not once:
-            await _tell(glance, every)
+            await _stream_json(reader, interval)
         else:
-            sight = await glance.look()
+            snapshot = await reader.read()
             if as_json:
-                _print(sight)
+                _print_json(snapshot)
             else:
-                from rota.cli.top.view import View
+                from rota.cli.top.view import TopView
 
-                paint.show(View(sight, live=False))
+                paint.print_renderable(TopView(snapshot, live=False))
 
-    target.ask(asking)
+    target.run(run_top)
 
 
-async def _tell(glance: Any, every: float) -> None:
-    with _until_told() as told:
-        while not told.is_set():
+async def _stream_json(reader: Any, interval: float) -> None:
+    with _stop_on_signal() as stopping:
+        while not stopping.is_set():
             began = time.monotonic()
-            _print(await glance.look())
-            await _rest(told, every, time.monotonic() - began)
+            _print_json(await reader.read())
+            await _pause(stopping, interval, time.monotonic() - began)
 
 
-def _print(sight: Sight) -> None:
+def _print_json(snapshot: TopSnapshot) -> None:
     document = {
-        "at": sight.at,
-        "totals": sight.fleet,
-        "queues": sight.queues,
-        "workers": [paint.fields(each, stored=("metadata",)) for each in sight.workers],
-        "runs": sight.runs,
-        "alerts": sight.alerts,
+        "at": snapshot.at,
+        "totals": snapshot.totals,
+        "queues": snapshot.queues,
+        "workers": [paint.fields(each, stored=("metadata",)) for each in snapshot.workers],
+        "runs": snapshot.runs,
+        "alerts": snapshot.alerts,
     }
     click.echo(msgspec.json.encode(document))
 
 
-async def _watch(glance: Any, every: float) -> None:
+async def _watch(reader: Any, interval: float) -> None:
     from rich.live import Live
 
-    from rota.cli.top.view import View
+    from rota.cli.top.view import TopView
 
-    sight = await glance.look()
+    snapshot = await reader.read()
     with (
-        _until_told() as told,
-        _keys(told),
-        Live(View(sight), console=paint.console(), screen=True, auto_refresh=False) as live,
+        _stop_on_signal() as stopping,
+        _quit_on_key(stopping),
+        Live(TopView(snapshot), console=paint.console(), screen=True, auto_refresh=False) as live,
     ):
-        took = 0.0
-        while not told.is_set():
-            await _rest(told, every, took)
+        seconds = 0.0
+        while not stopping.is_set():
+            await _pause(stopping, interval, seconds)
             began = time.monotonic()
-            trouble = ""
+            error_text = ""
             try:
-                sight = await glance.look()
+                snapshot = await reader.read()
             except DatabaseError as error:
-                trouble = paint.line(str(error))
-            took = time.monotonic() - began
-            live.update(View(sight, trouble), refresh=True)
+                error_text = paint.single_line(str(error))
+            seconds = time.monotonic() - began
+            live.update(TopView(snapshot, error_text), refresh=True)
 
 
-async def _rest(told: asyncio.Event, every: float, took: float) -> None:
+async def _pause(stopping: asyncio.Event, interval: float, seconds: float) -> None:
     try:
-        async with asyncio.timeout(max(every - took, took * SHARE, 0.05)):
-            await told.wait()
+        async with asyncio.timeout(max(interval - seconds, seconds * PAUSE_FACTOR, 0.05)):
+            await stopping.wait()
     except TimeoutError:
         pass
 
 
 @contextmanager
-def _until_told() -> Iterator[asyncio.Event]:
-    told = asyncio.Event()
+def _stop_on_signal() -> Iterator[asyncio.Event]:
+    stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, told.set)
+        loop.add_signal_handler(number, stopping.set)
     try:
-        yield told
+        yield stopping
     finally:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.remove_signal_handler(number)
 
 
-def leaves(pressed: bytes) -> bool:
+def is_quit_key(pressed: bytes) -> bool:
     """Whether these keys leave: q, Ctrl-C, Ctrl-D, ESC alone, and a terminal that has gone."""
     if not pressed.strip(ESC):
         return True
-    return any(key in LEAVE for key in _OTHER_KEYS.sub(b"", pressed))
+    return any(key in QUIT_KEYS for key in _ESCAPE_SEQUENCES.sub(b"", pressed))
 
 
 @contextmanager
-def _keys(told: asyncio.Event) -> Iterator[None]:
+def _quit_on_key(stopping: asyncio.Event) -> Iterator[None]:
     """A key is heard when it is pressed; what the terminal was like it is again afterwards."""
     if not sys.stdin.isatty():
         yield
@@ -156,17 +156,17 @@ def _keys(told: asyncio.Event) -> Iterator[None]:
     import tty
 
     keyboard = sys.stdin.fileno()
-    before = termios.tcgetattr(keyboard)
+    previous = termios.tcgetattr(keyboard)
     loop = asyncio.get_running_loop()
 
-    def hear() -> None:
-        if leaves(os.read(keyboard, 32)):
-            told.set()
+    def on_key() -> None:
+        if is_quit_key(os.read(keyboard, 32)):
+            stopping.set()
 
     tty.setcbreak(keyboard)
-    loop.add_reader(keyboard, hear)
+    loop.add_reader(keyboard, on_key)
     try:
         yield
     finally:
         loop.remove_reader(keyboard)
-        termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
+        termios.tcsetattr(keyboard, termios.TCSADRAIN, previous)

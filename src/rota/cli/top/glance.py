@@ -16,168 +16,168 @@ import msgspec
 from rota.app import listing
 from rota.store import live, meters, standing, views
 from rota.store.database import Database
-from rota.store.listing import Matching
-from rota.store.live import DepthLine, PaceLine
-from rota.store.meters import Fleet
+from rota.store.listing import RunFilter
+from rota.store.live import MinuteRateRow, QueueDepthRow
+from rota.store.meters import FleetTotals
 from rota.store.query import Query
-from rota.store.standing import AlertLine
-from rota.store.views import RunLine, WorkerDetail
+from rota.store.standing import AlertRow
+from rota.store.views import RunRow, WorkerDetailRow
 
-OVER = 15.0
+RATE_WINDOW_SECONDS = 15.0
 """Seconds a speed is taken over."""
 
-KEPT = 600.0
+MINUTE_FINAL_SECONDS = 600.0
 """Seconds after which nothing more is told of a minute, and its figures are as they are."""
 
-RUNS = 40
-ALERTS = 10
-RUNNING = Matching(states=("running",))
+MAX_RUNS = 40
+MAX_ALERTS = 10
+RUNNING_FILTER = RunFilter(states=("running",))
 
 
-class QueueSight(msgspec.Struct, frozen=True):
+class QueueSnapshot(msgspec.Struct, frozen=True):
     queue: str
-    ready: int
-    exact: bool
+    queued: int
+    is_exact: bool
     oldest: float | None
     workers: int
     """Those that serve it."""
-    ended: float
+    ended_rate: float
     """Jobs a second."""
-    failed: float
-    retried: float
+    failed_rate: float
+    retried_rate: float
     paused: bool
-    waited: float | None
+    mean_wait: float | None
     """Seconds a job had waited to be taken, on average; None: none was taken lately."""
 
 
-class Sight(msgspec.Struct, frozen=True):
+class TopSnapshot(msgspec.Struct, frozen=True):
     at: datetime
-    fleet: Fleet
-    queues: list[QueueSight]
-    workers: list[WorkerDetail]
-    runs: list[RunLine]
-    alerts: list[AlertLine]
-    patience: float
+    totals: FleetTotals
+    queues: list[QueueSnapshot]
+    workers: list[WorkerDetailRow]
+    runs: list[RunRow]
+    alerts: list[AlertRow]
+    dead_after: float
     """Seconds without a beat, after which a worker is late."""
 
 
 @dataclass(slots=True)
-class Sums:
+class QueueTotals:
     """What was counted of a queue, up to one moment."""
 
     ended: int = 0
     failed: int = 0
     retried: int = 0
-    waits: int = 0
-    waited: float = 0.0
+    wait_count: int = 0
+    wait_seconds: float = 0.0
 
-    def count(self, line: PaceLine) -> None:
-        self.ended += line.ended
-        self.failed += line.failed
-        self.retried += line.retried
-        self.waits += line.waits
-        self.waited += line.waited
+    def add(self, row: MinuteRateRow) -> None:
+        self.ended += row.ended
+        self.failed += row.failed
+        self.retried += row.retried
+        self.wait_count += row.wait_count
+        self.wait_seconds += row.wait_seconds
 
-    def less(self, other: Sums) -> Sums:
-        return Sums(
+    def minus(self, other: QueueTotals) -> QueueTotals:
+        return QueueTotals(
             self.ended - other.ended,
             self.failed - other.failed,
             self.retried - other.retried,
-            self.waits - other.waits,
-            self.waited - other.waited,
+            self.wait_count - other.wait_count,
+            self.wait_seconds - other.wait_seconds,
         )
 
 
 @dataclass(slots=True)
-class Paces:
+class ThroughputWindow:
     """Keeps what was counted, minute by minute, so that what is forgotten later stays counted."""
 
-    _minutes: dict[tuple[str, int], PaceLine] = field(default_factory=dict)
-    _base: dict[str, Sums] = field(default_factory=dict)
+    _minutes: dict[tuple[str, int], MinuteRateRow] = field(default_factory=dict)
+    _base: dict[str, QueueTotals] = field(default_factory=dict)
     """What minutes came to that are not kept any more: sums never go back, or speeds would be below 0."""
-    _seen: deque[tuple[float, dict[str, Sums]]] = field(default_factory=deque)
+    _history: deque[tuple[float, dict[str, QueueTotals]]] = field(default_factory=deque)
 
-    def add(self, now: float, lines: list[PaceLine]) -> None:
-        for each in lines:
+    def add(self, now: float, rows: list[MinuteRateRow]) -> None:
+        for each in rows:
             self._minutes[each.queue, each.minute] = each
-        for queue, minute in [key for key in self._minutes if key[1] <= now - KEPT]:
-            self._base.setdefault(queue, Sums()).count(self._minutes.pop((queue, minute)))
+        for queue, minute in [key for key in self._minutes if key[1] <= now - MINUTE_FINAL_SECONDS]:
+            self._base.setdefault(queue, QueueTotals()).add(self._minutes.pop((queue, minute)))
         sums = {queue: replace(each) for queue, each in self._base.items()}
         for each in self._minutes.values():
-            sums.setdefault(each.queue, Sums()).count(each)
-        self._seen.append((now, sums))
-        while len(self._seen) > 2 and self._seen[1][0] <= now - OVER:
-            self._seen.popleft()
+            sums.setdefault(each.queue, QueueTotals()).add(each)
+        self._history.append((now, sums))
+        while len(self._history) > 2 and self._history[1][0] <= now - RATE_WINDOW_SECONDS:
+            self._history.popleft()
 
-    def of(self, queue: str) -> tuple[Sums, float]:
+    def recent(self, queue: str) -> tuple[QueueTotals, float]:
         """What was counted lately, and in how many seconds."""
-        first, before = self._seen[0]
-        last, after = self._seen[-1]
-        now = after.get(queue, Sums())
-        if len(self._seen) == 1:
+        first, before = self._history[0]
+        last, after = self._history[-1]
+        latest = after.get(queue, QueueTotals())
+        if len(self._history) == 1:
             # The first look: what the minute before this one and this one have come to.
-            begun = min((minute for _, minute in self._minutes), default=last)
-            return now, max(last - begun, 1.0)
-        return now.less(before.get(queue, Sums())), max(last - first, 0.001)
+            first_minute = min((minute for _, minute in self._minutes), default=last)
+            return latest, max(last - first_minute, 1.0)
+        return latest.minus(before.get(queue, QueueTotals())), max(last - first, 0.001)
 
 
-class Glance:
+class SnapshotReader:
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._paces = Paces()
+        self._throughput = ThroughputWindow()
 
-    async def look(self) -> Sight:
-        patience = self._database.settings.dead_after
-        [[[at], [fleet], depths, paces, workers, alerts]] = await self._database.exchange(
+    async def read(self) -> TopSnapshot:
+        dead_after = self._database.settings.dead_after
+        [[[at], [totals], depths, rates, workers, alerts]] = await self._database.pipeline(
             [
                 [
-                    views.clock(),
-                    meters.fleet(patience),
-                    live.depths(),
-                    live.pace(),
+                    views.database_time(),
+                    meters.fleet_totals(dead_after),
+                    live.queue_depths(),
+                    live.minute_rates(),
                     views.workers(),
-                    standing.alerts(limit=ALERTS),
+                    standing.alerts(limit=MAX_ALERTS),
                 ]
             ]
         )
-        self._paces.add(at.timestamp(), paces)
-        seen = self._queues(depths, paces, workers, set(fleet.paused))
-        return Sight(at, fleet, seen, workers, await self._runs(), alerts, patience)
+        self._throughput.add(at.timestamp(), rates)
+        queues = self._queues(depths, rates, workers, set(totals.paused_queues))
+        return TopSnapshot(at, totals, queues, workers, await self._runs(), alerts, dead_after)
 
-    async def _runs(self) -> list[RunLine]:
-        found = await listing.find(self._ask, RUNNING, RUNS)
-        return await listing.lines(self._ask, RUNNING, found.spots)
+    async def _runs(self) -> list[RunRow]:
+        found = await listing.find_runs(self._fetch, RUNNING_FILTER, MAX_RUNS)
+        return await listing.load_rows(self._fetch, RUNNING_FILTER, found.positions)
 
-    async def _ask(self, *queries: Query[Any]) -> list[Any]:
-        [answers] = await self._database.exchange([queries])
+    async def _fetch(self, *queries: Query[Any]) -> list[Any]:
+        [answers] = await self._database.pipeline([queries])
         return list(answers)
 
     def _queues(
         self,
-        depths: list[DepthLine],
-        paces: list[PaceLine],
-        workers: list[WorkerDetail],
+        depths: list[QueueDepthRow],
+        rates: list[MinuteRateRow],
+        workers: list[WorkerDetailRow],
         paused: set[str],
-    ) -> list[QueueSight]:
+    ) -> list[QueueSnapshot]:
         """Every queue that anything waits in or came out of lately, that anybody serves or has paused."""
-        waits = {each.queue: each for each in depths}
+        by_queue = {each.queue: each for each in depths}
         served = {name for each in workers for name in each.queues}
         found = []
-        for queue in sorted(waits.keys() | served | paused | {each.queue for each in paces}):
-            depth = waits.get(queue) or DepthLine(queue, 0, True, None)
-            sums, seconds = self._paces.of(queue)
+        for queue in sorted(by_queue.keys() | served | paused | {each.queue for each in rates}):
+            depth = by_queue.get(queue) or QueueDepthRow(queue, 0, True, None)
+            totals, seconds = self._throughput.recent(queue)
             found.append(
-                QueueSight(
+                QueueSnapshot(
                     queue,
-                    depth.ready,
-                    depth.exact,
+                    depth.queued,
+                    depth.is_exact,
                     depth.oldest,
                     sum(queue in each.queues for each in workers if each.state == "active"),
-                    sums.ended / seconds,
-                    sums.failed / seconds,
-                    sums.retried / seconds,
+                    totals.ended / seconds,
+                    totals.failed / seconds,
+                    totals.retried / seconds,
                     queue in paused,
-                    sums.waited / sums.waits if sums.waits > 0 else None,
+                    totals.wait_seconds / totals.wait_count if totals.wait_count > 0 else None,
                 )
             )
         return found

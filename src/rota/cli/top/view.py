@@ -7,217 +7,238 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from rota.cli import paint
-from rota.cli.top.glance import QueueSight, Sight
+from rota.cli.top.glance import QueueSnapshot, TopSnapshot
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.table import Table
     from rich.text import Text
 
-    from rota.store.standing import AlertLine
-    from rota.store.views import RunLine, WorkerDetail
+    from rota.store.standing import AlertRow
+    from rota.store.views import RunRow, WorkerDetailRow
 
-BAR = 10
+BAR_WIDTH = 10
 """Letters of a bar that shows how busy a worker is."""
 
-AROUND = 13
+FIXED_LINES = 13
 """Lines that are no rows: the first two, headings, and what separates."""
 
-ROOMY = 100
+WIDE_TERMINAL_COLUMNS = 100
 """Columns where there is room for what is said less often."""
 
 
-class View:
-    def __init__(self, sight: Sight, trouble: str = "", *, live: bool = True) -> None:
-        self._sight = sight
-        self._trouble = trouble
+class TopView:
+    def __init__(self, snapshot: TopSnapshot, error_text: str = "", *, live: bool = True) -> None:
+        self._snapshot = snapshot
+        self._error_text = error_text
         self._live = live
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        roomy = options.max_width >= ROOMY
-        sight = self._sight
-        room = (options.height or console.height) - AROUND if self._live else 1000
-        alerts = sight.alerts[: max(min(len(sight.alerts), room // 5), 1)]
-        shares = _share(
-            room - len(alerts), [len(sight.queues), len(sight.workers), len(sight.runs)]
+        is_wide = options.max_width >= WIDE_TERMINAL_COLUMNS
+        snapshot = self._snapshot
+        free_lines = (options.height or console.height) - FIXED_LINES if self._live else 1000
+        alerts = snapshot.alerts[: max(min(len(snapshot.alerts), free_lines // 5), 1)]
+        line_counts = _share_lines(
+            free_lines - len(alerts),
+            [len(snapshot.queues), len(snapshot.workers), len(snapshot.runs)],
         )
-        busiest = sorted(sight.queues, key=lambda each: (-each.ready, -each.ended, each.queue))
-        hardest = sorted(sight.workers, key=lambda each: (-each.running, each.worker))
+        busiest_queues = sorted(
+            snapshot.queues, key=lambda each: (-each.queued, -each.ended_rate, each.queue)
+        )
+        busiest_workers = sorted(snapshot.workers, key=lambda each: (-each.running, each.worker))
         yield self._title()
-        yield _totals(sight)
-        if sight.alerts:
+        yield _totals(snapshot)
+        if snapshot.alerts:
             yield ""
-            yield from _alerts(alerts, sum(sight.fleet.alerts.values()), sight.at)
+            yield from _alerts(alerts, sum(snapshot.totals.alerts.values()), snapshot.at)
         yield ""
-        yield _queues(busiest[: shares[0]], roomy)
-        yield from _rest(len(busiest) - shares[0], "queue")
+        yield _queues(busiest_queues[: line_counts[0]], is_wide)
+        yield from _more_line(len(busiest_queues) - line_counts[0], "queue")
         yield ""
-        yield _workers(hardest[: shares[1]], sight, roomy)
-        yield from _rest(len(hardest) - shares[1], "worker")
+        yield _workers(busiest_workers[: line_counts[1]], snapshot, is_wide)
+        yield from _more_line(len(busiest_workers) - line_counts[1], "worker")
         yield ""
-        yield _runs(sight.runs[: shares[2]], sight.at)
-        yield from _rest(len(sight.runs) - shares[2], "run")
+        yield _runs(snapshot.runs[: line_counts[2]], snapshot.at)
+        yield from _more_line(len(snapshot.runs) - line_counts[2], "run")
 
     def _title(self) -> RenderableType:
         from rich.table import Table
 
         if not self._live:
-            title = paint.text("rota top", "bold")
-            title.append(f"  {paint.clock(self._sight.at)}", "dim")
+            title = paint.cell("rota top", "bold")
+            title.append(f"  {paint.format_time(self._snapshot.at)}", "dim")
             return title
-        made = Table.grid(expand=True)
-        made.add_column(no_wrap=True)
-        made.add_column(no_wrap=True, justify="right")
-        right = paint.text(self._trouble, "bold red")
-        if not self._trouble:
-            clock = self._sight.at.astimezone().strftime("%H:%M:%S")
-            right = paint.text(f"{clock} · q leaves", "dim")
-        made.add_row(paint.text("rota top", "bold"), right)
-        return made
+        grid = Table.grid(expand=True)
+        grid.add_column(no_wrap=True)
+        grid.add_column(no_wrap=True, justify="right")
+        right = paint.cell(self._error_text, "bold red")
+        if not self._error_text:
+            clock = self._snapshot.at.astimezone().strftime("%H:%M:%S")
+            right = paint.cell(f"{clock} · q quits", "dim")
+        grid.add_row(paint.cell("rota top", "bold"), right)
+        return grid
 
 
-def _share(room: int, wanted: Sequence[int]) -> list[int]:
+def _share_lines(available: int, needed: Sequence[int]) -> list[int]:
     """So many lines for each: none wants more than it has, and what one leaves the others get."""
-    given = [0] * len(wanted)
-    left = max(room, len(wanted))
-    while left > 0 and any(have < want for have, want in zip(given, wanted, strict=True)):
-        for place, want in enumerate(wanted):
-            if left > 0 and given[place] < want:
-                given[place] += 1
-                left -= 1
-    return given
+    shares = [0] * len(needed)
+    remaining = max(available, len(needed))
+    while remaining > 0 and any(share < need for share, need in zip(shares, needed, strict=True)):
+        for index, need in enumerate(needed):
+            if remaining > 0 and shares[index] < need:
+                shares[index] += 1
+                remaining -= 1
+    return shares
 
 
-def _rest(many: int, what: str) -> list[RenderableType]:
-    return [paint.text(f"… and {many} more {what}{'s' if many > 1 else ''}", "dim")] if many else []
+def _more_line(count: int, noun: str) -> list[RenderableType]:
+    return (
+        [paint.cell(f"… and {count} more {noun}{'s' if count > 1 else ''}", "dim")] if count else []
+    )
 
 
-def _totals(sight: Sight) -> Text:
-    fleet = sight.fleet
-    there = sum(fleet.workers.get(state, 0) for state in ("active", "draining", "silent"))
-    ready = sum(each.ready for each in sight.queues)
-    ended = sum(each.ended for each in sight.queues)
+def _totals(snapshot: TopSnapshot) -> Text:
+    totals = snapshot.totals
+    live_workers = sum(totals.workers.get(state, 0) for state in ("active", "draining", "silent"))
+    queued = sum(each.queued for each in snapshot.queues)
+    ended = sum(each.ended_rate for each in snapshot.queues)
     figures = [
-        (paint.number(there), "worker" if there == 1 else "workers", ""),
-        (f"{paint.number(fleet.running)}/{paint.number(fleet.concurrency)}", "running", ""),
-        (paint.number(ready), "ready", ""),
-        (_speed(ended), "jobs/s", ""),
-        (paint.number(fleet.asleep), "asleep", ""),
-        (paint.number(fleet.quarantined), "quarantined", "magenta" if fleet.quarantined else ""),
+        (paint.format_count(live_workers), "worker" if live_workers == 1 else "workers", ""),
+        (
+            f"{paint.format_count(totals.running)}/{paint.format_count(totals.concurrency)}",
+            "running",
+            "",
+        ),
+        (paint.format_count(queued), "ready", ""),
+        (_format_rate(ended), "jobs/s", ""),
+        (paint.format_count(totals.sleeping), "asleep", ""),
+        (
+            paint.format_count(totals.quarantined),
+            "quarantined",
+            "magenta" if totals.quarantined else "",
+        ),
     ]
-    if dead := fleet.workers.get("dead", 0):
-        figures.append((paint.number(dead), "dead", "red"))
-    words = paint.text("")
-    for figure, what, style in figures:
+    if dead := totals.workers.get("dead", 0):
+        figures.append((paint.format_count(dead), "dead", "red"))
+    words = paint.cell("")
+    for figure, unit, style in figures:
         if words.plain:
             words.append(" · ", "dim")
         words.append(figure, style or "bold")
-        words.append(f" {what}", style or "dim")
+        words.append(f" {unit}", style or "dim")
     return words
 
 
-def _alerts(alerts: Sequence[AlertLine], many: int, now: datetime) -> list[RenderableType]:
+def _alerts(alerts: Sequence[AlertRow], total: int, now: datetime) -> list[RenderableType]:
     rows: list[RenderableType] = []
     for each in alerts:
-        seen = each.acknowledged is not None
-        line = paint.text("! ", "dim" if seen else "bold red")
-        line.append(paint.line(each.message), "dim" if seen else "")
-        line.append(f"  {paint.age(each.raised, now)}{', seen to' if seen else ''}", "dim")
+        is_acknowledged = each.acknowledged_until is not None
+        line = paint.cell("! ", "dim" if is_acknowledged else "bold red")
+        line.append(paint.single_line(each.message), "dim" if is_acknowledged else "")
+        line.append(
+            f"  {paint.format_age(each.raised, now)}{', seen to' if is_acknowledged else ''}", "dim"
+        )
         rows.append(line)
-    return [*rows, *_rest(many - len(rows), "alert")]
+    return [*rows, *_more_line(total - len(rows), "alert")]
 
 
-def _queues(queues: Sequence[QueueSight], roomy: bool) -> Table:
-    columns = ["queue", "ready", "oldest", "jobs/s", "failed/s", "waited", "workers"]
-    if roomy:
+def _queues(queues: Sequence[QueueSnapshot], is_wide: bool) -> Table:
+    columns = ["queue", "ready", "oldest", "jobs/s", "failed/s", "mean wait", "workers"]
+    if is_wide:
         columns.insert(5, "retried/s")
-    table = paint.table(*columns, right=columns[1:], free=("queue",))
+    grid = paint.new_table(*columns, right=columns[1:], free=("queue",))
     for each in queues:
-        nobody = each.workers == 0
+        is_unserved = each.workers == 0
         cells = {
-            "queue": paint.text(each.queue),
-            "ready": paint.text(f"{'' if each.exact else '~'}{paint.number(each.ready)}"),
-            "oldest": paint.text(paint.span(each.oldest) if each.ready else ""),
-            "jobs/s": paint.text(_speed(each.ended)),
-            "failed/s": paint.text(_speed(each.failed), "red" if each.failed else "dim"),
-            "retried/s": paint.text(_speed(each.retried), "yellow" if each.retried else "dim"),
-            "waited": paint.text(paint.span(each.waited)),
-            "workers": paint.text("paused", "yellow")
+            "queue": paint.cell(each.queue),
+            "ready": paint.cell(f"{'' if each.is_exact else '~'}{paint.format_count(each.queued)}"),
+            "oldest": paint.cell(paint.format_duration(each.oldest) if each.queued else ""),
+            "jobs/s": paint.cell(_format_rate(each.ended_rate)),
+            "failed/s": paint.cell(
+                _format_rate(each.failed_rate), "red" if each.failed_rate else "dim"
+            ),
+            "retried/s": paint.cell(
+                _format_rate(each.retried_rate), "yellow" if each.retried_rate else "dim"
+            ),
+            "mean wait": paint.cell(paint.format_duration(each.mean_wait)),
+            "workers": paint.cell("paused", "yellow")
             if each.paused
-            else paint.text(each.workers or "none", "bold red" if nobody and each.ready else ""),
+            else paint.cell(
+                each.workers or "none", "bold red" if is_unserved and each.queued else ""
+            ),
         }
-        table.add_row(*(cells[name] for name in columns))
-    return table
+        grid.add_row(*(cells[name] for name in columns))
+    return grid
 
 
-def _workers(workers: Sequence[WorkerDetail], sight: Sight, roomy: bool) -> Table:
-    columns = ["worker", "state", "host", "process", "busy", "running", "beat", "lag"]
-    if roomy:
+def _workers(workers: Sequence[WorkerDetailRow], snapshot: TopSnapshot, is_wide: bool) -> Table:
+    columns = ["worker", "state", "host", "process", "load", "running", "heartbeat", "lag"]
+    if is_wide:
         columns += ["version", "queues"]
-    table = paint.table(
+    grid = paint.new_table(
         *columns,
-        right=("worker", "process", "running", "beat", "lag"),
+        right=("worker", "process", "running", "heartbeat", "lag"),
         free=("host", "version", "queues"),
     )
     for each in workers:
-        late = (sight.at - each.beat).total_seconds() > sight.patience
-        state = "silent" if late else each.state
+        is_silent = (snapshot.at - each.last_beat).total_seconds() > snapshot.dead_after
+        state = "silent" if is_silent else each.state
         style = {"active": "green", "draining": "cyan", "silent": "bold yellow"}.get(state, "")
         cells = {
-            "worker": paint.text(each.worker),
-            "state": paint.text(state, style),
-            "host": paint.text(each.host),
-            "process": paint.text(each.pid),
-            "busy": _bar(each.running, each.capacity),
-            "running": paint.text(f"{each.running}/{each.capacity}"),
-            "beat": paint.text(paint.age(each.beat, sight.at)),
-            "lag": paint.text(paint.span(each.lag) if each.lag >= 0.1 else "", "yellow"),
-            "version": paint.text(each.version),
-            "queues": paint.text(", ".join(each.queues), "dim"),
+            "worker": paint.cell(each.worker),
+            "state": paint.cell(state, style),
+            "host": paint.cell(each.host),
+            "process": paint.cell(each.pid),
+            "load": _bar(each.running, each.capacity),
+            "running": paint.cell(f"{each.running}/{each.capacity}"),
+            "heartbeat": paint.cell(paint.format_age(each.last_beat, snapshot.at)),
+            "lag": paint.cell(paint.format_duration(each.lag) if each.lag >= 0.1 else "", "yellow"),
+            "version": paint.cell(each.version),
+            "queues": paint.cell(", ".join(each.queues), "dim"),
         }
-        table.add_row(*(cells[name] for name in columns))
+        grid.add_row(*(cells[name] for name in columns))
     if not workers:
-        table.add_row("", paint.text("no worker is there", "yellow"))
-    return table
+        grid.add_row("", paint.cell("no worker is there", "yellow"))
+    return grid
 
 
 def _bar(done: int, total: int) -> Text:
-    full = round(BAR * min(done / total, 1)) if total else 0
+    full = round(BAR_WIDTH * min(done / total, 1)) if total else 0
     full = max(full, 1) if done else 0
-    bar = paint.text("■" * full, "cyan")
-    bar.append("·" * (BAR - full), "dim")
+    bar = paint.cell("■" * full, "cyan")
+    bar.append("·" * (BAR_WIDTH - full), "dim")
     return bar
 
 
-def _runs(runs: Sequence[RunLine], now: datetime) -> Table:
-    table = paint.table(
+def _runs(runs: Sequence[RunRow], now: datetime) -> Table:
+    grid = paint.new_table(
         "run",
-        "what",
+        "name",
         "worker",
-        "for",
+        "age",
         "progress",
-        right=("run", "worker", "for"),
-        free=("what", "progress"),
+        right=("run", "worker", "age"),
+        free=("name", "progress"),
     )
     for each in runs:
         name = f"{each.name} (flow)" if each.is_flow else each.name
-        done = ""
+        progress = ""
         if each.done is not None:
-            whole = f" of {each.total:g}" if each.total else ""
-            done = f"{each.done:g}{whole} {each.note or ''}"
-        table.add_row(
-            paint.text(each.run),
-            paint.text(name),
-            paint.text(each.worker),
-            paint.text(paint.age(each.since, now)),
-            paint.text(paint.line(done), "dim"),
+            total = f" of {each.total:g}" if each.total else ""
+            progress = f"{each.done:g}{total} {each.note or ''}"
+        grid.add_row(
+            paint.cell(each.run),
+            paint.cell(name),
+            paint.cell(each.worker),
+            paint.cell(paint.format_age(each.since, now)),
+            paint.cell(paint.single_line(progress), "dim"),
         )
     if not runs:
-        table.add_row("", paint.text("nothing runs", "dim"))
-    return table
+        grid.add_row("", paint.cell("nothing runs", "dim"))
+    return grid
 
 
-def _speed(value: float) -> str:
+def _format_rate(value: float) -> str:
     if value >= 100:
-        return paint.number(round(value))
+        return paint.format_count(round(value))
     return f"{value:.1f}" if value >= 0.05 else "0"

@@ -10,12 +10,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from rota.model.access import Role
-from rota.web.answers import answer
+from rota.web.answers import json_response
 from rota.web.api import coordination, fleet, many, people, runs, schedules, why
-from rota.web.api.openapi import document
+from rota.web.api.openapi import build_document
 from rota.web.api.operations import PREFIX, Operation
-from rota.web.auth import needs
-from rota.web.requests import root_of
+from rota.web.auth import require_role
+from rota.web.requests import mount_path
 
 if TYPE_CHECKING:
     from rota.app import Rota
@@ -24,7 +24,7 @@ OPERATIONS: list[Operation] = [
     operation
     # /runs/count before /runs/{run}.
     for module in (many, runs, why, schedules, fleet, coordination, people)
-    for operation in module.table.operations
+    for operation in module.router.operations
 ]
 
 
@@ -34,14 +34,14 @@ def routes(app: Rota) -> list[Route]:
     return [*found, Route(f"{PREFIX}/openapi.json", show_openapi, methods=["GET"])]
 
 
-@needs(Role.VIEWER)
+@require_role(Role.VIEWER)
 async def show_openapi(request: Request) -> Response:
     # Where it is mounted, the paths begin.
-    return answer({**openapi(), "servers": [{"url": root_of(request.scope) or "/"}]})
+    return json_response({**openapi(), "servers": [{"url": mount_path(request.scope) or "/"}]})
 
 
 @cache
 def openapi() -> dict[str, Any]:
     from importlib.metadata import version
 
-    return document(OPERATIONS, version("rota"))
+    return build_document(OPERATIONS, version("rota"))

@@ -12,31 +12,31 @@ from msgspec import UNSET, Meta
 from rota.errors import Busy
 from rota.model.access import Role
 from rota.store import audit, failures, standing
-from rota.web.answers import Refused
-from rota.web.api.operations import Desk, Table
+from rota.web.answers import HttpError
+from rota.web.api.operations import RequestContext, Router
 from rota.web.api.shapes import (
-    LARGEST,
+    MAX_INT64,
     Cursor,
-    Failure,
+    ErrorDetail,
     Id,
     Limit,
     Name,
     Next,
-    Stored,
-    cursor,
-    failure,
-    place,
-    shape,
-    stored,
+    StoredJson,
+    decode_cursor,
+    encode_cursor,
+    error_detail,
+    stored_json,
+    to_document,
 )
 
-table = Table("coordination")
+router = Router("coordination")
 
 
 # Locks, leaders, services
 
 
-class Lock(msgspec.Struct, frozen=True):
+class LockDocument(msgspec.Struct, frozen=True):
     name: str
     permit: Annotated[int, Meta(description="0: it is a lock.")]
     token: Id
@@ -48,20 +48,20 @@ class Lock(msgspec.Struct, frozen=True):
     acquired: datetime | None
     expires: datetime | None
     renewals: int
-    wanted: Annotated[datetime, Meta(description="Since when somebody waits.")] | None
+    awaited_since: Annotated[datetime, Meta(description="Since when somebody waits.")] | None
 
 
-class LocksQuery(msgspec.Struct, forbid_unknown_fields=True):
+class LockListQuery(msgspec.Struct, forbid_unknown_fields=True):
     name: Name | None = None
-    free: Annotated[bool, Meta(description="Also those that nobody holds.")] = False
+    include_free: Annotated[bool, Meta(description="Also those that nobody holds.")] = False
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 200
 
 
-class Locks(msgspec.Struct, frozen=True):
-    locks: list[Lock]
+class LockList(msgspec.Struct, frozen=True):
+    locks: list[LockDocument]
 
 
-class Release(msgspec.Struct, forbid_unknown_fields=True):
+class ReleaseLockRequest(msgspec.Struct, forbid_unknown_fields=True):
     permit: Annotated[int, Meta(ge=0, le=2**31 - 1, description="Of a semaphore: which.")] = 0
     token: (
         Annotated[Id, Meta(description="Only from who holds it under this one: who was looked at.")]
@@ -69,7 +69,7 @@ class Release(msgspec.Struct, forbid_unknown_fields=True):
     ) = None
 
 
-class Taken(msgspec.Struct, frozen=True):
+class ReleasedLockDocument(msgspec.Struct, frozen=True):
     """Whose it was; nothing that asserts this token goes through any more."""
 
     host: str
@@ -79,7 +79,7 @@ class Taken(msgspec.Struct, frozen=True):
     age: float
 
 
-class Leader(msgspec.Struct, frozen=True):
+class LeaderDocument(msgspec.Struct, frozen=True):
     name: str
     term: Id
     instance: UUID | None
@@ -92,11 +92,11 @@ class Leader(msgspec.Struct, frozen=True):
     elections: Annotated[int, Meta(description="Within an hour.")]
 
 
-class Leaders(msgspec.Struct, frozen=True):
-    leaders: list[Leader]
+class LeaderList(msgspec.Struct, frozen=True):
+    leaders: list[LeaderDocument]
 
 
-class Service(msgspec.Struct, frozen=True):
+class ServiceDocument(msgspec.Struct, frozen=True):
     name: str
     every: float | None
     host: Annotated[str, Meta(description="null: nobody runs it.")] | None
@@ -107,121 +107,142 @@ class Service(msgspec.Struct, frozen=True):
     started: datetime | None
     ended: datetime | None
     outcome: str | None
-    error: Failure | None
+    error: ErrorDetail | None
     failures: int
     due: datetime | None
 
 
-class Services(msgspec.Struct, frozen=True):
-    services: list[Service]
+class ServiceList(msgspec.Struct, frozen=True):
+    services: list[ServiceDocument]
 
 
-@table.add("GET", "/locks", Role.VIEWER)
-async def list_locks(desk: Desk, query: LocksQuery) -> Locks:
+@router.add("GET", "/locks", Role.VIEWER)
+async def list_locks(context: RequestContext, query: LockListQuery) -> LockList:
     """Locks and permits by name: those that are held, or have just run out."""
-    [found] = await desk.ask(standing.locks(query.name, free=query.free, limit=query.limit))
-    return Locks([shape(Lock, each) for each in found])
+    [found] = await context.read(
+        standing.locks(query.name, include_free=query.include_free, limit=query.limit)
+    )
+    return LockList([to_document(LockDocument, each) for each in found])
 
 
-@table.add("POST", "/locks/{name:path}/release", Role.OPERATOR, fails=(404, 409))
-async def release_lock(desk: Desk, name: Name, body: Release) -> Taken:
+@router.add("POST", "/locks/{name:path}/release", Role.OPERATOR, error_statuses=(404, 409))
+async def release_lock(
+    context: RequestContext, name: Name, body: ReleaseLockRequest
+) -> ReleasedLockDocument:
     """Take a lock, or a permit, from whoever holds it. Its holder hears of it when it next renews."""
-    database = (await desk.app.open()).database
+    database = (await context.app.open()).database
     try:
-        token = None if body.token is None else min(int(body.token), LARGEST)
-        taken = await database.one(audit.release(name, body.permit, desk.caller.name, token))
+        token = None if body.token is None else min(int(body.token), MAX_INT64)
+        released = await database.fetch_one(
+            audit.release_lock(name, body.permit, context.caller.name, token)
+        )
     except Exception as error:
         if failures.sqlstate(error) != "55P03":
             raise
         raise Busy(
             f"a transaction that relies on lock {name!r} is open; try again when it has ended"
         ) from None
-    if taken is None and body.token is not None:
-        raise Refused(
+    if released is None and body.token is not None:
+        raise HttpError(
             409, "conflict", f"{name!r} is not held under token {body.token} any more; look again"
         )
-    if taken is None:
-        raise Refused(404, "not_found", f"nobody holds {name!r}")
-    return shape(Taken, taken)
+    if released is None:
+        raise HttpError(404, "not_found", f"nobody holds {name!r}")
+    return to_document(ReleasedLockDocument, released)
 
 
-@table.add("GET", "/leaders", Role.VIEWER)
-async def list_leaders(desk: Desk) -> Leaders:
+@router.add("GET", "/leaders", Role.VIEWER)
+async def list_leaders(context: RequestContext) -> LeaderList:
     """Who leads what."""
-    [found] = await desk.ask(standing.leaders())
-    return Leaders([shape(Leader, each) for each in found])
+    [found] = await context.read(standing.leaders())
+    return LeaderList([to_document(LeaderDocument, each) for each in found])
 
 
-@table.add("GET", "/services", Role.VIEWER)
-async def list_services(desk: Desk) -> Services:
+@router.add("GET", "/services", Role.VIEWER)
+async def list_services(context: RequestContext) -> ServiceList:
     """Services: who runs each, who stands by, and what became of its last iteration."""
-    [found] = await desk.ask(standing.services())
-    return Services(
-        [shape(Service, each, error=failure(each.error, shown=desk.shows)) for each in found]
+    [found] = await context.read(standing.services())
+    return ServiceList(
+        [
+            to_document(
+                ServiceDocument,
+                each,
+                error=error_detail(each.error, visible=context.may_see_payloads),
+            )
+            for each in found
+        ]
     )
 
 
 # Calls made once, rates
 
 
-class Once(msgspec.Struct, frozen=True):
+class OnceCallDocument(msgspec.Struct, frozen=True):
     key: str
     token: Id
     host: Annotated[str, Meta(description="Who makes the call, or made it.")]
     pid: int
     label: str
     state: Annotated[str, Meta(description="running, finished or lost.")]
-    began: datetime
+    started: datetime
     expires: datetime
     finished: datetime | None
-    until: Annotated[datetime, Meta(description="So long it is kept; null: for good.")] | None
-    result: Stored = UNSET
+    retained_until: (
+        Annotated[datetime, Meta(description="So long it is kept; null: for good.")] | None
+    )
+    result: StoredJson = UNSET
 
 
-class OncesQuery(msgspec.Struct, forbid_unknown_fields=True):
-    begins: Annotated[str, Meta(max_length=200, description="How its key begins.")] = ""
+class OnceCallListQuery(msgspec.Struct, forbid_unknown_fields=True):
+    prefix: Annotated[str, Meta(max_length=200, description="How its key begins.")] = ""
     limit: Limit = 50
     cursor: Cursor | None = None
 
 
-class Onces(msgspec.Struct, frozen=True):
-    onces: list[Once]
+class OnceCallList(msgspec.Struct, frozen=True):
+    once_calls: list[OnceCallDocument]
     next: Next | None
 
 
-class Rate(msgspec.Struct, frozen=True):
+class RateLimitDocument(msgspec.Struct, frozen=True):
     name: str
-    apart: Annotated[float, Meta(description="Seconds from one to the next.")]
+    interval: Annotated[float, Meta(description="Seconds from one to the next.")]
     used: Annotated[float, Meta(description="So many are not made up for yet.")]
-    due: Annotated[datetime, Meta(description="By then all are.")]
-    seen: datetime
+    refilled_at: Annotated[datetime, Meta(description="By then all are.")]
+    last_used: datetime
 
 
-class RatesQuery(msgspec.Struct, forbid_unknown_fields=True):
+class RateLimitListQuery(msgspec.Struct, forbid_unknown_fields=True):
     limit: Limit = 50
     cursor: Cursor | None = None
 
 
-class Rates(msgspec.Struct, frozen=True):
-    rates: list[Rate]
+class RateLimitList(msgspec.Struct, frozen=True):
+    rate_limits: list[RateLimitDocument]
     next: Next | None
 
 
-@table.add("GET", "/onces", Role.VIEWER)
-async def list_onces(desk: Desk, query: OncesQuery) -> Onces:
+@router.add("GET", "/once-calls", Role.VIEWER)
+async def list_once_calls(context: RequestContext, query: OnceCallListQuery) -> OnceCallList:
     """Calls that are made once for a key, by that key."""
-    after = place(query.cursor) or ""
-    [found] = await desk.ask(standing.onces(query.begins, after, query.limit + 1))
+    after = decode_cursor(query.cursor) or ""
+    [found] = await context.read(standing.once_calls(query.prefix, after, query.limit + 1))
     page = [
-        shape(Once, each, result=stored(each.result, shown=desk.shows))
+        to_document(
+            OnceCallDocument,
+            each,
+            result=stored_json(each.result, visible=context.may_see_payloads),
+        )
         for each in found[: query.limit]
     ]
-    return Onces(page, cursor(page[-1].key) if len(found) > query.limit else None)
+    return OnceCallList(page, encode_cursor(page[-1].key) if len(found) > query.limit else None)
 
 
-@table.add("GET", "/rates", Role.VIEWER)
-async def list_rates(desk: Desk, query: RatesQuery) -> Rates:
+@router.add("GET", "/rate-limits", Role.VIEWER)
+async def list_rate_limits(context: RequestContext, query: RateLimitListQuery) -> RateLimitList:
     """Rates by name, and how much of each is used up."""
-    [found] = await desk.ask(standing.rates(place(query.cursor) or "", query.limit + 1))
-    page = [shape(Rate, each) for each in found[: query.limit]]
-    return Rates(page, cursor(page[-1].name) if len(found) > query.limit else None)
+    [found] = await context.read(
+        standing.rate_limits(decode_cursor(query.cursor) or "", query.limit + 1)
+    )
+    page = [to_document(RateLimitDocument, each) for each in found[: query.limit]]
+    return RateLimitList(page, encode_cursor(page[-1].name) if len(found) > query.limit else None)

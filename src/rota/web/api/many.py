@@ -9,73 +9,79 @@ from msgspec import Meta
 
 from rota.app import many
 from rota.model.access import Role
-from rota.web.answers import Refused
-from rota.web.api.matching import Meant, matching
-from rota.web.api.operations import Desk, Table
-from rota.web.api.shapes import LARGEST, Cursor, Id, Next, cursor, number
+from rota.web.answers import HttpError
+from rota.web.api.matching import RunFilterQuery, build_run_filter
+from rota.web.api.operations import RequestContext, Router
+from rota.web.api.shapes import MAX_INT64, Cursor, Id, Next, decode_id_cursor, encode_cursor
 
-table = Table("runs")
+router = Router("runs")
 
-SELECTED = 500
-
-
-class CountQuery(Meant):
-    act: Annotated[many.Act, Meta(description="Count those it can be done to.")] = "cancel"
+MAX_IDS = 500
 
 
-class Counted(msgspec.Struct, frozen=True):
+class RunCountQuery(RunFilterQuery):
+    action: Annotated[many.BulkAction, Meta(description="Count those it can be done to.")] = (
+        "cancel"
+    )
+
+
+class RunCountDocument(msgspec.Struct, frozen=True):
     count: int
     exact: Annotated[bool, Meta(description="False: there are at least so many.")]
     upto: Annotated[Id, Meta(description="For what is done to them: runs after it are not meant.")]
 
 
-class Many(Meant):
+class BulkRequest(RunFilterQuery):
     """Either the runs `upto` an id that match, or some by their ids, as far as they match."""
 
     upto: Annotated[Id, Meta(description="Of the count.")] | None = None
-    ids: Annotated[list[Id], Meta(min_length=1, max_length=SELECTED)] | None = None
+    ids: Annotated[list[Id], Meta(min_length=1, max_length=MAX_IDS)] | None = None
     cursor: Cursor | None = None
 
 
-class Acted(msgspec.Struct, frozen=True):
+class BulkDocument(msgspec.Struct, frozen=True):
     done: Annotated[int, Meta(description="Of this portion.")]
-    spared: Annotated[int, Meta(description="It was too late for, or somebody else had done it.")]
+    skipped: Annotated[int, Meta(description="It was too late for, or somebody else had done it.")]
     next: Annotated[Next, Meta(description="Send it again with this cursor.")] | None
 
 
-@table.add("GET", "/runs/count", Role.VIEWER)
-async def count_runs(desk: Desk, query: CountQuery) -> Counted:
+@router.add("GET", "/runs/count", Role.VIEWER)
+async def count_runs(context: RequestContext, query: RunCountQuery) -> RunCountDocument:
     """How many runs match and could be cancelled, or tried again; of many, that there are many."""
-    found = await many.count(desk.app, desk.ask, query.act, matching(desk, query))
-    return Counted(found.count, found.exact, str(found.upto))
+    found = await many.count_runs(
+        context.app, context.read, query.action, build_run_filter(context, query)
+    )
+    return RunCountDocument(found.count, found.is_exact, str(found.last_id))
 
 
-@table.add("POST", "/runs/cancel", Role.OPERATOR)
-async def cancel_runs(desk: Desk, body: Many) -> Acted:
+@router.add("POST", "/runs/cancel", Role.OPERATOR)
+async def cancel_runs(context: RequestContext, body: BulkRequest) -> BulkDocument:
     """Cancel runs that match, the latest first, some at a time: send it again while there is a next."""
-    return await _act(desk, "cancel", body)
+    return await _run_bulk_action(context, "cancel", body)
 
 
-@table.add("POST", "/runs/retry", Role.OPERATOR)
-async def retry_runs(desk: Desk, body: Many) -> Acted:
+@router.add("POST", "/runs/retry", Role.OPERATOR)
+async def retry_runs(context: RequestContext, body: BulkRequest) -> BulkDocument:
     """Try runs that match once more, some at a time: send it again while there is a next."""
-    return await _act(desk, "retry", body)
+    return await _run_bulk_action(context, "retry", body)
 
 
-async def _act(desk: Desk, act: many.Act, body: Many) -> Acted:
+async def _run_bulk_action(
+    context: RequestContext, action: many.BulkAction, body: BulkRequest
+) -> BulkDocument:
     if (body.upto is None) == (body.ids is None):
-        raise Refused(
+        raise HttpError(
             422, "invalid", "say which: `upto`, as GET /runs/count answers it, or `ids`; not both"
         )
-    upto = LARGEST - 1 if body.upto is None else min(int(body.upto), LARGEST - 1)
-    portion = await many.portion(
-        desk.app,
-        desk.ask,
-        act,
-        matching(desk, body, body.ids),
-        upto=upto,
-        before=None if body.cursor is None else number(body.cursor, LARGEST),
-        by=desk.caller.name,
+    upto = MAX_INT64 - 1 if body.upto is None else min(int(body.upto), MAX_INT64 - 1)
+    result = await many.apply_batch(
+        context.app,
+        context.read,
+        action,
+        build_run_filter(context, body, body.ids),
+        last_id=upto,
+        before=None if body.cursor is None else decode_id_cursor(body.cursor, MAX_INT64),
+        by=context.caller.name,
     )
-    next = None if portion.next is None else cursor(str(portion.next))
-    return Acted(portion.done, portion.spared, next)
+    next = None if result.next_id is None else encode_cursor(str(result.next_id))
+    return BulkDocument(result.done, result.skipped, next)

@@ -8,21 +8,21 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from rota.app.listing import of_kind
+from rota.app.listing import with_kind
 from rota.model.access import Role
-from rota.store.listing import Matching
-from rota.web.api.operations import Desk
+from rota.store.listing import RunFilter
+from rota.web.api.operations import RequestContext
 from rota.web.api.run_documents import State
-from rota.web.api.shapes import LARGEST, Cursor, Limit, Name
+from rota.web.api.shapes import MAX_INT64, Cursor, Limit, Name
 
 Key = Annotated[
     str,
     Meta(min_length=1, max_length=500, description="Of each task and flow, the last run with it."),
 ]
-Moment = Annotated[datetime, Meta(tz=True)]
-Since = Annotated[Moment, Meta(description="Created then or later.")]
-Until = Annotated[Moment, Meta(description="Created before.")]
-Find = Annotated[
+Timestamp = Annotated[datetime, Meta(tz=True)]
+Since = Annotated[Timestamp, Meta(description="Created then or later.")]
+Until = Annotated[Timestamp, Meta(description="Created before.")]
+SearchText = Annotated[
     str,
     Meta(
         min_length=1,
@@ -32,35 +32,37 @@ Find = Annotated[
 ]
 
 
-class Meant(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class RunFilterQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     name: Annotated[Name, Meta(description="Of a task or a flow.")] | None = None
     queue: Name | None = None
     state: State | None = None
     key: Key | None = None
     since: Since | None = None
     until: Until | None = None
-    find: Find | None = None
+    find: SearchText | None = None
 
 
-class RunsQuery(Meant):
+class RunListQuery(RunFilterQuery):
     limit: Limit = 50
     cursor: Cursor | None = None
 
 
-def matching(desk: Desk, meant: Meant, ids: list[str] | None = None) -> Matching:
+def build_run_filter(
+    context: RequestContext, query: RunFilterQuery, ids: list[str] | None = None
+) -> RunFilter:
     """… as the store is asked. Viewers learn nothing of what went in, also not by looking for it."""
-    return of_kind(
-        desk.app,
-        Matching(
-            name=meant.name,
-            queue=meant.queue,
-            states=None if meant.state is None else (meant.state,),
-            key=meant.key,
-            since=in_utc(meant.since),
-            until=in_utc(meant.until),
-            text=meant.find,
-            whole=desk.caller.may(Role.OPERATOR),
-            ids=None if ids is None else tuple(min(int(each), LARGEST) for each in ids),
+    return with_kind(
+        context.app,
+        RunFilter(
+            name=query.name,
+            queue=query.queue,
+            states=None if query.state is None else (query.state,),
+            key=query.key,
+            since=in_utc(query.since),
+            until=in_utc(query.until),
+            text=query.find,
+            search_values=context.caller.has_role(Role.OPERATOR),
+            ids=None if ids is None else tuple(min(int(each), MAX_INT64) for each in ids),
         ),
     )
 

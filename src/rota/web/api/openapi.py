@@ -10,7 +10,7 @@ import msgspec
 from rota.web.answers import ErrorDocument
 from rota.web.api.operations import PREFIX, Operation
 
-ALWAYS = {
+COMMON_ERRORS = {
     "400": "Malformed.",
     "401": "Nobody knows who asks: no token, or not a good one.",
     "403": "It is known who asks, and he may not; or a page of another origin asks.",
@@ -21,18 +21,18 @@ ALWAYS = {
     "429": "This token was shown from this address too often and was not good.",
     "503": "The database is away, or did not answer in time.",
 }
-FAILS = {
+EXTRA_ERRORS = {
     "404": "There is none.",
     "409": "It is not in a state for that, or somebody else is in the way.",
 }
-REFS = "#/components/schemas/{name}"
+REF_TEMPLATE = "#/components/schemas/{name}"
 
 
-def document(operations: Sequence[Operation], version: str) -> dict[str, Any]:
+def build_document(operations: Sequence[Operation], version: str) -> dict[str, Any]:
     types: list[Any] = [ErrorDocument]
     for each in operations:
-        types += [kind for kind in (each.body, each.answers) if _is_struct(kind)]
-    _, components = msgspec.json.schema_components(types, ref_template=REFS)
+        types += [kind for kind in (each.body, each.response) if _is_struct(kind)]
+    _, components = msgspec.json.schema_components(types, ref_template=REF_TEMPLATE)
     paths: dict[str, Any] = {}
     for each in operations:
         path = PREFIX + each.path.replace(":path", "")
@@ -68,22 +68,22 @@ def _is_struct(kind: Any) -> bool:
 
 
 def _operation(operation: Operation) -> dict[str, Any]:
-    described: dict[str, Any] = {
+    document: dict[str, Any] = {
         "operationId": operation.name,
         "tags": [operation.tag],
         "summary": operation.summary,
-        "description": f"For {operation.role.word}s.",
-        "x-rota-role": operation.role.word,
+        "description": f"For {operation.role.text}s.",
+        "x-rota-role": operation.role.text,
         "parameters": [*_path_parameters(operation), *_query_parameters(operation)],
         "responses": _responses(operation),
     }
     if operation.body is not None:
         fields = msgspec.structs.fields(operation.body)
-        described["requestBody"] = {
+        document["requestBody"] = {
             "required": any(each.required for each in fields),
             "content": {"application/json": {"schema": _ref(operation.body)}},
         }
-    return described
+    return document
 
 
 def _path_parameters(operation: Operation) -> list[dict[str, Any]]:
@@ -106,24 +106,27 @@ def _query_parameters(operation: Operation) -> list[dict[str, Any]]:
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
     """A parameter of the query is there or not: it is never null."""
-    kept = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
-    found = kept[0] if len(kept) == 1 else schema
+    non_null = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
+    found = non_null[0] if len(non_null) == 1 else schema
     if None in found.get("enum", ()):
         found = {**found, "enum": [each for each in found["enum"] if each is not None]}
     return {key: value for key, value in found.items() if key != "default" or value is not None}
 
 
 def _responses(operation: Operation) -> dict[str, Any]:
-    done: dict[str, Any] = {"description": "Done."}
-    if _is_struct(operation.answers):
-        done["content"] = {"application/json": {"schema": _ref(operation.answers)}}
-    refused = {"application/json": {"schema": _ref(ErrorDocument)}}
-    fails = {**ALWAYS, **{str(code): FAILS[str(code)] for code in operation.fails}}
-    responses = {str(each): done for each in operation.statuses}
-    for code, words in sorted(fails.items()):
-        responses[code] = {"description": words, "content": refused}
+    success: dict[str, Any] = {"description": "Done."}
+    if _is_struct(operation.response):
+        success["content"] = {"application/json": {"schema": _ref(operation.response)}}
+    error_content = {"application/json": {"schema": _ref(ErrorDocument)}}
+    errors = {
+        **COMMON_ERRORS,
+        **{str(code): EXTRA_ERRORS[str(code)] for code in operation.error_statuses},
+    }
+    responses = {str(each): success for each in operation.success_statuses}
+    for code, description in sorted(errors.items()):
+        responses[code] = {"description": description, "content": error_content}
     return responses
 
 
 def _ref(kind: type) -> dict[str, str]:
-    return {"$ref": REFS.format(name=kind.__name__)}
+    return {"$ref": REF_TEMPLATE.format(name=kind.__name__)}

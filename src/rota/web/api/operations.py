@@ -21,8 +21,8 @@ from rota.model import codec
 from rota.model.access import Caller, Role
 from rota.store import failures, views
 from rota.store.query import Query
-from rota.web.answers import Refused, answer
-from rota.web.auth import caller, needs
+from rota.web.answers import HttpError, json_response
+from rota.web.auth import caller, require_role
 
 if TYPE_CHECKING:
     from rota.app import Rota
@@ -31,43 +31,45 @@ Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
 
 PREFIX = "/api/v1"
 
-READ_WITHIN = 5.0
+READ_TIMEOUT_SECONDS = 5.0
 """Seconds that one question may take the database."""
 
-DONE_WITHIN = 40.0
+REQUEST_TIMEOUT_SECONDS = 40.0
 """… and a whole request, a database that is away for a while included."""
 
-BODY_WITHIN = 20.0
+BODY_TIMEOUT_SECONDS = 20.0
 """… of that, what is sent may take to arrive."""
 
-BODY = 1024 * 1024
+BODY_OVERHEAD_BYTES = 1024 * 1024
 """Bytes of a body besides what a payload may have."""
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class RequestContext:
     """What an operation has at hand."""
 
     app: Rota
     caller: Caller
 
     @property
-    def shows(self) -> bool:
+    def may_see_payloads(self) -> bool:
         """Whether the caller may see what went into runs and came out of them."""
-        return self.caller.may(Role.OPERATOR)
+        return self.caller.has_role(Role.OPERATOR)
 
-    async def ask(self, *queries: Query[Any]) -> list[Any]:
+    async def read(self, *queries: Query[Any]) -> list[Any]:
         """Rows of each, read in one transaction that may take a moment and no longer."""
         database = (await self.app.open()).database
         try:
-            [[_, *rows]] = await database.exchange([[views.within(READ_WITHIN), *queries]])
+            [[_, *rows]] = await database.pipeline(
+                [[views.set_timeout(READ_TIMEOUT_SECONDS), *queries]]
+            )
         except Exception as error:
             if failures.sqlstate(error) != "57014":
                 raise
-            raise Refused(
+            raise HttpError(
                 503,
                 "too_slow",
-                f"the database did not find it within {READ_WITHIN:g} s; ask for less",
+                f"the database did not find it within {READ_TIMEOUT_SECONDS:g} s; ask for less",
             ) from None
         return rows
 
@@ -79,50 +81,50 @@ class Operation:
     role: Role
     status: int
     tag: str
-    fails: tuple[int, ...]
+    error_statuses: tuple[int, ...]
     handler: Callable[..., Awaitable[Any]]
     summary: str
     params: dict[str, Any] = field(default_factory=dict)
     """Of the path."""
     query: type[msgspec.Struct] | None = None
     body: type[msgspec.Struct] | None = None
-    answers: Any = None
+    response: Any = None
 
     @property
     def name(self) -> str:
         return self.handler.__name__
 
     @property
-    def statuses(self) -> tuple[int, ...]:
+    def success_statuses(self) -> tuple[int, ...]:
         """What it answers when it is done; 200 for what was there already, by its key."""
         found_by_key = self.body is not None and "key" in self.body.__struct_fields__
         return (self.status, 200) if found_by_key else (self.status,)
 
     def route(self, app: Rota) -> Route:
         async def endpoint(request: Request) -> Response:
-            arguments = from_path(self.params, request)
+            arguments = decode_path(self.params, request)
             if self.query is not None:
-                arguments["query"] = from_query(self.query, request.query_params.multi_items())
+                arguments["query"] = decode_query(self.query, request.query_params.multi_items())
             elif request.query_params:
                 raise _invalid(f"there is no parameter {next(iter(request.query_params))!r:.60}")
             if self.body is not None:
-                arguments["body"] = await _from_body(self.body, request, app)
+                arguments["body"] = await _decode_body(self.body, request, app)
             try:
-                async with asyncio.timeout(DONE_WITHIN):
-                    found = await self.handler(Desk(app, caller(request)), **arguments)
+                async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
+                    document = await self.handler(RequestContext(app, caller(request)), **arguments)
             except TimeoutError:
                 raise DatabaseUnavailable("this was not done in time") from None
             if self.status == 204:
                 return Response(status_code=204)
-            was_there = getattr(found, "created", None) is False
-            return answer(found, self.statuses[-1] if was_there else self.status)
+            existed = getattr(document, "created", None) is False
+            return json_response(document, self.success_statuses[-1] if existed else self.status)
 
         endpoint.__name__ = endpoint.__qualname__ = self.name
-        guarded = needs(self.role)(endpoint)
+        guarded = require_role(self.role)(endpoint)
         return Route(PREFIX + self.path, guarded, methods=[self.method], name=self.name)
 
 
-class Table:
+class Router:
     """Operations, in the order in which they are looked through."""
 
     def __init__(self, tag: str) -> None:
@@ -136,28 +138,28 @@ class Table:
         role: Role,
         *,
         status: int = 200,
-        fails: Sequence[int] = (),
+        error_statuses: Sequence[int] = (),
     ) -> Callable[[Handler], Handler]:
         """`fails`: statuses that it answers, besides those that every operation can."""
 
         def decorate(handler: Handler) -> Handler:
             hints = get_type_hints(handler, include_extras=True)
-            answers = hints.pop("return")
+            response = hints.pop("return")
             hints = {name: hints[name] for name in inspect.signature(handler).parameters}
-            hints.pop("desk")
+            hints.pop("context")
             operation = Operation(
                 method,
                 path,
                 role,
                 status,
                 self._tag,
-                tuple(fails),
+                tuple(error_statuses),
                 handler,
                 " ".join((handler.__doc__ or "").split()),
                 query=hints.pop("query", None),
                 body=hints.pop("body", None),
                 params=hints,
-                answers=answers,
+                response=response,
             )
             self.operations.append(operation)
             return handler
@@ -165,7 +167,7 @@ class Table:
         return decorate
 
 
-def from_path(params: Mapping[str, Any], request: Request) -> dict[str, Any]:
+def decode_path(params: Mapping[str, Any], request: Request) -> dict[str, Any]:
     """What the path says, each of its kind. Raises Refused."""
     found = {}
     for name, kind in params.items():
@@ -174,12 +176,12 @@ def from_path(params: Mapping[str, Any], request: Request) -> dict[str, Any]:
             found[name] = msgspec.convert(given, kind, strict=False)
         except msgspec.ValidationError:
             # Nothing has such a name or number.
-            raise Refused(404, "not_found", f"there is no {name} {given!r:.60}") from None
+            raise HttpError(404, "not_found", f"there is no {name} {given!r:.60}") from None
         _check_text(name, found[name])
     return found
 
 
-def from_query(kind: type[msgspec.Struct], items: Iterable[tuple[str, str]]) -> msgspec.Struct:
+def decode_query(kind: type[msgspec.Struct], items: Iterable[tuple[str, str]]) -> msgspec.Struct:
     """What the query says, each of its kind. Raises Refused."""
     given: dict[str, str] = {}
     for name, value in items:
@@ -193,8 +195,8 @@ def from_query(kind: type[msgspec.Struct], items: Iterable[tuple[str, str]]) -> 
         raise _invalid(codec.describe(error)) from None
 
 
-async def _from_body(kind: type[msgspec.Struct], request: Request, app: Rota) -> msgspec.Struct:
-    data = await read_body(request, BODY + app.settings.payload_limit)
+async def _decode_body(kind: type[msgspec.Struct], request: Request, app: Rota) -> msgspec.Struct:
+    data = await read_body(request, BODY_OVERHEAD_BYTES + app.settings.payload_limit)
     try:
         found = msgspec.json.decode(data or b"{}", type=kind)
     except msgspec.ValidationError as error:
@@ -202,7 +204,7 @@ async def _from_body(kind: type[msgspec.Struct], request: Request, app: Rota) ->
     except RecursionError:
         raise _invalid("this is nested too deep") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Refused(400, "malformed", f"this is no JSON: {error}") from None
+        raise HttpError(400, "malformed", f"this is no JSON: {error}") from None
     for name in found.__struct_fields__:
         _check_text(name, getattr(found, name))
     return found
@@ -210,25 +212,27 @@ async def _from_body(kind: type[msgspec.Struct], request: Request, app: Rota) ->
 
 async def read_body(request: Request, limit: int) -> bytes:
     """All of the body, but not more than anybody needs, and not for ever."""
-    said = request.headers.get("content-length", "")
-    if said.isdecimal() and int(said) > limit:
+    content_length = request.headers.get("content-length", "")
+    if content_length.isdecimal() and int(content_length) > limit:
         raise _too_large(limit)
     data = bytearray()
     try:
-        async with asyncio.timeout(BODY_WITHIN):
+        async with asyncio.timeout(BODY_TIMEOUT_SECONDS):
             async for chunk in request.stream():
                 data += chunk
                 if len(data) > limit:
                     raise _too_large(limit)
     except TimeoutError:
-        raise Refused(408, "too_slow", f"the body did not come within {BODY_WITHIN:g} s") from None
+        raise HttpError(
+            408, "too_slow", f"the body did not come within {BODY_TIMEOUT_SECONDS:g} s"
+        ) from None
     except ClientDisconnect:
-        raise Refused(400, "malformed", "the body did not come whole") from None
+        raise HttpError(400, "malformed", "the body did not come whole") from None
     return bytes(data)
 
 
-def _too_large(limit: int) -> Refused:
-    return Refused(
+def _too_large(limit: int) -> HttpError:
+    return HttpError(
         413,
         "too_large",
         f"a body has at most {limit:,} bytes; keep big things elsewhere and pass a reference to them",
@@ -237,9 +241,9 @@ def _too_large(limit: int) -> Refused:
 
 
 def _check_text(name: str, value: object) -> None:
-    if isinstance(value, str) and ("\0" in value or codec.storable(value) != value):
+    if isinstance(value, str) and ("\0" in value or codec.escape_unstorable(value) != value):
         raise _invalid(f"{name!r:.60} holds a NUL or a lone surrogate, which is no text")
 
 
-def _invalid(message: str) -> Refused:
-    return Refused(422, "invalid", message)
+def _invalid(message: str) -> HttpError:
+    return HttpError(422, "invalid", message)

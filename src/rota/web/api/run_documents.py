@@ -8,14 +8,14 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from rota.web.api.shapes import Cursor, Failure, Id, Limit, Name, Next, Stored
+from rota.web.api.shapes import Cursor, ErrorDetail, Id, Limit, Name, Next, StoredJson
 
 State = Literal[
     "ready", "asleep", "running", "quarantined", "succeeded", "failed", "cancelled", "expired"
 ]
 
 
-class Start(msgspec.Struct, forbid_unknown_fields=True):
+class StartRunRequest(msgspec.Struct, forbid_unknown_fields=True):
     name: Annotated[Name, Meta(description="A task, or a flow, of this app.")]
     input: Annotated[dict[str, Any], Meta(description="Arguments by name.")] = {}
     key: Annotated[str, Meta(min_length=1, max_length=500)] | None = None
@@ -24,12 +24,12 @@ class Start(msgspec.Struct, forbid_unknown_fields=True):
     queue: Annotated[Name, Meta(description="Of a task, instead of its own.")] | None = None
 
 
-class Started(msgspec.Struct, frozen=True):
+class StartedRun(msgspec.Struct, frozen=True):
     run: Id
     created: Annotated[bool, Meta(description="False: there was one with this key.")]
 
 
-class RunItem(msgspec.Struct, frozen=True):
+class RunSummary(msgspec.Struct, frozen=True):
     run: Id
     name: str
     is_flow: bool
@@ -47,23 +47,23 @@ class RunItem(msgspec.Struct, frozen=True):
 
 
 class RunPage(msgspec.Struct, frozen=True):
-    runs: list[RunItem]
+    runs: list[RunSummary]
     next: (
         Annotated[Next, Meta(description="Also where fewer were found: not all was looked at.")]
         | None
     )
 
 
-class Attempt(msgspec.Struct, frozen=True):
+class AttemptDocument(msgspec.Struct, frozen=True):
     attempt: int
     state: str
     worker: Id | None
     at: datetime
-    took: float | None
-    error: Failure | None
+    seconds: float | None
+    error: ErrorDetail | None
 
 
-class Job(msgspec.Struct, frozen=True):
+class JobDocument(msgspec.Struct, frozen=True):
     job: Id
     task: str
     queue: str
@@ -71,50 +71,50 @@ class Job(msgspec.Struct, frozen=True):
     attempt: int
     worker: Id | None
     since: datetime
-    children: Annotated[list[Id], Meta(description="Jobs that wait for it.")]
+    successors: Annotated[list[Id], Meta(description="Jobs that wait for it.")]
     finished: datetime | None
-    took: float | None
-    error: Failure | None
+    seconds: float | None
+    error: ErrorDetail | None
     wakes: datetime | None
     awaits: list[str] | None
     done: float | None
     total: float | None
-    attempts: Annotated[list[Attempt], Meta(description="Those before the last one.")]
-    input: Stored = UNSET
-    result: Stored = UNSET
+    attempts: Annotated[list[AttemptDocument], Meta(description="Those before the last one.")]
+    input: StoredJson = UNSET
+    result: StoredJson = UNSET
 
 
 class JobPage(msgspec.Struct, frozen=True):
-    jobs: list[Job]
+    jobs: list[JobDocument]
     next: Next | None
 
 
-class Step(msgspec.Struct, frozen=True):
+class StepDocument(msgspec.Struct, frozen=True):
     kind: str
     name: str
     number: int
     open: Annotated[bool, Meta(description="It has come to nothing yet.")]
     tries: int
     at: datetime
-    took: float | None
+    seconds: float | None
     until: datetime | None
-    error: Failure | None
-    result: Stored = UNSET
+    error: ErrorDetail | None
+    result: StoredJson = UNSET
 
 
-class Signal(msgspec.Struct, frozen=True):
+class SignalDocument(msgspec.Struct, frozen=True):
     name: str
     at: Annotated[datetime, Meta(description="When it was sent; null: it is waited for.")] | None
-    payload: Stored = UNSET
+    payload: StoredJson = UNSET
 
 
-class Line(msgspec.Struct, frozen=True):
+class LogLine(msgspec.Struct, frozen=True):
     at: datetime
     attempt: int
     message: str
 
 
-class Called(msgspec.Struct, frozen=True):
+class ChildRunDocument(msgspec.Struct, frozen=True):
     run: Id
     parent: Annotated[Id, Meta(description="The job that has started it.")]
     flow: str
@@ -136,7 +136,7 @@ class RunDocument(msgspec.Struct, frozen=True):
     created: datetime
     since: datetime
     finished: datetime | None
-    took: float | None
+    seconds: float | None
     expires: datetime | None
     wakes: datetime | None
     awaits: list[str] | None
@@ -144,51 +144,52 @@ class RunDocument(msgspec.Struct, frozen=True):
     key: str | None
     parent: Annotated[Id, Meta(description="The job that has started it.")] | None
     origin: Annotated[Id, Meta(description="The run it was forked from.")] | None
-    error: Failure | None
-    attempts: list[Attempt]
-    steps: Annotated[list[Step], Meta(description="The last ones, the last first.")]
-    signals: list[Signal]
-    called: list[Called]
-    jobs: Annotated[list[Job], Meta(description="Of a flow: the first ones.")]
+    error: ErrorDetail | None
+    attempts: list[AttemptDocument]
+    steps: Annotated[list[StepDocument], Meta(description="The last ones, the last first.")]
+    signals: list[SignalDocument]
+    children: list[ChildRunDocument]
+    jobs: Annotated[list[JobDocument], Meta(description="Of a flow: the first ones.")]
     job_count: Annotated[int, Meta(description="Of a flow: how many there are.")]
     next_jobs: Annotated[Next, Meta(description="For /runs/{run}/jobs.")] | None
-    input: Stored = UNSET
-    result: Stored = UNSET
+    input: StoredJson = UNSET
+    result: StoredJson = UNSET
     logs: (
-        Annotated[list[Line], Meta(description="The last first. Absent for viewers.")] | UnsetType
+        Annotated[list[LogLine], Meta(description="The last first. Absent for viewers.")]
+        | UnsetType
     ) = UNSET
 
 
-class Cancelled(msgspec.Struct, frozen=True):
+class CancelledRun(msgspec.Struct, frozen=True):
     run: Id
-    answer: Annotated[
+    status: Annotated[
         Literal["cancelled", "requested"],
         Meta(description="requested: it is running, and its worker was asked to stop it."),
     ]
 
 
-class Tried(msgspec.Struct, frozen=True):
+class RetriedRun(msgspec.Struct, frozen=True):
     run: Id
 
 
-class Told(msgspec.Struct, forbid_unknown_fields=True):
+class SignalRequest(msgspec.Struct, forbid_unknown_fields=True):
     name: Name
     payload: Annotated[Any, Meta(description="Any JSON.")] = None
 
 
-class Sent(msgspec.Struct, frozen=True):
+class SentSignal(msgspec.Struct, frozen=True):
     run: Id
     sent: Annotated[
         bool, Meta(description="False: there was one, which stands, or the run is over.")
     ]
 
 
-class Released(msgspec.Struct, frozen=True):
+class ReleasedJobs(msgspec.Struct, frozen=True):
     run: Id
     released: Annotated[int, Meta(description="Jobs that were in quarantine, and are not now.")]
 
 
-class Fork(msgspec.Struct, forbid_unknown_fields=True):
+class ForkRunRequest(msgspec.Struct, forbid_unknown_fields=True):
     task: Annotated[Name, Meta(description="Of a flow: the first that runs anew.")] | None = None
     step: Annotated[Name, Meta(description="Of a task: the first step done anew.")] | None = None
     input: Annotated[dict[str, Any], Meta(description="Of a task: instead of its own.")] | None = (
@@ -196,6 +197,6 @@ class Fork(msgspec.Struct, forbid_unknown_fields=True):
     )
 
 
-class JobsQuery(msgspec.Struct, forbid_unknown_fields=True):
+class JobListQuery(msgspec.Struct, forbid_unknown_fields=True):
     limit: Limit = 200
     cursor: Cursor | None = None

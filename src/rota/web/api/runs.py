@@ -11,46 +11,53 @@ from rota.app import Flow, Run, Task, listing
 from rota.errors import ArgumentError, RunNotFound
 from rota.model.access import Role
 from rota.store import runs, timeline, views
-from rota.web.answers import Refused
-from rota.web.api.matching import RunsQuery, matching
-from rota.web.api.operations import Desk, Table
+from rota.web.answers import HttpError
+from rota.web.api.matching import RunListQuery, build_run_filter
+from rota.web.api.operations import RequestContext, Router
 from rota.web.api.run_documents import (
-    Attempt,
-    Called,
-    Cancelled,
-    Fork,
-    Job,
+    AttemptDocument,
+    CancelledRun,
+    ChildRunDocument,
+    ForkRunRequest,
+    JobDocument,
+    JobListQuery,
     JobPage,
-    JobsQuery,
-    Line,
-    Released,
+    LogLine,
+    ReleasedJobs,
+    RetriedRun,
     RunDocument,
-    RunItem,
     RunPage,
-    Sent,
-    Signal,
-    Start,
-    Started,
-    Step,
-    Told,
-    Tried,
+    RunSummary,
+    SentSignal,
+    SignalDocument,
+    SignalRequest,
+    StartedRun,
+    StartRunRequest,
+    StepDocument,
 )
-from rota.web.api.shapes import Number, cursor, failure, number, shape, stored
+from rota.web.api.shapes import (
+    PathId,
+    decode_id_cursor,
+    encode_cursor,
+    error_detail,
+    stored_json,
+    to_document,
+)
 
-table = Table("runs")
+router = Router("runs")
 
-STEPS = 200
+MAX_STEPS = 200
 """The last ones of a job, and lines of its log, that are shown."""
 
-JOBS = 200
+MAX_JOBS = 200
 """The first ones of a run that are shown with it."""
 
 
-@table.add("POST", "/runs", Role.OPERATOR, status=201, fails=(404, 409))
-async def start_run(desk: Desk, body: Start) -> Started:
+@router.add("POST", "/runs", Role.OPERATOR, status=201, error_statuses=(404, 409))
+async def start_run(context: RequestContext, body: StartRunRequest) -> StartedRun:
     """Start a task or a flow. It is durable when this is answered; with a key it can be sent again."""
-    app = desk.app
-    how: dict[str, Any] = {"key": body.key, "delay": body.delay, "priority": body.priority}
+    app = context.app
+    options: dict[str, Any] = {"key": body.key, "delay": body.delay, "priority": body.priority}
     run: Run[Any]
     flow, task = app.registry.flows.get(body.name), app.registry.get(body.name)
     if flow is not None:
@@ -58,57 +65,59 @@ async def start_run(desk: Desk, body: Start) -> Started:
             raise ArgumentError(
                 f"{body.name!r} is a flow, each of its tasks has a queue of its own; leave out queue"
             )
-        run = await Flow(app, flow).using(**how).start(**body.input)
+        run = await Flow(app, flow).options(**options).start(**body.input)
     elif task is not None:
-        run = await Task[Any, Any](app, task).using(queue=body.queue, **how).start(**body.input)
+        run = (
+            await Task[Any, Any](app, task).options(queue=body.queue, **options).start(**body.input)
+        )
     else:
-        raise Refused(404, "not_found", f"this app has no task and no flow {body.name!r}")
-    return Started(str(run.id), run.created)
+        raise HttpError(404, "not_found", f"this app has no task and no flow {body.name!r}")
+    return StartedRun(str(run.id), run.created)
 
 
-@table.add("GET", "/runs", Role.VIEWER)
-async def list_runs(desk: Desk, query: RunsQuery) -> RunPage:
+@router.add("GET", "/runs", Role.VIEWER)
+async def list_runs(context: RequestContext, query: RunListQuery) -> RunPage:
     """Runs, the latest first. A page that is not full can have a next one: looking takes its time."""
-    meant = matching(desk, query)
-    before = number(query.cursor, views.NEWEST)
-    found = await listing.find(desk.ask, meant, query.limit, before=before)
-    lines = await listing.lines(desk.ask, meant, found.spots)
+    run_filter = build_run_filter(context, query)
+    before = decode_id_cursor(query.cursor, views.MAX_ID)
+    found = await listing.find_runs(context.read, run_filter, query.limit, before=before)
+    rows = await listing.load_rows(context.read, run_filter, found.positions)
     return RunPage(
-        [shape(RunItem, each) for each in lines],
-        None if found.next is None else cursor(str(found.next)),
+        [to_document(RunSummary, each) for each in rows],
+        None if found.next_id is None else encode_cursor(str(found.next_id)),
     )
 
 
-@table.add("GET", "/runs/{run}", Role.VIEWER, fails=(404,))
-async def show_run(desk: Desk, run: Number) -> RunDocument:
+@router.add("GET", "/runs/{run}", Role.VIEWER, error_statuses=(404,))
+async def show_run(context: RequestContext, run: PathId) -> RunDocument:
     """One run, or one job of a flow's: where it is, what it came to, its attempts, steps and jobs."""
-    flows, details = await desk.ask(views.flow(run), views.run(run))
+    flows, details = await context.read(views.flow(run), views.run(run))
     if flows:
-        return await _flow(desk, flows[0])
+        return await _flow_document(context, flows[0])
     if not details:
         raise RunNotFound(f"there is no run {run}")
-    return await _job(desk, run, details[0])
+    return await _job_document(context, run, details[0])
 
 
-async def _flow(desk: Desk, flow: views.FlowDetail) -> RunDocument:
-    shows, run = desk.shows, flow.run
-    jobs, called, signals, results = await desk.ask(
-        views.jobs(run, whole=shows, limit=JOBS),
-        views.called(run),
-        timeline.signals(run, whole=shows),
+async def _flow_document(context: RequestContext, flow: views.FlowDetailRow) -> RunDocument:
+    visible, run = context.may_see_payloads, flow.run
+    jobs, children, signals, results = await context.read(
+        views.jobs(run, with_values=visible, limit=MAX_JOBS),
+        views.child_runs(run),
+        timeline.signals(run, with_values=visible),
         runs.results(run),
     )
     result: msgspec.Raw | UnsetType = UNSET
-    if shows:
-        ended = results if flow.state == "succeeded" and flow.flow else []
+    if visible:
+        job_results = results if flow.state == "succeeded" and flow.flow else []
         document = {
             each.task.removeprefix(f"{flow.flow}."): msgspec.Raw(each.result or b"null")
-            for each in ended
+            for each in job_results
             if each.state == "succeeded"
         }
-        result = msgspec.Raw(msgspec.json.encode(document) if ended else b"null")
-    first = next((each.error for each in jobs if each.error is not None), None)
-    return shape(
+        result = msgspec.Raw(msgspec.json.encode(document) if job_results else b"null")
+    first_error = next((each.error for each in jobs if each.error is not None), None)
+    return to_document(
         RunDocument,
         flow,
         job=None,
@@ -116,135 +125,156 @@ async def _flow(desk: Desk, flow: views.FlowDetail) -> RunDocument:
         is_flow=True,
         queue=None,
         worker=None,
-        took=None,
+        seconds=None,
         expires=None,
         wakes=None,
         awaits=None,
         priority=None,
-        error=failure(first, shown=shows) if flow.state == "failed" else None,
+        error=error_detail(first_error, visible=visible) if flow.state == "failed" else None,
         attempts=[],
         steps=[],
-        signals=_signals(desk, signals),
-        called=[shape(Called, each) for each in called],
-        jobs=await _jobs(desk, run, jobs),
+        signals=_signal_documents(context, signals),
+        children=[to_document(ChildRunDocument, each) for each in children],
+        jobs=await _job_documents(context, run, jobs),
         job_count=flow.jobs,
-        next_jobs=cursor(str(JOBS)) if flow.jobs > JOBS else None,
-        input=stored(flow.input, shown=shows),
+        next_jobs=encode_cursor(str(MAX_JOBS)) if flow.jobs > MAX_JOBS else None,
+        input=stored_json(flow.input, visible=visible),
         result=result,
     )
 
 
-async def _job(desk: Desk, id: int, job: views.RunDetail) -> RunDocument:
-    shows = desk.shows
-    attempts, called, steps, signals, logs = await desk.ask(
+async def _job_document(context: RequestContext, id: int, job: views.RunDetailRow) -> RunDocument:
+    visible = context.may_see_payloads
+    attempts, children, steps, signals, logs = await context.read(
         views.attempts(id),
-        views.called(id),
-        timeline.steps(id, STEPS, whole=shows),
-        timeline.signals(job.run, whole=shows),
-        timeline.logs(id, STEPS if shows else 0),
+        views.child_runs(id),
+        timeline.steps(id, MAX_STEPS, with_values=visible),
+        timeline.signals(job.run, with_values=visible),
+        timeline.logs(id, MAX_STEPS if visible else 0),
     )
-    heard = [each for each in signals if job.run == id or id in each.jobs]
-    return shape(
+    job_signals = [each for each in signals if job.run == id or id in each.waiting_jobs]
+    return to_document(
         RunDocument,
         job,
         job=str(id),
         name=job.task,
         is_flow=False,
         parent=None,
-        error=failure(job.error, shown=shows),
-        attempts=[_attempt(desk, each) for each in attempts],
+        error=error_detail(job.error, visible=visible),
+        attempts=[_attempt_document(context, each) for each in attempts],
         steps=[
-            shape(
-                Step,
+            to_document(
+                StepDocument,
                 each,
-                error=failure(each.error, shown=shows),
-                result=stored(each.result, shown=shows),
+                error=error_detail(each.error, visible=visible),
+                result=stored_json(each.result, visible=visible),
             )
             for each in steps
         ],
-        signals=_signals(desk, heard),
-        called=[shape(Called, each) for each in called],
+        signals=_signal_documents(context, job_signals),
+        children=[to_document(ChildRunDocument, each) for each in children],
         jobs=[],
         job_count=0,
         next_jobs=None,
-        input=stored(job.args, shown=shows),
-        result=stored(job.result, shown=shows),
-        logs=[shape(Line, each) for each in logs] if shows else UNSET,
+        input=stored_json(job.args, visible=visible),
+        result=stored_json(job.result, visible=visible),
+        logs=[to_document(LogLine, each) for each in logs] if visible else UNSET,
     )
 
 
-def _attempt(desk: Desk, row: views.AttemptLine | views.TryLine) -> Attempt:
-    return shape(Attempt, row, error=failure(row.error, shown=desk.shows))
+def _attempt_document(
+    context: RequestContext, row: views.AttemptRow | views.JobAttemptRow
+) -> AttemptDocument:
+    return to_document(
+        AttemptDocument, row, error=error_detail(row.error, visible=context.may_see_payloads)
+    )
 
 
-def _signals(desk: Desk, rows: list[timeline.SignalLine]) -> list[Signal]:
-    return [shape(Signal, each, payload=stored(each.payload, shown=desk.shows)) for each in rows]
-
-
-async def _jobs(desk: Desk, run: int, rows: list[views.JobLine]) -> list[Job]:
-    [tries] = await desk.ask(views.tries(run, [each.job for each in rows])) if rows else [[]]
-    attempts: dict[int, list[Attempt]] = {}
-    for each in tries:
-        attempts.setdefault(each.job, []).append(_attempt(desk, each))
+def _signal_documents(
+    context: RequestContext, rows: list[timeline.SignalRow]
+) -> list[SignalDocument]:
     return [
-        shape(
-            Job,
+        to_document(
+            SignalDocument,
             each,
-            error=failure(each.error, shown=desk.shows),
-            attempts=attempts.get(each.job, []),
-            input=stored(each.args, shown=desk.shows),
-            result=stored(each.result, shown=desk.shows),
+            payload=stored_json(each.payload, visible=context.may_see_payloads),
         )
         for each in rows
     ]
 
 
-@table.add("GET", "/runs/{run}/jobs", Role.VIEWER, fails=(404,))
-async def list_jobs(desk: Desk, run: Number, query: JobsQuery) -> JobPage:
+async def _job_documents(
+    context: RequestContext, run: int, rows: list[views.JobRow]
+) -> list[JobDocument]:
+    [past_attempts] = (
+        await context.read(views.job_attempts(run, [each.job for each in rows])) if rows else [[]]
+    )
+    attempts: dict[int, list[AttemptDocument]] = {}
+    for each in past_attempts:
+        attempts.setdefault(each.job, []).append(_attempt_document(context, each))
+    return [
+        to_document(
+            JobDocument,
+            each,
+            error=error_detail(each.error, visible=context.may_see_payloads),
+            attempts=attempts.get(each.job, []),
+            input=stored_json(each.args, visible=context.may_see_payloads),
+            result=stored_json(each.result, visible=context.may_see_payloads),
+        )
+        for each in rows
+    ]
+
+
+@router.add("GET", "/runs/{run}/jobs", Role.VIEWER, error_statuses=(404,))
+async def list_jobs(context: RequestContext, run: PathId, query: JobListQuery) -> JobPage:
     """The jobs of a flow's run, in the order of its graph."""
-    after = min(number(query.cursor, 0), views.EVERY - query.limit)
-    flows, rows = await desk.ask(
-        views.flow(run), views.jobs(run, whole=desk.shows, after=after, limit=query.limit)
+    after = min(decode_id_cursor(query.cursor, 0), views.NO_LIMIT - query.limit)
+    flows, rows = await context.read(
+        views.flow(run),
+        views.jobs(run, with_values=context.may_see_payloads, after=after, limit=query.limit),
     )
     if not flows:
         raise RunNotFound(f"there is no run {run} of a flow")
     end = after + query.limit
-    return JobPage(await _jobs(desk, run, rows), cursor(str(end)) if flows[0].jobs > end else None)
-
-
-@table.add("POST", "/runs/{run}/cancel", Role.OPERATOR, fails=(404, 409))
-async def cancel_run(desk: Desk, run: Number) -> Cancelled:
-    """Make it not happen, or ask its worker to stop it. Of a flow, all of it."""
-    answer = await desk.app.run(run).cancel(by=desk.caller.name)
-    if answer not in ("cancelled", "requested"):
-        raise Refused(409, "conflict", f"run {run} is over: it is {answer}")
-    return Cancelled(str(run), answer)  # type: ignore[arg-type]
-
-
-@table.add("POST", "/runs/{run}/retry", Role.OPERATOR, fails=(404, 409))
-async def retry_run(desk: Desk, run: Number) -> Tried:
-    """Try it once more, although it failed, expired or was cancelled."""
-    await desk.app.run(run).retry(by=desk.caller.name)
-    return Tried(str(run))
-
-
-@table.add("POST", "/runs/{run}/signals", Role.OPERATOR, fails=(404,))
-async def signal_run(desk: Desk, run: Number, body: Told) -> Sent:
-    """Tell it something, for `ctx.wait(name)` in its code. The first signal of a name stands."""
-    sent = await desk.app.run(run).signal(body.name, body.payload, by=desk.caller.name)
-    return Sent(str(run), sent)
-
-
-@table.add("POST", "/runs/{run}/release", Role.OPERATOR, fails=(404,))
-async def release_run(desk: Desk, run: Number) -> Released:
-    """Let it, or the jobs of it, out of quarantine."""
-    return Released(str(run), await desk.app.run(run).release(by=desk.caller.name))
-
-
-@table.add("POST", "/runs/{run}/fork", Role.OPERATOR, status=201, fails=(404, 409))
-async def fork_run(desk: Desk, run: Number, body: Fork) -> Started:
-    """Run it once more from somewhere on, as a run of its own."""
-    forked = await desk.app.fork(
-        run, from_=body.task, from_step=body.step, input=body.input, by=desk.caller.name
+    return JobPage(
+        await _job_documents(context, run, rows),
+        encode_cursor(str(end)) if flows[0].jobs > end else None,
     )
-    return Started(str(forked.id), True)
+
+
+@router.add("POST", "/runs/{run}/cancel", Role.OPERATOR, error_statuses=(404, 409))
+async def cancel_run(context: RequestContext, run: PathId) -> CancelledRun:
+    """Make it not happen, or ask its worker to stop it. Of a flow, all of it."""
+    status = await context.app.run(run).cancel(by=context.caller.name)
+    if status not in ("cancelled", "requested"):
+        raise HttpError(409, "conflict", f"run {run} is over: it is {status}")
+    return CancelledRun(str(run), status)  # type: ignore[arg-type]
+
+
+@router.add("POST", "/runs/{run}/retry", Role.OPERATOR, error_statuses=(404, 409))
+async def retry_run(context: RequestContext, run: PathId) -> RetriedRun:
+    """Try it once more, although it failed, expired or was cancelled."""
+    await context.app.run(run).retry(by=context.caller.name)
+    return RetriedRun(str(run))
+
+
+@router.add("POST", "/runs/{run}/signals", Role.OPERATOR, error_statuses=(404,))
+async def signal_run(context: RequestContext, run: PathId, body: SignalRequest) -> SentSignal:
+    """Tell it something, for `ctx.wait_signal(name)` in its code. The first signal of a name stands."""
+    sent = await context.app.run(run).signal(body.name, body.payload, by=context.caller.name)
+    return SentSignal(str(run), sent)
+
+
+@router.add("POST", "/runs/{run}/release", Role.OPERATOR, error_statuses=(404,))
+async def release_run(context: RequestContext, run: PathId) -> ReleasedJobs:
+    """Let it, or the jobs of it, out of quarantine."""
+    return ReleasedJobs(str(run), await context.app.run(run).release(by=context.caller.name))
+
+
+@router.add("POST", "/runs/{run}/fork", Role.OPERATOR, status=201, error_statuses=(404, 409))
+async def fork_run(context: RequestContext, run: PathId, body: ForkRunRequest) -> StartedRun:
+    """Run it once more from somewhere on, as a run of its own."""
+    forked = await context.app.fork(
+        run, from_=body.task, from_step=body.step, input=body.input, by=context.caller.name
+    )
+    return StartedRun(str(forked.id), True)

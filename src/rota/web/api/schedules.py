@@ -11,30 +11,40 @@ from msgspec import UNSET, Meta, UnsetType
 from rota.model import agenda as model
 from rota.model.access import Role
 from rota.model.schedule import CatchUp, Overlap
-from rota.model.timetable import zone
+from rota.model.timetable import load_zone
 from rota.store import agenda, views
-from rota.web.answers import Refused
-from rota.web.api.operations import Desk, Table
-from rota.web.api.run_documents import Started
-from rota.web.api.shapes import Cursor, Id, Limit, Name, Next, Stored, cursor, place, shape
+from rota.web.answers import HttpError
+from rota.web.api.operations import RequestContext, Router
+from rota.web.api.run_documents import StartedRun
+from rota.web.api.shapes import (
+    Cursor,
+    Id,
+    Limit,
+    Name,
+    Next,
+    StoredJson,
+    decode_cursor,
+    encode_cursor,
+    to_document,
+)
 
-table = Table("schedules")
+router = Router("schedules")
 
-TICKS = 20
+MAX_TICKS = 20
 """The last ones, that are shown with a schedule."""
 
-Moment = Annotated[datetime, Meta(tz=True, description="With a time zone.")]
+Timestamp = Annotated[datetime, Meta(tz=True, description="With a time zone.")]
 Seconds = Annotated[float, Meta(ge=0, le=3.2e9, description="Seconds.")]
 Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 Input = Annotated[dict[str, Any], Meta(description="Arguments by name; an action's config.")]
 
 
-class Tick(msgspec.Struct, frozen=True):
+class TickDocument(msgspec.Struct, frozen=True):
     planned: datetime
     state: str
-    why: str | None
+    reason: str | None
     backfilled: bool
-    seen: datetime
+    handled: datetime
     host: str
     pid: int
     run: Id | None
@@ -42,7 +52,7 @@ class Tick(msgspec.Struct, frozen=True):
     ended: datetime | None
 
 
-class Schedule(msgspec.Struct, frozen=True):
+class ScheduleDocument(msgspec.Struct, frozen=True):
     name: str
     declared: Annotated[bool, Meta(description="In code; else it was made at run time.")]
     kind: Annotated[str, Meta(description="task, flow or action.")]
@@ -63,21 +73,21 @@ class Schedule(msgspec.Struct, frozen=True):
     pause_after: int | None
     queue: str | None
     state: Annotated[str, Meta(description="active, paused, disabled or ended.")]
-    why: str | None
+    reason: str | None
     created: datetime
     next: Annotated[list[datetime], Meta(description="The next ticks of an active one.")]
-    last: Tick | None
+    last: TickDocument | None
     last_success: datetime | None
     last_failure: datetime | None
     failures: int
     runs: int
     missed: int
-    known: Annotated[bool, Meta(description="A worker is there that knows what it starts.")]
-    ticks: Annotated[list[Tick], Meta(description="The last first.")] | UnsetType = UNSET
-    input: Stored = UNSET
+    has_worker: Annotated[bool, Meta(description="A worker is there that knows what it starts.")]
+    ticks: Annotated[list[TickDocument], Meta(description="The last first.")] | UnsetType = UNSET
+    input: StoredJson = UNSET
 
 
-class SchedulesQuery(msgspec.Struct, forbid_unknown_fields=True):
+class ScheduleListQuery(msgspec.Struct, forbid_unknown_fields=True):
     tenant: Name | None = None
     state: Literal["active", "paused", "disabled", "ended"] | None = None
     limit: Limit = 50
@@ -85,11 +95,11 @@ class SchedulesQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class SchedulePage(msgspec.Struct, frozen=True):
-    schedules: list[Schedule]
+    schedules: list[ScheduleDocument]
     next: Next | None
 
 
-class NewSchedule(msgspec.Struct, forbid_unknown_fields=True):
+class CreateScheduleRequest(msgspec.Struct, forbid_unknown_fields=True):
     """When: one of `cron`, `every` and `at`. What: one of `task` and `action`."""
 
     name: Name
@@ -100,21 +110,21 @@ class NewSchedule(msgspec.Struct, forbid_unknown_fields=True):
     tenant: Name | None = None
     cron: Annotated[str, Meta(max_length=200)] | None = None
     every: Seconds | None = None
-    at: Moment | None = None
+    at: Timestamp | None = None
     tz: Annotated[str, Meta(max_length=100)] = "UTC"
     overlap: Overlap = "skip"
     catch_up: CatchUp = "latest"
     at_most: Count = 100
     grace: Seconds | None = None
     jitter: Seconds = 0.0
-    starts: Moment | None = None
-    ends: Moment | None = None
+    starts: Timestamp | None = None
+    ends: Timestamp | None = None
     max_runs: Count | None = None
     pause_after: Count | None = None
     queue: Name | None = None
 
 
-class ScheduleChanges(msgspec.Struct, forbid_unknown_fields=True):
+class UpdateScheduleRequest(msgspec.Struct, forbid_unknown_fields=True):
     """What is said is changed, the rest stays."""
 
     input: Input | UnsetType | None = UNSET
@@ -122,21 +132,21 @@ class ScheduleChanges(msgspec.Struct, forbid_unknown_fields=True):
     tenant: Name | UnsetType | None = UNSET
     cron: Annotated[str, Meta(max_length=200)] | UnsetType | None = UNSET
     every: Seconds | UnsetType | None = UNSET
-    at: Moment | UnsetType | None = UNSET
+    at: Timestamp | UnsetType | None = UNSET
     tz: Annotated[str, Meta(max_length=100)] | UnsetType = UNSET
     overlap: Overlap | UnsetType = UNSET
     catch_up: CatchUp | UnsetType = UNSET
     at_most: Count | UnsetType = UNSET
     grace: Seconds | UnsetType | None = UNSET
     jitter: Seconds | UnsetType = UNSET
-    starts: Moment | UnsetType | None = UNSET
-    ends: Moment | UnsetType | None = UNSET
+    starts: Timestamp | UnsetType | None = UNSET
+    ends: Timestamp | UnsetType | None = UNSET
     max_runs: Count | UnsetType | None = UNSET
     pause_after: Count | UnsetType | None = UNSET
     queue: Name | UnsetType | None = UNSET
 
 
-class Backfill(msgspec.Struct, forbid_unknown_fields=True):
+class BackfillRequest(msgspec.Struct, forbid_unknown_fields=True):
     """A time without a zone is one of the schedule's own."""
 
     start: Annotated[str, Meta(max_length=60, description="The first time: ISO 8601.")]
@@ -145,113 +155,129 @@ class Backfill(msgspec.Struct, forbid_unknown_fields=True):
     )
 
 
-class Backfilled(msgspec.Struct, frozen=True):
+class BackfillResult(msgspec.Struct, frozen=True):
     runs: list[Id]
 
 
-class Pause(msgspec.Struct, forbid_unknown_fields=True):
-    why: Name = "by hand"
+class PauseScheduleRequest(msgspec.Struct, forbid_unknown_fields=True):
+    reason: Name = "by hand"
 
 
-@table.add("GET", "/schedules", Role.VIEWER)
-async def list_schedules(desk: Desk, query: SchedulesQuery) -> SchedulePage:
+@router.add("GET", "/schedules", Role.VIEWER)
+async def list_schedules(context: RequestContext, query: ScheduleListQuery) -> SchedulePage:
     """Schedules by name."""
-    after = place(query.cursor)
-    [found] = await desk.ask(
+    after = decode_cursor(query.cursor)
+    [found] = await context.read(
         agenda.schedules(tenant=query.tenant, state=query.state, after=after, limit=query.limit + 1)
     )
-    page = [_schedule(desk, each) for each in found[: query.limit]]
-    return SchedulePage(page, cursor(page[-1].name) if len(found) > query.limit else None)
+    page = [_schedule_document(context, each) for each in found[: query.limit]]
+    return SchedulePage(page, encode_cursor(page[-1].name) if len(found) > query.limit else None)
 
 
-@table.add("POST", "/schedules", Role.OPERATOR, status=201)
-async def create_schedule(desk: Desk, body: NewSchedule) -> Schedule:
+@router.add("POST", "/schedules", Role.OPERATOR, status=201)
+async def create_schedule(context: RequestContext, body: CreateScheduleRequest) -> ScheduleDocument:
     """Make a schedule of a task or a flow of this app, or of an action."""
-    await desk.app.schedules.create(**msgspec.structs.asdict(body), by=desk.caller.name)
-    return await _show(desk, body.name)
+    await context.app.schedules.create(**msgspec.structs.asdict(body), by=context.caller.name)
+    return await _read_schedule(context, body.name)
 
 
-@table.add("GET", "/schedules/{name:path}", Role.VIEWER, fails=(404,))
-async def show_schedule(desk: Desk, name: Name) -> Schedule:
+@router.add("GET", "/schedules/{name:path}", Role.VIEWER, error_statuses=(404,))
+async def show_schedule(context: RequestContext, name: Name) -> ScheduleDocument:
     """One schedule, with its last ticks."""
-    return await _show(desk, name)
+    return await _read_schedule(context, name)
 
 
-@table.add("PATCH", "/schedules/{name:path}", Role.OPERATOR, fails=(404,))
-async def update_schedule(desk: Desk, name: Name, body: ScheduleChanges) -> Schedule:
+@router.add("PATCH", "/schedules/{name:path}", Role.OPERATOR, error_statuses=(404,))
+async def update_schedule(
+    context: RequestContext, name: Name, body: UpdateScheduleRequest
+) -> ScheduleDocument:
     """Change a schedule that was made at run time."""
-    said = msgspec.structs.asdict(body)
-    changes: Any = {key: value for key, value in said.items() if value is not UNSET}
-    await desk.app.schedules.update(name, by=desk.caller.name, **changes)
-    return await _show(desk, name)
+    fields = msgspec.structs.asdict(body)
+    changes: Any = {key: value for key, value in fields.items() if value is not UNSET}
+    await context.app.schedules.update(name, by=context.caller.name, **changes)
+    return await _read_schedule(context, name)
 
 
-@table.add("DELETE", "/schedules/{name:path}", Role.ADMIN, status=204, fails=(404,))
-async def delete_schedule(desk: Desk, name: Name) -> None:
+@router.add("DELETE", "/schedules/{name:path}", Role.ADMIN, status=204, error_statuses=(404,))
+async def delete_schedule(context: RequestContext, name: Name) -> None:
     """Forget it and its ticks. What code declares has to go from there first, or be paused."""
-    await desk.app.schedules.delete(name, by=desk.caller.name)
+    await context.app.schedules.delete(name, by=context.caller.name)
 
 
-@table.add("POST", "/schedules/{name:path}/pause", Role.OPERATOR, fails=(404,))
-async def pause_schedule(desk: Desk, name: Name, body: Pause) -> Schedule:
+@router.add("POST", "/schedules/{name:path}/pause", Role.OPERATOR, error_statuses=(404,))
+async def pause_schedule(
+    context: RequestContext, name: Name, body: PauseScheduleRequest
+) -> ScheduleDocument:
     """Start nothing until it is resumed; deploys do not change that."""
-    await desk.app.schedules.pause(name, body.why, by=desk.caller.name)
-    return await _show(desk, name)
+    await context.app.schedules.pause(name, body.reason, by=context.caller.name)
+    return await _read_schedule(context, name)
 
 
-@table.add("POST", "/schedules/{name:path}/resume", Role.OPERATOR, fails=(404,))
-async def resume_schedule(desk: Desk, name: Name) -> Schedule:
+@router.add("POST", "/schedules/{name:path}/resume", Role.OPERATOR, error_statuses=(404,))
+async def resume_schedule(context: RequestContext, name: Name) -> ScheduleDocument:
     """Go on with the next tick."""
-    await desk.app.schedules.resume(name, by=desk.caller.name)
-    return await _show(desk, name)
+    await context.app.schedules.resume(name, by=context.caller.name)
+    return await _read_schedule(context, name)
 
 
-@table.add("POST", "/schedules/{name:path}/trigger", Role.OPERATOR, status=201, fails=(404,))
-async def trigger_schedule(desk: Desk, name: Name) -> Started:
+@router.add(
+    "POST", "/schedules/{name:path}/trigger", Role.OPERATOR, status=201, error_statuses=(404,)
+)
+async def trigger_schedule(context: RequestContext, name: Name) -> StartedRun:
     """Start a run of it now, besides those of its ticks."""
-    run = await desk.app.schedules.trigger(name, by=desk.caller.name)
-    return Started(str(run.id), True)
+    run = await context.app.schedules.trigger(name, by=context.caller.name)
+    return StartedRun(str(run.id), True)
 
 
-@table.add("POST", "/schedules/{name:path}/backfill", Role.OPERATOR, status=201, fails=(404,))
-async def backfill_schedule(desk: Desk, name: Name, body: Backfill) -> Backfilled:
+@router.add(
+    "POST", "/schedules/{name:path}/backfill", Role.OPERATOR, status=201, error_statuses=(404,)
+)
+async def backfill_schedule(
+    context: RequestContext, name: Name, body: BackfillRequest
+) -> BackfillResult:
     """Start runs for ticks of a time that is over, where they had none. It can be done again: what has had
     a run gets no other."""
-    schedule, [now] = await desk.ask(agenda.schedules(name, limit=1), views.clock())
+    schedule, [now] = await context.read(agenda.schedules(name, limit=1), views.database_time())
     tz = schedule[0].tz if schedule else "UTC"
-    start = _moment(tz, body.start)
-    end = now if body.end is None else _moment(tz, body.end)
-    runs = await desk.app.schedules.backfill(name, start, end, by=desk.caller.name)
-    return Backfilled([str(run.id) for run in runs])
+    start = _parse_time(tz, body.start)
+    end = now if body.end is None else _parse_time(tz, body.end)
+    runs = await context.app.schedules.backfill(name, start, end, by=context.caller.name)
+    return BackfillResult([str(run.id) for run in runs])
 
 
-def _moment(tz: str, text: str) -> datetime:
+def _parse_time(tz: str, text: str) -> datetime:
     """As text, since browsers leave out seconds that are none."""
     try:
         found = datetime.fromisoformat(text)
         # Also: one that has no place in the calendar of UTC.
-        return (found if found.tzinfo else found.replace(tzinfo=zone(tz))).astimezone(UTC)
+        return (found if found.tzinfo else found.replace(tzinfo=load_zone(tz))).astimezone(UTC)
     except (ValueError, OverflowError):
-        raise Refused(
+        raise HttpError(
             422, "invalid", f"{text!r:.80} is no time; 2026-03-01T07:30 and 2026-03-01T07:30Z are"
         ) from None
 
 
-async def _show(desk: Desk, name: Name) -> Schedule:
-    found, ticks = await desk.ask(agenda.schedules(name, limit=1), agenda.ticks(name, TICKS))
+async def _read_schedule(context: RequestContext, name: Name) -> ScheduleDocument:
+    found, ticks = await context.read(
+        agenda.schedules(name, limit=1), agenda.ticks(name, MAX_TICKS)
+    )
     if not found:
         # In the words that it always has.
-        return _schedule(desk, await desk.app.schedules.get(name))
-    return _schedule(desk, found[0], ticks=[_tick(desk, each) for each in ticks])
+        return _schedule_document(context, await context.app.schedules.get(name))
+    return _schedule_document(
+        context, found[0], ticks=[_tick_document(context, each) for each in ticks]
+    )
 
 
-def _schedule(desk: Desk, row: model.Schedule, **more: Any) -> Schedule:
-    last = None if row.last is None else _tick(desk, row.last)
-    input = msgspec.Raw(msgspec.json.encode(row.input)) if desk.shows else UNSET
-    why = row.why if desk.shows else None
-    return shape(Schedule, row, last=last, input=input, why=why, **more)
+def _schedule_document(
+    context: RequestContext, row: model.Schedule, **extra: Any
+) -> ScheduleDocument:
+    last = None if row.last is None else _tick_document(context, row.last)
+    input = msgspec.Raw(msgspec.json.encode(row.input)) if context.may_see_payloads else UNSET
+    reason = row.reason if context.may_see_payloads else None
+    return to_document(ScheduleDocument, row, last=last, input=input, reason=reason, **extra)
 
 
-def _tick(desk: Desk, row: model.Tick) -> Tick:
+def _tick_document(context: RequestContext, row: model.Tick) -> TickDocument:
     """Why one was refused may quote what it was to be started with."""
-    return shape(Tick, row, why=row.why if desk.shows else None)
+    return to_document(TickDocument, row, reason=row.reason if context.may_see_payloads else None)

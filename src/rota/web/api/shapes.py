@@ -16,15 +16,15 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_typ
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from rota.web.answers import Refused
+from rota.web.answers import HttpError
 
 S = TypeVar("S", bound=msgspec.Struct)
 
-LARGEST = 2**63 - 1
+MAX_INT64 = 2**63 - 1
 
 _ID = Meta(pattern="^[0-9]{1,19}$", description="A 64-bit integer, as text.")
 Id = Annotated[str, _ID]
-Number = Annotated[int, Meta(ge=1, le=LARGEST)]
+PathId = Annotated[int, Meta(ge=1, le=MAX_INT64)]
 """An id in a path."""
 
 Limit = Annotated[int, Meta(ge=1, le=500, description="At most so many.")]
@@ -35,16 +35,16 @@ Cursor = Annotated[
 Next = Annotated[str, Meta(description="Asks for the page after this; null: there is none.")]
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 
-Stored = Annotated[msgspec.Raw, Meta(description="Any JSON. Absent for viewers.")] | UnsetType
+StoredJson = Annotated[msgspec.Raw, Meta(description="Any JSON. Absent for viewers.")] | UnsetType
 """What went into a run, or came out of it."""
 
 
-def shape(kind: type[S], row: msgspec.Struct, **more: Any) -> S:
+def to_document(kind: type[S], row: msgspec.Struct, **extra: Any) -> S:
     """A row as a document: the fields that it has, and `more`."""
     values = {
-        name: more[name] if name in more else convert(getattr(row, name))
+        name: extra[name] if name in extra else convert(getattr(row, name))
         for name, convert in _fields(kind)
-        if name in more or hasattr(row, name)
+        if name in extra or hasattr(row, name)
     }
     return kind(**values)
 
@@ -58,28 +58,28 @@ def _fields(kind: type[msgspec.Struct]) -> list[tuple[str, Callable[[Any], Any]]
 def _conversion(hint: Any) -> Callable[[Any], Any]:
     """Numbers become text where the document says so, and nowhere else."""
     if get_origin(hint) is Annotated:
-        inner, *said = get_args(hint)
-        return str if _ID in said else _conversion(inner)
+        inner, *metadata = get_args(hint)
+        return str if _ID in metadata else _conversion(inner)
     if get_origin(hint) is list:
         each = _conversion(get_args(hint)[0])
         return lambda values: [each(value) for value in values] if each is str else values
     if get_origin(hint) in (Union, UnionType):
         kinds = [_conversion(kind) for kind in get_args(hint)]
-        return _text if str in kinds else _same
-    return _same
+        return _text if str in kinds else _identity
+    return _identity
 
 
 def _text(value: Any) -> str | None:
     return None if value is None else str(value)
 
 
-def _same(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value
 
 
-def stored(document: bytes | None, *, shown: bool) -> msgspec.Raw | UnsetType:
+def stored_json(document: bytes | None, *, visible: bool) -> msgspec.Raw | UnsetType:
     """JSON as it was stored, for whom it may be shown to."""
-    if not shown:
+    if not visible:
         return UNSET
     return msgspec.Raw(b"null" if document is None else document)
 
@@ -88,7 +88,7 @@ class _Kind(msgspec.Struct):
     type: str = ""
 
 
-class Failure(msgspec.Struct, frozen=True):
+class ErrorDetail(msgspec.Struct, frozen=True):
     """An error of a task's own. What it says is absent for viewers: it may quote what went in."""
 
     type: str
@@ -96,14 +96,14 @@ class Failure(msgspec.Struct, frozen=True):
     traceback: str | UnsetType = UNSET
 
 
-def failure(document: bytes | None, *, shown: bool) -> Failure | None:
+def error_detail(document: bytes | None, *, visible: bool) -> ErrorDetail | None:
     if document is None:
         return None
-    if not shown:
-        return Failure(msgspec.json.decode(document, type=_Kind).type)
+    if not visible:
+        return ErrorDetail(msgspec.json.decode(document, type=_Kind).type)
     found: Mapping[str, Any] = msgspec.json.decode(document)
-    said = {key: str(found[key]) for key in ("message", "traceback") if found.get(key) is not None}
-    return Failure(str(found.get("type", "")), **said)
+    texts = {key: str(found[key]) for key in ("message", "traceback") if found.get(key) is not None}
+    return ErrorDetail(str(found.get("type", "")), **texts)
 
 
 # Pages
@@ -111,34 +111,34 @@ def failure(document: bytes | None, *, shown: bool) -> Failure | None:
 _CURSOR = re.compile(r"[A-Za-z0-9_-]+")
 
 
-def cursor(place: str) -> str:
-    return base64.urlsafe_b64encode(place.encode()).decode().rstrip("=")
+def encode_cursor(position: str) -> str:
+    return base64.urlsafe_b64encode(position.encode()).decode().rstrip("=")
 
 
-def place(given: str | None) -> str | None:
+def decode_cursor(cursor: str | None) -> str | None:
     """Where a page begins."""
-    if given is None:
+    if cursor is None:
         return None
     try:
-        if not _CURSOR.fullmatch(given):
+        if not _CURSOR.fullmatch(cursor):
             raise ValueError
-        found = base64.urlsafe_b64decode(given + "=" * (-len(given) % 4)).decode()
+        found = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
     except ValueError:
-        raise _no_cursor() from None
+        raise _invalid_cursor() from None
     if "\0" in found:
-        raise _no_cursor()
+        raise _invalid_cursor()
     return found
 
 
-def number(given: str | None, default: int) -> int:
+def decode_id_cursor(cursor: str | None, default: int) -> int:
     """The same, where pages are told apart by ids."""
-    found = place(given)
+    found = decode_cursor(cursor)
     if found is None:
         return default
-    if not re.fullmatch("[0-9]{1,19}", found) or int(found) > LARGEST:
-        raise _no_cursor()
+    if not re.fullmatch("[0-9]{1,19}", found) or int(found) > MAX_INT64:
+        raise _invalid_cursor()
     return int(found)
 
 
-def _no_cursor() -> Refused:
-    return Refused(422, "invalid", "this cursor was not given by a page of this list")
+def _invalid_cursor() -> HttpError:
+    return HttpError(422, "invalid", "this cursor was not given by a page of this list")

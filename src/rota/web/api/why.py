@@ -12,24 +12,24 @@ from rota.engine.why import explain
 from rota.errors import RunNotFound
 from rota.model import why
 from rota.model.access import Role
-from rota.web.api.operations import Desk, Table
-from rota.web.api.shapes import Id, Number, shape
+from rota.web.api.operations import RequestContext, Router
+from rota.web.api.shapes import Id, PathId, to_document
 
-table = Table("runs")
+router = Router("runs")
 
 
-class Reason(msgspec.Struct, frozen=True):
-    code: why.Code
-    words: str
-    kind: Annotated[why.Kind, Meta(description="What it is about.")]
+class ReasonDocument(msgspec.Struct, frozen=True):
+    code: why.ReasonCode
+    message: str
+    kind: Annotated[why.SubjectKind, Meta(description="What it is about.")]
     subject: Annotated[str, Meta(description="Its number or name.")]
     job: Annotated[Id, Meta(description="The job that does not run for it.")] | None
     jobs: Annotated[int, Meta(description="So many do not, for the same reason.")]
     since: datetime | None
     until: datetime | None
-    do: Annotated[str, Meta(description="What helps; null: nothing is to be done.")] | None
-    stuck: Annotated[bool, Meta(description="Nothing changes by itself.")]
-    sure: Annotated[bool, Meta(description="False: it may be so, nobody knows.")]
+    remedy: Annotated[str, Meta(description="What helps; null: nothing is to be done.")] | None
+    is_stuck: Annotated[bool, Meta(description="Nothing changes by itself.")]
+    is_certain: Annotated[bool, Meta(description="False: it may be so, nobody knows.")]
     detail: (
         Annotated[str, Meta(description="What an error says. Absent for viewers.")]
         | UnsetType
@@ -37,24 +37,25 @@ class Reason(msgspec.Struct, frozen=True):
     ) = UNSET
 
 
-class WhyDocument(msgspec.Struct, frozen=True):
+class ExplanationDocument(msgspec.Struct, frozen=True):
     id: Id
     run: Id
     name: str
     is_flow: bool
-    verdict: why.Verdict
-    reasons: Annotated[list[Reason], Meta(description="The most exact first.")]
-    left_out: Annotated[int, Meta(description="Jobs that were not looked at.")]
+    status: why.RunStatus
+    reasons: Annotated[list[ReasonDocument], Meta(description="The most exact first.")]
+    omitted_jobs: Annotated[int, Meta(description="Jobs that were not looked at.")]
     now: datetime
 
 
-@table.add("GET", "/runs/{run}/why", Role.VIEWER, fails=(404,))
-async def explain_run(desk: Desk, run: Number) -> WhyDocument:
+@router.add("GET", "/runs/{run}/explain", Role.VIEWER, error_statuses=(404,))
+async def explain_run(context: RequestContext, run: PathId) -> ExplanationDocument:
     """Why it, or one job of it, does not run: what it waits for, and what to do."""
-    found = await explain(desk.ask, run, desk.app.settings)
+    found = await explain(context.read, run, context.app.settings)
     if found is None:
         raise RunNotFound(f"there is no run {run}")
     reasons = [
-        shape(Reason, each, detail=each.detail if desk.shows else UNSET) for each in found.reasons
+        to_document(ReasonDocument, each, detail=each.detail if context.may_see_payloads else UNSET)
+        for each in found.reasons
     ]
-    return shape(WhyDocument, found, reasons=reasons)
+    return to_document(ExplanationDocument, found, reasons=reasons)

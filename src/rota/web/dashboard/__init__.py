@@ -25,7 +25,7 @@ from rota.web.dashboard import (
     statics,
     workers,
 )
-from rota.web.dashboard.live import Live
+from rota.web.dashboard.live import LiveStreams
 from rota.web.dashboard.pages import Page
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ PAGES: list[Page] = [
         *(overview, queues, runs, run, flows),
         *(workers, schedules, coordination, alerts, audit),
     )
-    for page in module.table.pages
+    for page in module.pages.pages
 ]
 
 
@@ -45,7 +45,7 @@ def routes(app: Rota) -> list[Route]:
     """The routes of the dashboard; each says whom it is for."""
     return [
         *(page.route(app) for page in PAGES),
-        Live(app, PAGES).route(),
+        LiveStreams(app, PAGES).route(),
         *login.routes(),
         *statics.routes(),
     ]

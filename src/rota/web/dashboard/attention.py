@@ -10,52 +10,52 @@ from itertools import groupby
 from urllib.parse import quote
 
 from rota.model.rules import QUARANTINE, QUEUE_OLD, SCHEDULE_FAILS, SCHEDULE_LATE
-from rota.store.history import Troubled, Unserved
-from rota.store.meters import Fleet
-from rota.store.queues import Pause
-from rota.store.standing import AlertLine
-from rota.web.dashboard.shown import number
+from rota.store.history import ProblemScheduleRow, UnservedQueueRow
+from rota.store.meters import FleetTotals
+from rota.store.queues import PauseRow
+from rota.store.standing import AlertRow
+from rota.web.dashboard.shown import format_count
 
-FEW = 4
+MAX_LINES = 4
 """Lines of one kind."""
 
 
 @dataclass(frozen=True, slots=True)
-class Concern:
+class Problem:
     """Something that somebody should look at."""
 
     key: str
     kind: str
-    words: str
-    to: str
+    text: str
+    path: str
     """Where there is more of it."""
     query: dict[str, str] = field(default_factory=dict)
     since: datetime | None = None
     detail: str = ""
 
 
-def concerns(
-    fleet: Fleet,
-    alerts: Sequence[AlertLine],
-    unserved: Sequence[Unserved],
-    troubled: Sequence[Troubled],
-    paused: Sequence[Pause] = (),
-) -> list[Concern]:
-    told = {(each.kind, each.subject) for each in alerts}
+def list_problems(
+    fleet: FleetTotals,
+    alerts: Sequence[AlertRow],
+    unserved: Sequence[UnservedQueueRow],
+    problem_schedules: Sequence[ProblemScheduleRow],
+    paused: Sequence[PauseRow] = (),
+) -> list[Problem]:
+    alerted = {(each.kind, each.subject) for each in alerts}
     return [
         *_alerts(fleet, alerts),
-        *_quarantine(fleet, {kind for kind, _ in told}),
+        *_quarantine(fleet, {kind for kind, _ in alerted}),
         # What is first in a queue that is too old, the alert names.
-        *_unserved([each for each in unserved if (QUEUE_OLD, each.queue) not in told]),
+        *_unserved([each for each in unserved if (QUEUE_OLD, each.queue) not in alerted]),
         *_silent(fleet),
         *_paused(paused),
-        *_schedules(troubled, told),
+        *_schedules(problem_schedules, alerted),
     ]
 
 
-def _alerts(fleet: Fleet, alerts: Sequence[AlertLine]) -> Iterator[Concern]:
-    for each in alerts[:FEW]:
-        yield Concern(
+def _alerts(fleet: FleetTotals, alerts: Sequence[AlertRow]) -> Iterator[Problem]:
+    for each in alerts[:MAX_LINES]:
+        yield Problem(
             f"alert-{each.id}",
             each.kind,
             each.subject,
@@ -63,58 +63,58 @@ def _alerts(fleet: Fleet, alerts: Sequence[AlertLine]) -> Iterator[Concern]:
             since=each.raised,
             detail=each.message,
         )
-    more = sum(fleet.alerts.values()) - FEW
+    more = sum(fleet.alerts.values()) - MAX_LINES
     if more > 0:
-        words = _many(more, "more alert is open", "more alerts are open")
-        yield Concern("alerts", "alerts", words, "/alerts")
+        text = _plural(more, "more alert is open", "more alerts are open")
+        yield Problem("alerts", "alerts", text, "/alerts")
 
 
-def _quarantine(fleet: Fleet, kinds: set[str]) -> Iterator[Concern]:
+def _quarantine(fleet: FleetTotals, kinds: set[str]) -> Iterator[Problem]:
     if fleet.quarantined and QUARANTINE not in kinds:
-        words = _many(fleet.quarantined, "job is in quarantine", "jobs are in quarantine")
-        yield Concern("quarantine", "quarantine", words, "/runs", {"state": "quarantined"})
+        text = _plural(fleet.quarantined, "job is in quarantine", "jobs are in quarantine")
+        yield Problem("quarantine", "quarantine", text, "/runs", {"state": "quarantined"})
 
 
-def _unserved(unserved: Sequence[Unserved]) -> Iterator[Concern]:
-    for each in unserved[:FEW]:
-        yield Concern(
+def _unserved(unserved: Sequence[UnservedQueueRow]) -> Iterator[Problem]:
+    for each in unserved[:MAX_LINES]:
+        yield Problem(
             f"unserved {each.queue} {each.task}",
             "no worker",
             f"{each.task} in queue {each.queue}",
             "/queues",
             since=each.created,
             detail="is known to no worker that serves the queue"
-            if each.serving
+            if each.serving_workers
             else "waits, and no worker serves the queue",
         )
-    more = len(unserved) - FEW
+    more = len(unserved) - MAX_LINES
     if more > 0:
-        words = _many(more, "more task is", "more tasks are") + " not taken by any worker"
-        yield Concern("unserved", "no worker", words, "/queues")
+        text = _plural(more, "more task is", "more tasks are") + " not taken by any worker"
+        yield Problem("unserved", "no worker", text, "/queues")
 
 
-def _silent(fleet: Fleet) -> Iterator[Concern]:
+def _silent(fleet: FleetTotals) -> Iterator[Problem]:
     silent = fleet.workers.get("silent", 0)
     if silent:
-        words = _many(silent, "worker has", "workers have") + " not been heard of lately"
-        yield Concern("silent", "workers", words, "/workers")
+        text = _plural(silent, "worker has", "workers have") + " not been heard of lately"
+        yield Problem("silent", "workers", text, "/workers")
 
 
-def _paused(paused: Sequence[Pause]) -> Iterator[Concern]:
-    for each in paused[:FEW]:
-        to = f"/queues/{quote(each.queue, safe='')}"
-        words = "is paused: nobody takes its jobs"
-        yield Concern(
-            f"paused {each.queue}", "queue", each.queue, to, since=each.since, detail=words
+def _paused(paused: Sequence[PauseRow]) -> Iterator[Problem]:
+    for each in paused[:MAX_LINES]:
+        path = f"/queues/{quote(each.queue, safe='')}"
+        text = "is paused: nobody takes its jobs"
+        yield Problem(
+            f"paused {each.queue}", "queue", each.queue, path, since=each.since, detail=text
         )
-    more = len(paused) - FEW
+    more = len(paused) - MAX_LINES
     if more > 0:
-        words = _many(more, "more queue is paused", "more queues are paused")
-        yield Concern("paused", "queue", words, "/queues")
+        text = _plural(more, "more queue is paused", "more queues are paused")
+        yield Problem("paused", "queue", text, "/queues")
 
 
-_ONCE = "failed the last time"
-_TROUBLE = {
+_FAILED_ONCE = "failed the last time"
+_SCHEDULE_PROBLEMS = {
     "late": "is late",
     "missed": "was missed {times} within a day",
     "refused": "was refused {times} within a day",
@@ -123,24 +123,32 @@ _TROUBLE = {
 }
 
 
-def _schedules(troubled: Sequence[Troubled], told: set[tuple[str, str]]) -> Iterator[Concern]:
-    for trouble, found in groupby(troubled, lambda each: each.trouble):
-        known = (SCHEDULE_LATE,) if trouble == "late" else (SCHEDULE_FAILS,)
-        left = [each for each in found if not told & {(kind, each.name) for kind in known}]
-        for each in left[:FEW]:
-            yield Concern(
-                f"schedule {trouble} {each.name}",
+def _schedules(
+    problem_schedules: Sequence[ProblemScheduleRow], alerted: set[tuple[str, str]]
+) -> Iterator[Problem]:
+    for problem, found in groupby(problem_schedules, lambda each: each.problem):
+        alert_kinds = (SCHEDULE_LATE,) if problem == "late" else (SCHEDULE_FAILS,)
+        unreported = [
+            each for each in found if not alerted & {(kind, each.name) for kind in alert_kinds}
+        ]
+        for each in unreported[:MAX_LINES]:
+            yield Problem(
+                f"schedule {problem} {each.name}",
                 "schedule",
                 each.name,
                 f"/schedules/{quote(each.name, safe='')}",
                 since=each.since,
-                detail=_ONCE if trouble == "failing" and each.many == 1 else _said(each),
+                detail=_FAILED_ONCE
+                if problem == "failing" and each.count == 1
+                else _describe(each),
             )
-        if len(left) > FEW:
-            yield Concern(f"schedules {trouble}", "schedule", _MORE[trouble], "/schedules")
+        if len(unreported) > MAX_LINES:
+            yield Problem(
+                f"schedules {problem}", "schedule", _MORE_SCHEDULES[problem], "/schedules"
+            )
 
 
-_MORE = {
+_MORE_SCHEDULES = {
     "late": "more schedules are late",
     "missed": "more schedules were missed within a day",
     "refused": "more schedules were refused within a day",
@@ -149,9 +157,11 @@ _MORE = {
 }
 
 
-def _said(schedule: Troubled) -> str:
-    return _TROUBLE[schedule.trouble].format(times=_many(schedule.many, "time", "times"))
+def _describe(schedule: ProblemScheduleRow) -> str:
+    return _SCHEDULE_PROBLEMS[schedule.problem].format(
+        times=_plural(schedule.count, "time", "times")
+    )
 
 
-def _many(count: int, one: str, many: str) -> str:
-    return f"{number(count)} {one if count == 1 else many}"
+def _plural(count: int, singular: str, plural: str) -> str:
+    return f"{format_count(count)} {singular if count == 1 else plural}"

@@ -13,64 +13,68 @@ from msgspec import Meta
 from rota.model.access import Role
 from rota.store import audit as rows
 from rota.store import ticks
-from rota.web.api.operations import Desk
-from rota.web.api.shapes import LARGEST
-from rota.web.dashboard.pages import Pages, View
-from rota.web.dashboard.shown import moment, segment
+from rota.web.api.operations import RequestContext
+from rota.web.api.shapes import MAX_INT64
+from rota.web.dashboard.pages import Pages, PageView
+from rota.web.dashboard.shown import format_time, segment
 
-table = Pages()
+pages = Pages()
 
-PAGE = 50
+PAGE_SIZE = 50
 
 
-class AuditQuery(msgspec.Struct, forbid_unknown_fields=True):
-    who: Annotated[str, Meta(max_length=1000)] | None = None
+class AuditPageQuery(msgspec.Struct, forbid_unknown_fields=True):
+    operator: Annotated[str, Meta(max_length=1000)] | None = None
     action: Annotated[str, Meta(max_length=200)] | None = None
     subject: Annotated[str, Meta(max_length=4000)] | None = None
-    before: Annotated[int, Meta(ge=1, le=LARGEST)] = rows.NEWEST
+    before: Annotated[int, Meta(ge=1, le=MAX_INT64)] = rows.MAX_ID
 
 
-@table.page("/audit", title="Audit", role=Role.ADMIN)
-async def audit(desk: Desk, query: AuditQuery) -> View:
-    asked = rows.entries(
-        PAGE + 1, query.before, who=query.who, action=query.action, subject=query.subject
+@pages.page("/audit", title="Audit", role=Role.ADMIN)
+async def audit(context: RequestContext, query: AuditPageQuery) -> PageView:
+    entries_query = rows.entries(
+        PAGE_SIZE + 1,
+        query.before,
+        operator=query.operator,
+        action=query.action,
+        subject=query.subject,
     )
-    _, found = await desk.ask(ticks.hurry(), asked)
-    page = found[:PAGE]
-    return View(
+    _, found = await context.read(ticks.set_short_timeouts(), entries_query)
+    page = found[:PAGE_SIZE]
+    return PageView(
         "audit.html",
         query=query,
-        newest=query.before == rows.NEWEST,
-        narrowed=bool(query.who or query.action or query.subject),
-        entries=[(each, details(each.detail), about(each.action, each.subject)) for each in page],
-        older=page[-1].id if len(found) > PAGE else None,
+        newest=query.before == rows.MAX_ID,
+        is_filtered=bool(query.operator or query.action or query.subject),
+        entries=[(each, details(each.detail), page_of(each.action, each.subject)) for each in page],
+        older=page[-1].id if len(found) > PAGE_SIZE else None,
     )
 
 
 def details(document: bytes) -> list[tuple[str, str]]:
     """What was written down with it: names and plain values."""
     found: dict[str, object] = msgspec.json.decode(document)
-    return [(name, _plain(value)) for name, value in found.items() if value is not None]
+    return [(name, _format_value(value)) for name, value in found.items() if value is not None]
 
 
-def _plain(value: object) -> str:
+def _format_value(value: object) -> str:
     if not isinstance(value, str):
         return msgspec.json.encode(value).decode()
     if _TIME.match(value):
         with suppress(ValueError):
-            return moment(datetime.fromisoformat(value))
+            return format_time(datetime.fromisoformat(value))
     return value
 
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d.*[+Z]")
 
 
-def about(action: str, subject: str) -> str | None:
+def page_of(action: str, subject: str) -> str | None:
     """The page of what it was done to; None: it has none."""
-    thing = action.rpartition(" ")[2]
-    if thing in ("run", "job") and subject.isdecimal():
+    subject_kind = action.rpartition(" ")[2]
+    if subject_kind in ("run", "job") and subject.isdecimal():
         return f"/runs/{subject}"
-    if thing == "schedule":
+    if subject_kind == "schedule":
         return f"/schedules/{segment(subject)}"
     return {
         "worker": "/workers",
@@ -78,4 +82,4 @@ def about(action: str, subject: str) -> str | None:
         "queue": "/queues",
         "lock": "/coordination",
         "alert": "/alerts",
-    }.get(thing)
+    }.get(subject_kind)

@@ -10,21 +10,21 @@ import msgspec
 from msgspec import Meta
 
 from rota.store import standing
-from rota.store.standing import LockLine
-from rota.web.api.operations import Desk
-from rota.web.api.shapes import failure
-from rota.web.dashboard.pages import Pages, View
+from rota.store.standing import LockRow
+from rota.web.api.operations import RequestContext
+from rota.web.api.shapes import error_detail
+from rota.web.dashboard.pages import Pages, PageView
 
-table = Pages()
+pages = Pages()
 
-LOCKS = 50
-RATES = 50
-ONCES = 20
-ITERATIONS = 20
-BRIEF = 300
+MAX_LOCKS = 50
+MAX_RATE_LIMITS = 50
+MAX_ONCE_CALLS = 20
+MAX_ITERATIONS = 20
+MAX_RESULT_CHARACTERS = 300
 
 
-class CoordinationQuery(msgspec.Struct, forbid_unknown_fields=True):
+class CoordinationPageQuery(msgspec.Struct, forbid_unknown_fields=True):
     """How the names and keys begin that are looked for, and after which a page begins."""
 
     lock: Annotated[str, Meta(max_length=200)] = ""
@@ -36,53 +36,61 @@ class CoordinationQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Whose last iterations are shown."""
 
 
-class Semaphore(msgspec.Struct, frozen=True):
+class SemaphoreView(msgspec.Struct, frozen=True):
     name: str
-    permits: list[LockLine]
+    permits: list[LockRow]
 
     @property
     def held(self) -> int:
         return sum(each.held for each in self.permits)
 
 
-@table.page("/coordination", title="Coordination")
-async def coordination(desk: Desk, query: CoordinationQuery) -> View:
-    locks, leaders, services, rates, onces, iterations = await desk.ask(
+@pages.page("/coordination", title="Coordination")
+async def coordination(context: RequestContext, query: CoordinationPageQuery) -> PageView:
+    locks, leaders, services, rate_limits, once_calls, iterations = await context.read(
         standing.locks(
-            begins=query.lock, after=(query.lock_after, query.permit_after), limit=LOCKS + 1
+            prefix=query.lock, after=(query.lock_after, query.permit_after), limit=MAX_LOCKS + 1
         ),
         standing.leaders(),
         standing.services(),
-        standing.rates(limit=RATES + 1),
-        standing.onces(query.once, query.once_after, ONCES + 1),
-        standing.iterations(query.service, ITERATIONS),
+        standing.rate_limits(limit=MAX_RATE_LIMITS + 1),
+        standing.once_calls(query.once, query.once_after, MAX_ONCE_CALLS + 1),
+        standing.iterations(query.service, MAX_ITERATIONS),
     )
-    shown = locks[:LOCKS]
-    return View(
+    shown = locks[:MAX_LOCKS]
+    return PageView(
         "coordination.html",
         query=query,
         locks=[each for each in shown if each.permit == 0],
         semaphores=_semaphores([each for each in shown if each.permit > 0]),
-        last_lock=shown[-1] if len(locks) > LOCKS else None,
+        last_lock=shown[-1] if len(locks) > MAX_LOCKS else None,
         leaders=leaders,
-        services=[(each, failure(each.error, shown=desk.shows)) for each in services],
-        iterations=[(each, failure(each.error, shown=desk.shows)) for each in iterations],
-        rates=rates[:RATES],
-        more_rates=len(rates) > RATES,
-        onces=onces[:ONCES],
-        more_onces=onces[ONCES - 1].key if len(onces) > ONCES else None,
-        results=[brief(each.result) for each in onces[:ONCES]],
-        shows=desk.shows,
+        services=[
+            (each, error_detail(each.error, visible=context.may_see_payloads)) for each in services
+        ],
+        iterations=[
+            (each, error_detail(each.error, visible=context.may_see_payloads))
+            for each in iterations
+        ],
+        rate_limits=rate_limits[:MAX_RATE_LIMITS],
+        more_rate_limits=len(rate_limits) > MAX_RATE_LIMITS,
+        once_calls=once_calls[:MAX_ONCE_CALLS],
+        more_once_calls=once_calls[MAX_ONCE_CALLS - 1].key
+        if len(once_calls) > MAX_ONCE_CALLS
+        else None,
+        results=[abbreviate(each.result) for each in once_calls[:MAX_ONCE_CALLS]],
+        may_see_payloads=context.may_see_payloads,
     )
 
 
-def _semaphores(permits: Sequence[LockLine]) -> list[Semaphore]:
+def _semaphores(permits: Sequence[LockRow]) -> list[SemaphoreView]:
     return [
-        Semaphore(name, list(held)) for name, held in groupby(permits, key=lambda each: each.name)
+        SemaphoreView(name, list(held))
+        for name, held in groupby(permits, key=lambda each: each.name)
     ]
 
 
-def brief(result: bytes | None) -> str:
+def abbreviate(result: bytes | None) -> str:
     """How a result begins."""
     text = "null" if result is None else result.decode()
-    return text if len(text) <= BRIEF else f"{text[:BRIEF]}…"
+    return text if len(text) <= MAX_RESULT_CHARACTERS else f"{text[:MAX_RESULT_CHARACTERS]}…"

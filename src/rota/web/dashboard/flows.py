@@ -14,194 +14,213 @@ from markupsafe import Markup
 from msgspec import Meta
 
 from rota.drawing import definition
-from rota.drawing.crowd import crowd
-from rota.drawing.definition import Word
-from rota.drawing.label import Label
+from rota.drawing.crowd import group
+from rota.drawing.definition import FlowInput
+from rota.drawing.label import NodeLabel
 from rota.drawing.svg import svg
 from rota.errors import DefinitionError
-from rota.model.flow import FlowDefinition, Plan
-from rota.model.task import Definition
+from rota.model.flow import FlowDefinition, FlowPlan
+from rota.model.task import TaskDefinition
 from rota.store import history
-from rota.store.history import FlowPast, NodePast, TaskCounts
-from rota.web.answers import Refused
-from rota.web.api.operations import Desk
+from rota.store.history import FlowHistoryRow, FlowTaskHistoryRow, TaskCounts
+from rota.web.answers import HttpError
+from rota.web.api.operations import RequestContext
 from rota.web.dashboard import plots
-from rota.web.dashboard.pages import Pages, View
-from rota.web.dashboard.plots import SPANS, Within
-from rota.web.dashboard.shown import span
+from rota.web.dashboard.pages import Pages, PageView
+from rota.web.dashboard.plots import CHART_RANGES, RangeName
+from rota.web.dashboard.shown import format_duration
 
-table = Pages()
+pages = Pages()
 
-MOST = 200
+MAX_LISTED = 200
 """Flows, and tasks, that are listed at once."""
 
-LAST = 1000
+MAX_STATS_RUNS = 1000
 """Runs that the figures of one flow are of."""
 
-RUNS = 15
+MAX_LISTED_RUNS = 15
 """The last ones that are listed."""
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
-class FlowsQuery(msgspec.Struct, forbid_unknown_fields=True):
-    within: Within | None = None
+class FlowsPageQuery(msgspec.Struct, forbid_unknown_fields=True):
+    range: RangeName | None = None
     find: Annotated[str, Meta(max_length=200)] = ""
 
 
-class FlowQuery(msgspec.Struct, forbid_unknown_fields=True):
-    within: Within | None = None
+class FlowPageQuery(msgspec.Struct, forbid_unknown_fields=True):
+    range: RangeName | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class FlowLine:
+class FlowSummary:
     name: str
-    plan: Plan | None
+    plan: FlowPlan | None
     error: str | None
     """Why it cannot work."""
-    known: bool
+    in_app: bool
     """Whether the app has it, or the database alone."""
-    past: FlowPast | None
+    past: FlowHistoryRow | None
 
 
 @dataclass(frozen=True, slots=True)
-class TaskLine:
+class FlowTaskSummary:
     name: str
-    task: Definition | None
+    task: TaskDefinition | None
     counts: TaskCounts | None
 
 
-@table.page("/flows", title="Flows")
-async def flows(desk: Desk, query: FlowsQuery) -> View:
-    within = await plots.looking_back(desk, query.within, "24h")
-    registry = desk.app.registry
-    ran, counts = await desk.ask(history.flow_names(), history.tasks(within.minutes))
-    names, more_flows = _page({*registry.flows, *ran}, query.find)
-    pasts: list[FlowPast] = []
+@pages.page("/flows", title="Flows")
+async def flows(context: RequestContext, query: FlowsPageQuery) -> PageView:
+    chart_range = await plots.choose_range(context, query.range, "24h")
+    registry = context.app.registry
+    recorded, counts = await context.read(
+        history.flow_names(), history.task_counts(chart_range.minutes)
+    )
+    names, more_flows = _first_matches({*registry.flows, *recorded}, query.find)
+    histories: list[FlowHistoryRow] = []
     if names:
-        [pasts] = await desk.ask(history.flows(names))
-    past = {each.flow: each for each in pasts}
-    counted = {each.task: each for each in counts}
-    own = _lone(registry.tasks, counted, {*registry.flows, *ran})
-    tasks, more_tasks = _page(own, query.find)
-    return View(
+        [histories] = await context.read(history.flow_history(names))
+    past = {each.flow: each for each in histories}
+    counts_by_task = {each.task: each for each in counts}
+    standalone = _standalone_tasks(registry.tasks, counts_by_task, {*registry.flows, *recorded})
+    tasks, more_tasks = _first_matches(standalone, query.find)
+    return PageView(
         "flows.html",
-        within=within,
-        spans=list(SPANS.values()),
+        chart_range=chart_range,
+        spans=list(CHART_RANGES.values()),
         find=query.find,
-        flows=[_flow_line(name, registry.flows.get(name), past.get(name)) for name in names],
+        flows=[_flow_summary(name, registry.flows.get(name), past.get(name)) for name in names],
         more_flows=more_flows,
-        tasks=[TaskLine(name, registry.tasks.get(name), counted.get(name)) for name in tasks],
+        tasks=[
+            FlowTaskSummary(name, registry.tasks.get(name), counts_by_task.get(name))
+            for name in tasks
+        ],
         more_tasks=more_tasks,
-        last=history.RUNS,
+        last=history.MAX_FLOW_RUNS,
         has_app=bool(registry.tasks),
-        percent=plots.percent,
+        percent=plots.format_percent,
     )
 
 
-@table.page("/flows/{name:path}", title="Flow")
-async def flow(desk: Desk, name: Name, query: FlowQuery) -> View:
-    registry = desk.app.registry
+@pages.page("/flows/{name:path}", title="Flow")
+async def flow(context: RequestContext, name: Name, query: FlowPageQuery) -> PageView:
+    registry = context.app.registry
     found = registry.flows.get(name)
     task = registry.tasks.get(name)
     if found is None and task is None:
         # Perhaps another app's, of the same database.
-        [ran] = await desk.ask(history.flows([name], 1))
-        if not ran:
-            return await _task(desk, name, None, query.within)
+        [recorded] = await context.read(history.flow_history([name], 1))
+        if not recorded:
+            return await _task_view(context, name, None, query.range)
     elif task is not None:
-        return await _task(desk, name, task, query.within)
-    return await _flow(desk, name, found)
+        return await _task_view(context, name, task, query.range)
+    return await _flow_view(context, name, found)
 
 
-async def _flow(desk: Desk, name: str, found: FlowDefinition | None) -> View:
+async def _flow_view(context: RequestContext, name: str, found: FlowDefinition | None) -> PageView:
     size = len(found.nodes) if found is not None else 1
-    pasts, nodes, runs = await desk.ask(
-        history.flows([name], LAST), history.nodes(name), history.flow_runs(name, RUNS)
+    histories, nodes, runs = await context.read(
+        history.flow_history([name], MAX_STATS_RUNS),
+        history.flow_task_history(name),
+        history.flow_runs(name, MAX_LISTED_RUNS),
     )
-    line = _flow_line(name, found, pasts[0] if pasts else None)
+    summary = _flow_summary(name, found, histories[0] if histories else None)
     past = {each.task: each for each in nodes}
-    takes = [] if line.plan is None else definition.flow_input(line.plan)
-    return View(
+    inputs = [] if summary.plan is None else definition.flow_inputs(summary.plan)
+    return PageView(
         "flow.html",
         title=f"Flow {name}",
-        flow=line,
+        flow=summary,
         # Where it is rendered: what is live of the page has none, and it takes time.
-        picture=None if line.plan is None else partial(picture, line.plan, past),
-        nodes=_nodes(name, line.plan, past),
-        takes=takes,
-        example=example(takes),
-        startable=line.plan is not None,
+        picture=None if summary.plan is None else partial(draw_graph, summary.plan, past),
+        nodes=_node_rows(name, summary.plan, past),
+        inputs=inputs,
+        example=example_input(inputs),
+        startable=summary.plan is not None,
         runs=runs,
-        of=min(history.RUNS, max(history.JOBS // size, 1), len(pasts) and pasts[0].runs),
-        percent=plots.percent,
+        sampled_runs=min(
+            history.MAX_FLOW_RUNS,
+            max(history.MAX_FLOW_JOBS // size, 1),
+            len(histories) and histories[0].runs,
+        ),
+        percent=plots.format_percent,
     )
 
 
-async def _task(desk: Desk, name: str, task: Definition | None, back: Within | None) -> View:
-    within = await plots.looking_back(desk, back)
-    counts, runs = await desk.ask(within.counts(task=name), history.task_runs(name, RUNS))
-    sums = plots.total(counts)
-    if task is None and not runs and not sums.attempts:
-        raise Refused(404, "not_found", f"nothing is known of a flow or a task {name!r:.60}")
-    flow = _flow_of(desk, name)
-    takes = [] if task is None or flow else definition.task_input(task)
-    return View(
+async def _task_view(
+    context: RequestContext, name: str, task: TaskDefinition | None, range_name: RangeName | None
+) -> PageView:
+    chart_range = await plots.choose_range(context, range_name)
+    counts, runs = await context.read(
+        chart_range.counts(task=name), history.task_runs(name, MAX_LISTED_RUNS)
+    )
+    totals = plots.sum_counts(counts)
+    if task is None and not runs and not totals.attempts:
+        raise HttpError(404, "not_found", f"nothing is known of a flow or a task {name!r:.60}")
+    flow = _flow_of(context, name)
+    inputs = [] if task is None or flow else definition.task_inputs(task)
+    return PageView(
         "task.html",
         title=f"Task {name}",
         name=name,
         task=task,
         flow=flow,
-        within=within,
-        spans=list(SPANS.values()),
-        sums=sums,
-        rate=plots.percent(sums.rate),
-        throughput=plots.throughput(within, counts),
-        runtimes=plots.runtimes(within, counts),
-        waits=plots.waits(within, counts),
-        takes=takes,
-        example=example(takes),
+        chart_range=chart_range,
+        spans=list(CHART_RANGES.values()),
+        totals=totals,
+        success_rate=plots.format_percent(totals.success_rate),
+        throughput=plots.throughput(chart_range, counts),
+        runtimes=plots.runtimes(chart_range, counts),
+        waits=plots.waits(chart_range, counts),
+        inputs=inputs,
+        example=example_input(inputs),
         startable=task is not None and not flow,
         runs=runs,
-        among=history.AMONG,
+        searched_jobs=history.MAX_SCAN_JOBS,
     )
 
 
-def _flow_of(desk: Desk, task: str) -> str | None:
+def _flow_of(context: RequestContext, task: str) -> str | None:
     """The flow that a task is part of."""
     name = task.rpartition(".")[0]
-    return name if name in desk.app.registry.flows else None
+    return name if name in context.app.registry.flows else None
 
 
-def _page(names: Iterable[str], find: str) -> tuple[list[str], int]:
+def _first_matches(names: Iterable[str], find: str) -> tuple[list[str], int]:
     """Those in which a text is found, the first ones, and how many more there are."""
-    wanted = sorted(name for name in names if find.lower() in name.lower())
-    return wanted[:MOST], max(len(wanted) - MOST, 0)
+    matching = sorted(name for name in names if find.lower() in name.lower())
+    return matching[:MAX_LISTED], max(len(matching) - MAX_LISTED, 0)
 
 
-def _lone(
-    tasks: Mapping[str, Definition], counted: Mapping[str, TaskCounts], flows: set[str]
+def _standalone_tasks(
+    tasks: Mapping[str, TaskDefinition], counts_by_task: Mapping[str, TaskCounts], flows: set[str]
 ) -> list[str]:
     """Tasks that are not a flow's: those are called after it."""
-    return [name for name in {*tasks, *counted} if name.rpartition(".")[0] not in flows]
+    return [name for name in {*tasks, *counts_by_task} if name.rpartition(".")[0] not in flows]
 
 
-def _flow_line(name: str, flow: FlowDefinition | None, past: FlowPast | None) -> FlowLine:
+def _flow_summary(
+    name: str, flow: FlowDefinition | None, past: FlowHistoryRow | None
+) -> FlowSummary:
     if flow is None:
-        return FlowLine(name, None, None, False, past)
+        return FlowSummary(name, None, None, False, past)
     try:
-        return FlowLine(name, flow.plan, None, True, past)
+        return FlowSummary(name, flow.plan, None, True, past)
     except DefinitionError as error:
-        return FlowLine(name, None, str(error), True, past)
+        return FlowSummary(name, None, str(error), True, past)
 
 
-def _nodes(flow: str, plan: Plan | None, past: Mapping[str, NodePast]) -> list[dict[str, Any]]:
+def _node_rows(
+    flow: str, plan: FlowPlan | None, past: Mapping[str, FlowTaskHistoryRow]
+) -> list[dict[str, Any]]:
     """Its tasks in the order of the plan, or as the database knows them."""
     if plan is None:
         return [
             {"name": task.removeprefix(f"{flow}."), "task": task, "queue": None, "past": each}
             for task, each in past.items()
-        ][:MOST]
+        ][:MAX_LISTED]
     return [
         {
             "name": node.name,
@@ -209,40 +228,40 @@ def _nodes(flow: str, plan: Plan | None, past: Mapping[str, NodePast]) -> list[d
             "queue": node.task.policy.queue,
             "past": past.get(node.task.name),
         }
-        for node in plan.nodes[:MOST]
+        for node in plan.nodes[:MAX_LISTED]
     ]
 
 
 # Pictures
 
 
-def picture(plan: Plan, past: Mapping[str, NodePast]) -> Markup:
+def draw_graph(plan: FlowPlan, past: Mapping[str, FlowTaskHistoryRow]) -> Markup:
     """As it is written, with how its tasks have done. However large it is, no more is drawn than can be
     laid out in a moment: some boxes then stand for many tasks."""
     nodes = {node.name: node for node in plan.nodes}
     kinds = {name: node.task.policy.queue for name, node in nodes.items()}
-    shown = crowd(plan.graph, kinds, after=definition.order_only(plan))
-    labels: dict[str, Label] = {}
-    for name in shown.graph.order:
-        if name in shown.folds:
-            many = len(shown.folds[name])
-            labels[name] = Label(name=f"{many:,} tasks", many=many)
+    grouped = group(plan.graph, kinds, after=definition.order_only_edges(plan))
+    labels: dict[str, NodeLabel] = {}
+    for name in grouped.graph.order:
+        if name in grouped.members:
+            count = len(grouped.members[name])
+            labels[name] = NodeLabel(name=f"{count:,} tasks", job_count=count)
         else:
-            label, task = definition.label(plan, nodes[name]), nodes[name].task.name
-            labels[name] = _with_figures(label, past.get(task))
-    return Markup(svg(shown.graph, labels, after=shown.after, title=plan.name, style=False))
+            label, task = definition.node_label(plan, nodes[name]), nodes[name].task.name
+            labels[name] = _with_stats(label, past.get(task))
+    return Markup(svg(grouped.graph, labels, after=grouped.after, title=plan.name, style=False))
 
 
-def _with_figures(label: Label, past: NodePast | None) -> Label:
+def _with_stats(label: NodeLabel, past: FlowTaskHistoryRow | None) -> NodeLabel:
     if past is None:
         return label
-    rate = plots.percent(past.rate)
-    figures = [
+    rate = plots.format_percent(past.success_rate)
+    stats = [
         *([label.detail] if label.detail else []),
         *([f"{rate} succeed"] if rate else []),
-        *([span(past.median)] if past.median is not None else []),
+        *([format_duration(past.median_seconds)] if past.median_seconds is not None else []),
     ]
-    return replace(label, detail=", ".join(figures))
+    return replace(label, detail=", ".join(stats))
 
 
 # What is given
@@ -251,7 +270,9 @@ def _with_figures(label: Label, past: NodePast | None) -> Label:
 _EMPTY: dict[str, Any] = {"str": "", "int": 0, "float": 0, "bool": False, "list": [], "dict": {}}
 
 
-def example(takes: Iterable[Word]) -> str:
+def example_input(inputs: Iterable[FlowInput]) -> str:
     """An input with what must be given, to be filled in."""
-    given = {word.name: _EMPTY.get(word.kind.partition("[")[0]) for word in takes if word.required}
+    given = {
+        field.name: _EMPTY.get(field.kind.partition("[")[0]) for field in inputs if field.required
+    }
     return json.dumps(given, indent=2, ensure_ascii=False)

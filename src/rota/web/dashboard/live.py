@@ -23,79 +23,83 @@ from starlette.routing import Match, Route
 
 from rota.errors import RotaError
 from rota.model.access import Role
-from rota.web.answers import Refused, log_failure, refused_by
-from rota.web.api.operations import Desk
-from rota.web.auth import caller, needs
-from rota.web.dashboard.pages import Elsewhere, Page, looking, surroundings
-from rota.web.dashboard.shown import Looking, seen_by, template
+from rota.web.answers import HttpError, http_error_for, log_failure
+from rota.web.api.operations import RequestContext
+from rota.web.auth import caller, require_role
+from rota.web.dashboard.pages import Page, RedirectTo, layout_variables, viewer_of
+from rota.web.dashboard.shown import PageViewer, template, viewed_by
 
 if TYPE_CHECKING:
     from rota.app import Rota
 
-EVERY = 1.0
+REFRESH_SECONDS = 1.0
 """Seconds from one look to the next."""
 
-SHARE = 0.1
+MAX_RENDER_SHARE = 0.1
 """… or longer, so that rendering takes no larger share of the time."""
 
-LASTS = 30.0
+STREAM_SECONDS = 30.0
 """Seconds after which a stream ends and is asked for anew."""
 
-AFTER_ERROR = 2.0
+ERROR_PAUSE_SECONDS = 2.0
 """Seconds until the next look after one that failed."""
 
-NAP = 1.0
+DRAIN_CHECK_SECONDS = 1.0
 """Seconds within which a stream notices that its server leaves."""
 
-LOOKED_AT = 500
+MAX_STREAMS = 500
 """Streams at once in one process."""
 
-PREFIX = "live_"
+BLOCK_PREFIX = "live_"
 
 Parts = dict[str, str]
 
 
 @dataclass(slots=True)
-class _Look:
+class _SharedRendering:
     """The last look at one page, shared by all who look at it."""
 
     parts: asyncio.Task[Parts]
-    again: float
+    stale_at: float
     """When it is too old, by the clock that only moves forward."""
 
 
-class Live:
+class LiveStreams:
     def __init__(self, app: Rota, pages: Sequence[Page]) -> None:
         self._app = app
         self._pages = [(page, page.route(app)) for page in pages]
-        self._looks: dict[tuple[str, str, Role, bool], _Look] = {}
+        self._renderings: dict[tuple[str, str, Role, bool], _SharedRendering] = {}
         self._streams = 0
 
     def route(self) -> Route:
-        @needs(Role.VIEWER)
+        @require_role(Role.VIEWER)
         async def live(request: Request) -> Response:
-            """What changes on the page `at`."""
-            at = request.query_params.get("at", "/")
-            page, wanted = self._find(at)
-            if not caller(request).may(page.role):
-                raise Refused(403, "forbidden", f"this page is for {page.role.word}s")
-            if self._streams >= LOOKED_AT:
-                raise Refused(503, "too_many", "too many look at pages here; try again later")
-            seen = looking(request)
-            who = Looking(
-                caller(request), seen.root, wanted.url.path, seen.read_only, seen.can_leave
+            """What changes on the page `page`."""
+            address = request.query_params.get("page", "/")
+            page, page_request = self._find_page(address)
+            if not caller(request).has_role(page.role):
+                raise HttpError(403, "forbidden", f"this page is for {page.role.text}s")
+            if self._streams >= MAX_STREAMS:
+                raise HttpError(503, "too_many", "too many look at pages here; try again later")
+            requester = viewer_of(request)
+            viewer = PageViewer(
+                caller(request),
+                requester.mount_path,
+                page_request.url.path,
+                requester.read_only,
+                requester.can_log_out,
             )
             return StreamingResponse(
-                self._stream(at, page, wanted, who),
+                self._stream(address, page, page_request, viewer),
                 media_type="text/event-stream",
                 headers={"X-Accel-Buffering": "no"},
             )
 
         return Route("/live", live, methods=["GET"])
 
-    def _find(self, at: str) -> tuple[Page, Request]:
+    def _find_page(self, address: str) -> tuple[Page, Request]:
         try:
-            parts = urlsplit(at)
+            parts = urlsplit(address)
         except ValueError:
             parts = urlsplit("//nowhere")
         scope = {
@@ -105,99 +109,110 @@ class Live:
             "query_string": parts.query.encode(),
             "headers": [],
         }
-        for page, route in self._pages if at.startswith("/") and not parts.netloc else ():
+        for page, route in self._pages if address.startswith("/") and not parts.netloc else ():
             match, more = route.matches(scope)
             if match is Match.FULL:
                 return page, Request({**scope, **more})
-        raise Refused(404, "not_found", f"there is no page {parts.path!r:.100}")
+        raise HttpError(404, "not_found", f"there is no page {parts.path!r:.100}")
 
     async def _stream(
-        self, at: str, page: Page, wanted: Request, who: Looking
+        self, address: str, page: Page, page_request: Request, viewer: PageViewer
     ) -> AsyncIterator[bytes]:
         self._streams += 1
         sent: Parts = {}
-        ends = time.monotonic() + LASTS
+        ends = time.monotonic() + STREAM_SECONDS
         try:
             yield b"retry: 1000\n\n"
-            while time.monotonic() < ends and not self._app.readiness.draining:
+            while time.monotonic() < ends and not self._app.readiness.is_draining:
                 try:
-                    parts, again = await self._latest(at, page, wanted, who)
-                except Refused as error:
+                    parts, stale_at = await self._latest(address, page, page_request, viewer)
+                except HttpError as error:
                     # Not as one that was looked at: what is on the page is old, and is said to be.
                     yield _event("refused", {"message": error.message})
-                    await asyncio.sleep(AFTER_ERROR)
+                    await asyncio.sleep(ERROR_PAUSE_SECONDS)
                     continue
                 except Exception as error:
                     # It was answered already: there is nobody else to tell.
-                    log_failure("/live of", at.partition("?")[0], error)
+                    log_failure("/live of", address.partition("?")[0], error)
                     yield _event("refused", {"message": "this went wrong, and was logged"})
                     return
                 for name, html in parts.items():
                     if sent.get(name) != html:
                         yield _event("part", {"name": name, "html": html})
                 # Also with nothing new: who has gone is noticed when something is sent.
-                yield b"event: looked\ndata:\n\n"
+                yield b"event: refreshed\ndata:\n\n"
                 sent = parts
-                await self._rest(min(again, ends))
+                await self._pause(min(stale_at, ends))
         finally:
             self._streams -= 1
 
-    async def _rest(self, until: float) -> None:
+    async def _pause(self, until: float) -> None:
         """In naps: who looks at what is dear keeps no server from leaving either."""
-        while (left := until - time.monotonic()) > 0:
-            await asyncio.sleep(min(left, NAP))
-            if self._app.readiness.draining:
+        while (remaining := until - time.monotonic()) > 0:
+            await asyncio.sleep(min(remaining, DRAIN_CHECK_SECONDS))
+            if self._app.readiness.is_draining:
                 return
 
     async def _latest(
-        self, at: str, page: Page, wanted: Request, who: Looking
+        self, address: str, page: Page, page_request: Request, viewer: PageViewer
     ) -> tuple[Parts, float]:
         """The parts as they were a moment ago at most, and when it is worth asking again."""
-        assert who.caller is not None
-        key = (at, who.root, who.caller.role, who.read_only)  # two with the same role see the same
-        look = self._looks.get(key)
-        if look is None or (look.parts.done() and look.again <= time.monotonic()):
-            task = asyncio.create_task(self._render(page, wanted, who), name="rota live page")
-            look = self._looks[key] = _Look(task, time.monotonic() + EVERY)
+        assert viewer.caller is not None
+        key = (
+            address,
+            viewer.mount_path,
+            viewer.caller.role,
+            viewer.read_only,
+        )  # two with the same role see the same
+        rendering = self._renderings.get(key)
+        if rendering is None or (rendering.parts.done() and rendering.stale_at <= time.monotonic()):
+            task = asyncio.create_task(
+                self._render(page, page_request, viewer), name="rota live page"
+            )
+            rendering = self._renderings[key] = _SharedRendering(
+                task, time.monotonic() + REFRESH_SECONDS
+            )
             began = time.monotonic()
 
-            def rendered(task: asyncio.Task[Parts]) -> None:
-                took = time.monotonic() - began
-                look.again = began + max(EVERY, took / SHARE)
-                self._forget()
+            def on_rendered(task: asyncio.Task[Parts]) -> None:
+                seconds = time.monotonic() - began
+                rendering.stale_at = began + max(REFRESH_SECONDS, seconds / MAX_RENDER_SHARE)
+                self._drop_stale()
                 if not task.cancelled():
                     task.exception()  # whoever waits for it is told
 
-            task.add_done_callback(rendered)
-        parts = await asyncio.shield(look.parts)
-        return parts, look.again
+            task.add_done_callback(on_rendered)
+        parts = await asyncio.shield(rendering.parts)
+        return parts, rendering.stale_at
 
-    async def _render(self, page: Page, wanted: Request, who: Looking) -> Parts:
-        assert who.caller is not None
-        desk = Desk(self._app, who.caller)
+    async def _render(self, page: Page, page_request: Request, viewer: PageViewer) -> Parts:
+        assert viewer.caller is not None
+        context = RequestContext(self._app, viewer.caller)
         try:
-            view = await page.view(desk, wanted)
-            given = {**view.given, **await surroundings(desk), "title": view.title}
+            view = await page.view(context, page_request)
+            variables = {**view.variables, **await layout_variables(context), "title": view.title}
         except RotaError as error:
-            raise refused_by(error) from None
-        except Elsewhere:
-            raise Refused(404, "not_found", "this page is elsewhere now; load it again") from None
+            raise http_error_for(error) from None
+        except RedirectTo:
+            raise HttpError(404, "not_found", "this page is elsewhere now; load it again") from None
         found: Parts = {}
-        with seen_by(who):
+        with viewed_by(viewer):
             for name in ("base.html", view.template):
-                made = template(name)
-                context = made.new_context(given)
-                for block, render in made.blocks.items():
-                    if block.startswith(PREFIX):
-                        found[block.removeprefix(PREFIX)] = "".join(render(context))
+                page_template = template(name)
+                template_context = page_template.new_context(variables)
+                for block, render in page_template.blocks.items():
+                    if block.startswith(BLOCK_PREFIX):
+                        found[block.removeprefix(BLOCK_PREFIX)] = "".join(render(template_context))
         return found
 
-    def _forget(self) -> None:
+    def _drop_stale(self) -> None:
         now = time.monotonic()
         for key in [
-            key for key, look in self._looks.items() if look.parts.done() and look.again + 5 < now
+            key
+            for key, rendering in self._renderings.items()
+            if rendering.parts.done() and rendering.stale_at + 5 < now
         ]:
-            del self._looks[key]
+            del self._renderings[key]
 
 
 def _event(kind: str, data: dict[str, str]) -> bytes:

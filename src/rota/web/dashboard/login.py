@@ -11,19 +11,19 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from rota.web.answers import Refused, answer
+from rota.web.answers import HttpError, json_response
 from rota.web.api.operations import read_body
 from rota.web.auth import guard, open_to_all
-from rota.web.dashboard.pages import looking, page
-from rota.web.dashboard.shown import seen_by, template
-from rota.web.doorman import COOKIE, LocalAccess, Tokens, set_cookie
-from rota.web.requests import root_of
+from rota.web.dashboard.pages import html_response, viewer_of
+from rota.web.dashboard.shown import template, viewed_by
+from rota.web.doorman import TOKEN_COOKIE, LocalAccess, TokenAuthenticator, set_cookie
+from rota.web.requests import mount_path
 
-BODY = 4096
+MAX_BODY_BYTES = 4096
 
 # Not what a browser would take for another site: it reads \ as /, and leaves out tabs and line ends. Nor
 # { and }, which stand for what the API answers.
-_PAGE = re.compile(r"/(?!/)[^\x00-\x20\x7f\\{}]*")
+_LOCAL_PATH = re.compile(r"/(?!/)[^\x00-\x20\x7f\\{}]*")
 
 
 def routes() -> list[Route]:
@@ -37,46 +37,52 @@ def routes() -> list[Route]:
 @open_to_all
 async def show_login(request: Request) -> Response:
     """Show the form for a token, or where to find the link of a server on this machine."""
-    doorman = guard(request).doorman
-    local = isinstance(doorman, LocalAccess)
-    if not isinstance(doorman, LocalAccess | Tokens):
-        return RedirectResponse(f"{root_of(request.scope)}/", 303)
-    with seen_by(looking(request)):
-        text = template("login.html").render(title="Come in", next=_back(request), local=local)
-    return page(text, 401 if local else 200)
+    authenticator = guard(request).authenticator
+    local = isinstance(authenticator, LocalAccess)
+    if not isinstance(authenticator, LocalAccess | TokenAuthenticator):
+        return RedirectResponse(f"{mount_path(request.scope)}/", 303)
+    with viewed_by(viewer_of(request)):
+        text = template("login.html").render(
+            title="Come in", next=_return_path(request), local=local
+        )
+    return html_response(text, 401 if local else 200)
 
 
 @open_to_all
 async def log_in(request: Request) -> Response:
     """Keep the token in a cookie, if it is good."""
-    doorman = guard(request).doorman
-    if not isinstance(doorman, Tokens):
-        raise Refused(404, "not_found", "nobody needs to say here who he is")
-    data = await read_body(request, BODY)
+    authenticator = guard(request).authenticator
+    if not isinstance(authenticator, TokenAuthenticator):
+        raise HttpError(404, "not_found", "nobody needs to say here who he is")
+    data = await read_body(request, MAX_BODY_BYTES)
     try:
-        text = msgspec.json.decode(data, type=_Shown).token.strip()
+        text = msgspec.json.decode(data, type=_SignInBody).token.strip()
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        raise Refused(422, "invalid", 'say {"token": "rota_…"}') from None
-    caller = await doorman.identify(request, text)
-    response = answer({"name": caller.name, "role": caller.role.word})
-    set_cookie(request, response, COOKIE, text)
+        raise HttpError(422, "invalid", 'say {"token": "rota_…"}') from None
+    caller = await authenticator.identify(request, text)
+    response = json_response({"name": caller.name, "role": caller.role.text})
+    set_cookie(request, response, TOKEN_COOKIE, text)
     return response
 
 
 @open_to_all
 async def log_out(request: Request) -> Response:
-    doorman = guard(request).doorman
-    name = doorman.cookie(request) if isinstance(doorman, LocalAccess) else COOKIE
+    authenticator = guard(request).authenticator
+    name = (
+        authenticator.cookie_name(request)
+        if isinstance(authenticator, LocalAccess)
+        else TOKEN_COOKIE
+    )
     response = Response(status_code=204)
-    response.delete_cookie(name, path=root_of(request.scope) or "/")
+    response.delete_cookie(name, path=mount_path(request.scope) or "/")
     return response
 
 
-class _Shown(msgspec.Struct):
+class _SignInBody(msgspec.Struct):
     token: str
 
 
-def _back(request: Request) -> str:
+def _return_path(request: Request) -> str:
     """Where somebody came from: a page of this site, and nothing else."""
-    at = request.query_params.get("next", "/")
-    return at if _PAGE.fullmatch(at) else "/"
+    path = request.query_params.get("next", "/")
+    return path if _LOCAL_PATH.fullmatch(path) else "/"

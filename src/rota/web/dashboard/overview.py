@@ -10,70 +10,74 @@ import msgspec
 from rota.app import listing
 from rota.store import history, meters, standing, views
 from rota.store import queues as queue_store
-from rota.store.listing import Matching
-from rota.store.meters import Scaled
-from rota.store.views import RunLine
-from rota.web.api.operations import Desk
+from rota.store.listing import RunFilter
+from rota.store.meters import DesiredWorkersRow
+from rota.store.views import RunRow
+from rota.web.api.operations import RequestContext
 from rota.web.dashboard import plots
-from rota.web.dashboard.attention import FEW, concerns
-from rota.web.dashboard.pages import Pages, View
-from rota.web.dashboard.plots import SPANS, Within
-from rota.web.figures import scaling
+from rota.web.dashboard.attention import MAX_LINES, list_problems
+from rota.web.dashboard.pages import Pages, PageView
+from rota.web.dashboard.plots import CHART_RANGES, RangeName
+from rota.web.figures import desired_workers
 
-table = Pages()
+pages = Pages()
 
-SHOWN = 8
+MAX_ROWS = 8
 """Of what is listed here; the page about it has the rest."""
 
-LOOKED_FOR = 0.05
+SEARCH_SECONDS = 0.05
 """Seconds, about, after which the latest that run, and that failed, are as many as were found."""
 
-TOLD = 100
+MAX_ALERTS = 100
 """Alerts that are read, so that what they tell of is not told again."""
 
 
-class OverviewQuery(msgspec.Struct, forbid_unknown_fields=True):
-    within: Within | None = None
+class OverviewPageQuery(msgspec.Struct, forbid_unknown_fields=True):
+    range: RangeName | None = None
 
 
-@table.page("/", title="Overview")
-async def overview(desk: Desk, query: OverviewQuery) -> View:
-    within = await plots.looking_back(desk, query.within)
-    settings = desk.app.settings
-    [now], [fleet], queues, counts, depths, *rest = await desk.ask(
-        views.clock(),
-        meters.fleet(settings.dead_after),
-        scaling(desk.app),
-        within.counts(),
-        history.depths(within.step, within.many),
-        standing.alerts(limit=TOLD),
-        history.unserved(),
-        history.troubled(late=60.0, limit=FEW + 1),
-        queue_store.paused(),
+@pages.page("/", title="Overview")
+async def overview(context: RequestContext, query: OverviewPageQuery) -> PageView:
+    chart_range = await plots.choose_range(context, query.range)
+    settings = context.app.settings
+    [now], [fleet], queues, counts, depths, *problem_rows = await context.read(
+        views.database_time(),
+        meters.fleet_totals(settings.dead_after),
+        desired_workers(context.app),
+        chart_range.counts(),
+        history.queue_depths(chart_range.bucket_seconds, chart_range.buckets),
+        standing.alerts(limit=MAX_ALERTS),
+        history.unserved_tasks(),
+        history.problem_schedules(late_seconds=60.0, limit=MAX_LINES + 1),
+        queue_store.list_paused(),
     )
-    alerts, unserved, troubled, paused = rest
-    going, more_may_run = await _latest(desk, "running")
-    failed, more_may_have_failed = await _latest(desk, "failed")
-    [shares] = await desk.ask(history.shares([each.run for each in going if each.is_flow]))
-    ready = sum(each.backlog for each in queues)
-    seen = [each for _, each in depths]
-    seen[-1] = ready  # what is so now is known
+    alerts, unserved, problem_schedules, paused = problem_rows
+    running, more_may_run = await _latest_runs(context, "running")
+    failed, more_may_have_failed = await _latest_runs(context, "failed")
+    [shares] = await context.read(
+        history.flow_progress([each.run for each in running if each.is_flow])
+    )
+    queued = sum(each.backlog for each in queues)
+    depth_values = [each for _, each in depths]
+    depth_values[-1] = queued  # what is so now is known
     oldest = sorted((each for each in queues if each.backlog), key=lambda each: -each.oldest)
-    return View(
+    return PageView(
         "overview.html",
-        within=within,
-        spans=list(SPANS.values()),
+        chart_range=chart_range,
+        spans=list(CHART_RANGES.values()),
         fleet=fleet,
-        ready=plots.deep(ready) if ready < plots.COUNTED else f"≈{plots.short(ready)}",
-        sums=plots.total(counts),
-        concerns=concerns(fleet, alerts, unserved, troubled, paused),
-        throughput=plots.throughput(within, counts),
-        waits=plots.waits(within, counts),
-        depth=plots.depth(within, counts[0].at, seen),
-        rows=list(zip(counts, seen, strict=True))[::-1],
-        oldest=[_waiting(each, now) for each in oldest[:SHOWN]],
-        more_queues=max(len(oldest) - SHOWN, 0),
-        going=going,
+        queued=plots.format_depth(queued)
+        if queued < plots.MAX_EXACT_COUNT
+        else f"≈{plots.format_short(queued)}",
+        totals=plots.sum_counts(counts),
+        problems=list_problems(fleet, alerts, unserved, problem_schedules, paused),
+        throughput=plots.throughput(chart_range, counts),
+        waits=plots.waits(chart_range, counts),
+        depth=plots.depth(chart_range, counts[0].at, depth_values),
+        rows=list(zip(counts, depth_values, strict=True))[::-1],
+        oldest=[_queue_row(each, now) for each in oldest[:MAX_ROWS]],
+        more_queues=max(len(oldest) - MAX_ROWS, 0),
+        running_runs=running,
         shares={each.run: each for each in shares},
         more_may_run=more_may_run,
         failed=failed,
@@ -81,18 +85,20 @@ async def overview(desk: Desk, query: OverviewQuery) -> View:
     )
 
 
-async def _latest(desk: Desk, state: str) -> tuple[list[RunLine], bool]:
+async def _latest_runs(context: RequestContext, state: str) -> tuple[list[RunRow], bool]:
     """The latest runs in this state, and whether there may be others that were not looked at."""
-    wanted = Matching(states=(state,))
-    found = await listing.find(desk.ask, wanted, SHOWN, seconds=LOOKED_FOR)
-    return await listing.lines(desk.ask, wanted, found.spots), found.looked is not None
+    run_filter = RunFilter(states=(state,))
+    found = await listing.find_runs(context.read, run_filter, MAX_ROWS, seconds=SEARCH_SECONDS)
+    return await listing.load_rows(
+        context.read, run_filter, found.positions
+    ), found.searched_to is not None
 
 
-def _waiting(queue: Scaled, now: datetime) -> dict[str, Any]:
+def _queue_row(queue: DesiredWorkersRow, now: datetime) -> dict[str, Any]:
     return {
         "queue": queue.queue,
-        "ready": plots.deep(queue.backlog),
-        "since": plots.since(now, queue.oldest),
+        "queued": plots.format_depth(queue.backlog),
+        "since": plots.time_before(now, queue.oldest),
         "workers": queue.workers,
-        "wanted": queue.wanted,
+        "desired": queue.desired,
     }

@@ -18,19 +18,19 @@ from starlette.routing import Route
 
 from rota.model.access import Role
 from rota.store import views
-from rota.web.answers import Refused
-from rota.web.api.operations import Desk, from_path, from_query
-from rota.web.auth import caller, guard, needs
-from rota.web.dashboard.shown import Looking, seen_by, template
-from rota.web.doorman import COOKIE, LocalAccess, Tokens, set_cookie
-from rota.web.requests import root_of
+from rota.web.answers import HttpError
+from rota.web.api.operations import RequestContext, decode_path, decode_query
+from rota.web.auth import caller, guard, require_role
+from rota.web.dashboard.shown import PageViewer, template, viewed_by
+from rota.web.doorman import TOKEN_COOKIE, LocalAccess, TokenAuthenticator, set_cookie
+from rota.web.requests import mount_path
 
 if TYPE_CHECKING:
     from rota.app import Rota
 
-Handler = TypeVar("Handler", bound=Callable[..., Awaitable["View"]])
+Handler = TypeVar("Handler", bound=Callable[..., Awaitable["PageView"]])
 
-POLICY = "; ".join(
+CONTENT_SECURITY_POLICY = "; ".join(
     (
         "default-src 'none'",
         "script-src 'self'",
@@ -45,17 +45,17 @@ POLICY = "; ".join(
 """Nothing from elsewhere, and nothing that stands in the page itself, is run or obeyed as style."""
 
 
-class View:
+class PageView:
     """What a page shows: a template and what it is given. Blocks of it that are named `live_…` stay
     current while somebody looks."""
 
-    def __init__(self, template: str, *, title: str | None = None, **given: Any) -> None:
+    def __init__(self, template: str, *, title: str | None = None, **variables: Any) -> None:
         self.template = template
         self.title = title
-        self.given = given
+        self.variables = variables
 
 
-class Elsewhere(Exception):
+class RedirectTo(Exception):
     """What is looked for is on another page of this site."""
 
     def __init__(self, path: str) -> None:
@@ -68,35 +68,35 @@ class Page:
     path: str
     title: str
     role: Role
-    handler: Callable[..., Awaitable[View]]
+    handler: Callable[..., Awaitable[PageView]]
     params: dict[str, Any] = field(default_factory=dict)
     query: type[msgspec.Struct] | None = None
 
-    async def view(self, desk: Desk, request: Request) -> View:
+    async def view(self, context: RequestContext, request: Request) -> PageView:
         """What it shows whoever asks, of what is there now."""
-        arguments = from_path(self.params, request)
+        arguments = decode_path(self.params, request)
         if self.query is not None:
             # A form sends its empty fields, too.
             items = [each for each in request.query_params.multi_items() if each[1]]
-            arguments["query"] = from_query(self.query, items)
-        view = await self.handler(desk, **arguments)
+            arguments["query"] = decode_query(self.query, items)
+        view = await self.handler(context, **arguments)
         view.title = view.title or self.title
         return view
 
     def route(self, app: Rota) -> Route:
         async def endpoint(request: Request) -> Response:
-            desk = Desk(app, caller(request))
+            context = RequestContext(app, caller(request))
             try:
-                view = await self.view(desk, request)
-            except Elsewhere as found:
-                return RedirectResponse(root_of(request.scope) + found.path, 303)
-            given = {**view.given, **await surroundings(desk)}
-            with seen_by(looking(request)):
-                text = template(view.template).render(title=view.title, **given)
-            return page(text)
+                view = await self.view(context, request)
+            except RedirectTo as found:
+                return RedirectResponse(mount_path(request.scope) + found.path, 303)
+            variables = {**view.variables, **await layout_variables(context)}
+            with viewed_by(viewer_of(request)):
+                text = template(view.template).render(title=view.title, **variables)
+            return html_response(text)
 
         endpoint.__name__ = endpoint.__qualname__ = self.handler.__name__
-        guarded = needs(self.role, refused_page)(endpoint)
+        guarded = require_role(self.role, error_page)(endpoint)
         return Route(self.path, guarded, methods=["GET"], name=f"page {self.path}")
 
 
@@ -112,7 +112,7 @@ class Pages:
         def decorate(handler: Handler) -> Handler:
             hints = get_type_hints(handler, include_extras=True)
             hints = {name: hints[name] for name in inspect.signature(handler).parameters}
-            hints.pop("desk")
+            hints.pop("context")
             query = hints.pop("query", None)
             self.pages.append(Page(path, title, role, handler, hints, query))
             return handler
@@ -120,20 +120,20 @@ class Pages:
         return decorate
 
 
-async def surroundings(desk: Desk) -> dict[str, Any]:
+async def layout_variables(context: RequestContext) -> dict[str, Any]:
     """What stands around every page."""
-    [[now], [open_alerts]] = await desk.ask(views.clock(), views.open_alerts())
+    [[now], [open_alerts]] = await context.read(views.database_time(), views.count_open_alerts())
     return {"now": now, "open_alerts": open_alerts}
 
 
-def looking(request: Request) -> Looking:
-    known = request.scope.get("rota.caller")
-    return Looking(
-        known,
-        root_of(request.scope),
+def viewer_of(request: Request) -> PageViewer:
+    found = request.scope.get("rota.caller")
+    return PageViewer(
+        found,
+        mount_path(request.scope),
         path_of(request),
         guard(request).read_only,
-        COOKIE in request.cookies,
+        TOKEN_COOKIE in request.cookies,
     )
 
 
@@ -144,31 +144,33 @@ def path_of(request: Request) -> str:
     return path.removeprefix(root) or "/"
 
 
-def page(text: str, status: int = 200) -> Response:
-    return HTMLResponse(text, status, {"Content-Security-Policy": POLICY})
+def html_response(text: str, status: int = 200) -> Response:
+    return HTMLResponse(text, status, {"Content-Security-Policy": CONTENT_SECURITY_POLICY})
 
 
-def refused_page(request: Request, error: Refused) -> Response:
+def error_page(request: Request, error: HttpError) -> Response:
     """Why there is no page; whoever is not known is asked who he is.
 
     A page that was opened with the key of a local server is loaded again without it, from a cookie.
     """
-    doorman = guard(request).doorman
-    if error.status == 401 and isinstance(doorman, LocalAccess):
-        if doorman.is_key(request.query_params.get("key", "")):
+    authenticator = guard(request).authenticator
+    if error.status == 401 and isinstance(authenticator, LocalAccess):
+        if authenticator.is_key(request.query_params.get("key", "")):
             url = request.url.remove_query_params("key")
-            again = RedirectResponse(f"{url.path}?{url.query}".rstrip("?"), 303)
-            set_cookie(request, again, doorman.cookie(request), doorman.key)
-            return again
-        return RedirectResponse(f"{root_of(request.scope)}/login", 303)
-    if error.status == 401 and isinstance(doorman, Tokens):
-        at = path_of(request) + (f"?{request.url.query}" if request.url.query else "")
-        return RedirectResponse(f"{root_of(request.scope)}/login?{urlencode({'next': at})}", 303)
-    with seen_by(looking(request)):
+            redirect = RedirectResponse(f"{url.path}?{url.query}".rstrip("?"), 303)
+            set_cookie(request, redirect, authenticator.cookie_name(request), authenticator.key)
+            return redirect
+        return RedirectResponse(f"{mount_path(request.scope)}/login", 303)
+    if error.status == 401 and isinstance(authenticator, TokenAuthenticator):
+        path = path_of(request) + (f"?{request.url.query}" if request.url.query else "")
+        return RedirectResponse(
+            f"{mount_path(request.scope)}/login?{urlencode({'next': path})}", 303
+        )
+    with viewed_by(viewer_of(request)):
         text = template("refused.html").render(
             title=_TITLES.get(error.status, "This did not work"), error=error
         )
-    response = page(text, error.status)
+    response = html_response(text, error.status)
     response.headers.update(error.headers)
     return response
 

@@ -12,127 +12,139 @@ from msgspec import Meta
 
 from rota.store import history, views
 from rota.store import queues as store
-from rota.store.history import QueuePast
-from rota.store.meters import Scaled
-from rota.store.queues import Pause
-from rota.store.views import WorkerDetail
-from rota.web.answers import Refused
-from rota.web.api.operations import Desk
+from rota.store.history import QueueHistoryRow
+from rota.store.meters import DesiredWorkersRow
+from rota.store.queues import PauseRow
+from rota.store.views import WorkerDetailRow
+from rota.web.answers import HttpError
+from rota.web.api.operations import RequestContext
 from rota.web.dashboard import plots
-from rota.web.dashboard.pages import Pages, View
-from rota.web.dashboard.plots import SPANS, Within
-from rota.web.figures import scaling
+from rota.web.dashboard.pages import Pages, PageView
+from rota.web.dashboard.plots import CHART_RANGES, RangeName
+from rota.web.figures import desired_workers
 
-table = Pages()
+pages = Pages()
 
-STEP, MANY = 120.0, 30
+SPARK_BUCKET_SECONDS, SPARK_BUCKETS = 120.0, 30
 """Of the small pictures: the last hour."""
 
-MOST = 200
+MAX_QUEUES = 200
 """Queues that are shown, by name."""
 
-SERVING = 20
+MAX_WORKERS = 20
 """Workers that are named of one queue."""
 
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
-class QueueQuery(msgspec.Struct, forbid_unknown_fields=True):
-    within: Within | None = None
+class QueuePageQuery(msgspec.Struct, forbid_unknown_fields=True):
+    range: RangeName | None = None
 
 
-@table.page("/queues", title="Queues")
-async def queues(desk: Desk) -> View:
-    [now], scaled, unserved, paused = await desk.ask(
-        views.clock(), scaling(desk.app), history.unserved(), store.paused()
+@pages.page("/queues", title="Queues")
+async def queues(context: RequestContext) -> PageView:
+    [now], rows, unserved, paused = await context.read(
+        views.database_time(),
+        desired_workers(context.app),
+        history.unserved_tasks(),
+        store.list_paused(),
     )
-    held = {each.queue: each for each in paused}
-    there = {each.queue for each in scaled}
-    scaled += [_nothing(name) for name in held if name not in there]
-    names = [each.queue for each in scaled]
-    pasts: list[QueuePast] = []
+    pauses = {each.queue: each for each in paused}
+    listed = {each.queue for each in rows}
+    rows += [_empty_row(name) for name in pauses if name not in listed]
+    names = [each.queue for each in rows]
+    histories: list[QueueHistoryRow] = []
     if names:
-        [pasts] = await desk.ask(history.queues(names, STEP, MANY))
-    known = {past.queue: past for past in pasts}
-    return View(
+        [histories] = await context.read(
+            history.queue_history(names, SPARK_BUCKET_SECONDS, SPARK_BUCKETS)
+        )
+    history_by_queue = {past.queue: past for past in histories}
+    return PageView(
         "queues.html",
-        queues=[_line(each, known[each.queue], now, held.get(each.queue)) for each in scaled],
-        full=len(scaled) >= MOST,
+        queues=[
+            _queue_view(each, history_by_queue[each.queue], now, pauses.get(each.queue))
+            for each in rows
+        ],
+        is_truncated=len(rows) >= MAX_QUEUES,
         unserved=unserved,
     )
 
 
-def _nothing(queue: str) -> Scaled:
+def _empty_row(queue: str) -> DesiredWorkersRow:
     """A queue of which nothing is known but that it is paused."""
-    return Scaled(queue, 0, 0, 0, 0.0, 0.0, 0.0, None, 0.0)
+    return DesiredWorkersRow(queue, 0, 0, 0, 0.0, 0.0, 0.0, None, 0.0)
 
 
-def _line(queue: Scaled, past: QueuePast, now: datetime, paused: Pause | None) -> dict[str, Any]:
+def _queue_view(
+    queue: DesiredWorkersRow, past: QueueHistoryRow, now: datetime, paused: PauseRow | None
+) -> dict[str, Any]:
     arrived = past.arrived(queue.backlog)
-    over = (len(past.ended[-3:]) - 1) * STEP + max(now.timestamp() % STEP, 1.0)
+    period_seconds = (len(past.ended[-3:]) - 1) * SPARK_BUCKET_SECONDS + max(
+        now.timestamp() % SPARK_BUCKET_SECONDS, 1.0
+    )
     return {
         "queue": queue.queue,
         "paused": paused,
-        "ready": plots.deep(queue.backlog),
-        "since": plots.since(now, queue.oldest),
+        "queued": plots.format_depth(queue.backlog),
+        "since": plots.time_before(now, queue.oldest),
         "running": queue.running,
-        "arrivals": plots.figure(queue.arrivals * 60),
-        "ended": plots.figure(sum(past.ended[-3:]) / over * 60),
-        "service": queue.service,
+        "arrivals": plots.format_figure(queue.arrival_rate * 60),
+        "ended": plots.format_figure(sum(past.ended[-3:]) / period_seconds * 60),
+        "mean_seconds": queue.mean_seconds,
         "workers": queue.workers,
-        "wanted": queue.wanted,
-        "depth_plot": plots.small("ready", [*past.ready, queue.backlog], "ready"),
-        "arrived_plot": plots.small("came in two minutes", arrived, "arrived"),
-        "ended_plot": plots.small("ended in two minutes", past.ended, "ended"),
+        "desired": queue.desired,
+        "depth_plot": plots.draw_sparkline("ready", [*past.queued, queue.backlog], "ready"),
+        "arrived_plot": plots.draw_sparkline("came in two minutes", arrived, "arrived"),
+        "ended_plot": plots.draw_sparkline("ended in two minutes", past.ended, "ended"),
     }
 
 
-@table.page("/queues/{queue:path}", title="Queue")
-async def queue(desk: Desk, queue: Name, query: QueueQuery) -> View:
-    within = await plots.looking_back(desk, query.within)
-    [now], [scaled], counts, [past], unserved, workers, paused = await desk.ask(
-        views.clock(),
-        scaling(desk.app, queue=queue),
-        within.counts(queue=queue),
-        history.queues([queue], within.step, within.many),
-        history.unserved(),
+@pages.page("/queues/{queue:path}", title="Queue")
+async def queue(context: RequestContext, queue: Name, query: QueuePageQuery) -> PageView:
+    chart_range = await plots.choose_range(context, query.range)
+    [now], [row], counts, [past], unserved, workers, paused = await context.read(
+        views.database_time(),
+        desired_workers(context.app, queue=queue),
+        chart_range.counts(queue=queue),
+        history.queue_history([queue], chart_range.bucket_seconds, chart_range.buckets),
+        history.unserved_tasks(),
         views.workers(),
-        store.paused(),
+        store.list_paused(),
     )
     pause = next((each for each in paused if each.queue == queue), None)
     serving = [each for each in workers if queue in each.queues and each.state == "active"]
-    declared = any(each.policy.queue == queue for each in desk.app.registry.tasks.values())
-    if pause is None and not declared and not _is_known(scaled, counts, serving, past):
-        raise Refused(404, "not_found", f"nothing is known of a queue {queue!r:.60}")
-    return View(
+    declared = any(each.policy.queue == queue for each in context.app.registry.tasks.values())
+    if pause is None and not declared and not _is_known(row, counts, serving, past):
+        raise HttpError(404, "not_found", f"nothing is known of a queue {queue!r:.60}")
+    return PageView(
         "queue.html",
         title=f"Queue {queue}",
-        line=_line(scaled, past, now, pause),
-        shows=desk.shows,
-        within=within,
-        spans=list(SPANS.values()),
-        sums=plots.total(counts),
-        throughput=plots.throughput(within, counts),
-        waits=plots.waits(within, counts),
-        runtimes=plots.runtimes(within, counts),
-        depth=plots.depth(within, counts[0].at, [*past.ready[1:], scaled.backlog]),
+        row=_queue_view(row, past, now, pause),
+        may_see_payloads=context.may_see_payloads,
+        chart_range=chart_range,
+        spans=list(CHART_RANGES.values()),
+        totals=plots.sum_counts(counts),
+        throughput=plots.throughput(chart_range, counts),
+        waits=plots.waits(chart_range, counts),
+        runtimes=plots.runtimes(chart_range, counts),
+        depth=plots.depth(chart_range, counts[0].at, [*past.queued[1:], row.backlog]),
         unserved=[each for each in unserved if each.queue == queue],
-        serving=serving[:SERVING],
-        more=max(len(serving) - SERVING, 0),
+        serving=serving[:MAX_WORKERS],
+        more=max(len(serving) - MAX_WORKERS, 0),
     )
 
 
 def _is_known(
-    queue: Scaled,
-    counts: Sequence[history.Stretch],
-    serving: Sequence[WorkerDetail],
-    past: QueuePast,
+    queue: DesiredWorkersRow,
+    counts: Sequence[history.BucketRow],
+    serving: Sequence[WorkerDetailRow],
+    past: QueueHistoryRow,
 ) -> bool:
     """Whether somebody serves it, or something was in it lately."""
     return bool(
         queue.backlog
         or queue.running
         or serving
-        or any(past.ready)
+        or any(past.queued)
         or any(each.attempts for each in counts)
     )

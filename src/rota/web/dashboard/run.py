@@ -14,44 +14,57 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from rota.drawing.gantt import Row, gantt
+from rota.drawing.gantt import GanttRow, gantt
 from rota.engine.why import explain
 from rota.errors import RunNotFound
 from rota.model.access import Role
-from rota.model.why import Why
+from rota.model.why import Explanation
 from rota.store import audit, chronicle, runs, timeline, views
-from rota.web.api.operations import Desk
-from rota.web.api.shapes import LARGEST, Failure, Number, failure
+from rota.web.api.operations import RequestContext
+from rota.web.api.shapes import MAX_INT64, ErrorDetail, PathId, error_detail
 from rota.web.dashboard import run_job
-from rota.web.dashboard.pages import Pages, View
-from rota.web.dashboard.run_events import MOST, SHOWN, Event, events
-from rota.web.dashboard.run_gantt import ROWS, ready_since, rows_of_job, rows_of_run, until_now
-from rota.web.dashboard.run_graph import Picture, counts, name_of, picture
-from rota.web.dashboard.run_job import CALLED, SIGNALS, Said, Sheet, editable, pretty
+from rota.web.dashboard.pages import Pages, PageView
+from rota.web.dashboard.run_events import DEFAULT_EVENTS, MAX_EVENTS, RunEventView, event_views
+from rota.web.dashboard.run_gantt import (
+    MAX_ROWS,
+    queued_since,
+    rounded_now,
+    rows_of_job,
+    rows_of_run,
+)
+from rota.web.dashboard.run_graph import GraphPicture, build_picture, count_states, name_of
+from rota.web.dashboard.run_job import (
+    MAX_CHILDREN,
+    MAX_SIGNALS,
+    JobView,
+    SignalView,
+    editable_json,
+    format_json,
+)
 
-table = Pages()
+pages = Pages()
 
-LISTED = 50
+MAX_GROUP_JOBS = 50
 """Jobs that are listed of a box that stands for many."""
-DEEDS = 50
-OPEN = ("waiting", "ready", "asleep", "running", "quarantined")
+MAX_AUDIT_ENTRIES = 50
+OPEN_STATES = ("waiting", "ready", "asleep", "running", "quarantined")
 
 
-class RunQuery(msgspec.Struct, forbid_unknown_fields=True):
-    job: Annotated[int, Meta(ge=1, le=LARGEST)] | None = None
+class RunPageQuery(msgspec.Struct, forbid_unknown_fields=True):
+    job: Annotated[int, Meta(ge=1, le=MAX_INT64)] | None = None
     """Of the run: which is looked at."""
     group: Annotated[str, Meta(pattern="^[0-9]{1,6}~$")] | None = None
     """A box that stands for many, which is looked at."""
     open: Annotated[str, Meta(pattern=r"^[0-9]{1,6}~(\.[0-9]{1,6}~){0,19}$")] | None = None
     """Boxes whose jobs are drawn one by one."""
-    events: Annotated[int, Meta(ge=1, le=MOST)] = SHOWN
+    events: Annotated[int, Meta(ge=1, le=MAX_EVENTS)] = DEFAULT_EVENTS
 
 
 @dataclass(frozen=True, slots=True)
-class Timeline:
+class TimelineView:
     """Drawn where it is shown."""
 
-    rows: list[Row]
+    rows: list[GanttRow]
     start: datetime
     end: datetime
     now: datetime | None
@@ -59,27 +72,32 @@ class Timeline:
 
     def svg(self, chosen: str) -> str:
         return gantt(
-            self.rows[:ROWS], self.start, self.end, now=self.now, chosen=chosen, title=self.title
+            self.rows[:MAX_ROWS],
+            self.start,
+            self.end,
+            now=self.now,
+            selected=chosen,
+            title=self.title,
         )
 
     @property
-    def left_out(self) -> int:
-        return max(len(self.rows) - ROWS, 0)
+    def hidden_rows(self) -> int:
+        return max(len(self.rows) - MAX_ROWS, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class FlowRunView:
     """A run of a flow, or of calls."""
 
-    run: views.FlowDetail
-    jobs: list[views.JobLine]
-    caller: views.RunDetail | None
-    picture: Picture
-    timeline: Timeline
-    called: list[views.CalledLine]
-    signals: list[Said]
-    error: Failure | None
-    failed: views.JobLine | None
+    run: views.FlowDetailRow
+    jobs: list[views.JobRow]
+    parent_job: views.RunDetailRow | None
+    picture: GraphPicture
+    timeline: TimelineView
+    children: list[views.ChildRunRow]
+    signals: list[SignalView]
+    error: ErrorDetail | None
+    failed_job: views.JobRow | None
     """The first job that did."""
     trace: str | None
     input: str | None
@@ -87,7 +105,7 @@ class Flow:
 
     @property
     def counts(self) -> list[tuple[str, int]]:
-        return counts(self.jobs)
+        return count_states(self.jobs)
 
     @property
     def tasks(self) -> list[str]:
@@ -100,110 +118,143 @@ class Flow:
         return list(dict.fromkeys(name for job in self.jobs for name in job.awaits or ()))
 
 
-@table.page("/runs/{run}", title="Run")
-async def run(desk: Desk, run: Number, query: RunQuery) -> View:
-    flows, details, [now] = await desk.ask(views.flow(run), views.run(run), views.clock())
+@pages.page("/runs/{run}", title="Run")
+async def run(context: RequestContext, run: PathId, query: RunPageQuery) -> PageView:
+    flows, details, [now] = await context.read(
+        views.flow(run), views.run(run), views.database_time()
+    )
     if flows:
-        return await _flow(desk, flows[0], query, now)
+        return await _flow_view(context, flows[0], query, now)
     if not details:
         raise RunNotFound(f"there is no run {run}; it may have been removed since it ended")
-    return await _job(desk, run, details[0], query, now)
+    return await _job_page(context, run, details[0], query, now)
 
 
-async def _flow(desk: Desk, flow: views.FlowDetail, query: RunQuery, now: datetime) -> View:
-    shows, id = desk.shows, flow.run
-    found = await desk.ask(
+async def _flow_view(
+    context: RequestContext, flow: views.FlowDetailRow, query: RunPageQuery, now: datetime
+) -> PageView:
+    may_see_payloads, id = context.may_see_payloads, flow.run
+    found = await context.read(
         views.jobs(id),
-        views.tries(id, errors=False),
-        views.called(id, CALLED + 1),
-        timeline.signals(id, SIGNALS),
+        views.job_attempts(id, with_errors=False),
+        views.child_runs(id, MAX_CHILDREN + 1),
+        timeline.signals(id, MAX_SIGNALS),
         runs.results(id),
-        chronicle.doings(id),
-        chronicle.trace(id),
-        chronicle.chronicle(id, query.events + 1),
-        audit.entries(_deeds(desk), subject=str(id)),
+        chronicle.run_steps(id),
+        chronicle.traceparent(id),
+        chronicle.run_events(id, query.events + 1),
+        audit.entries(_audit_limit(context), subject=str(id)),
         *([] if flow.parent is None else [views.run(flow.parent)]),
-        *([] if query.job is None else run_job.asked(query.job, shows=shows)),
+        *(
+            []
+            if query.job is None
+            else run_job.job_queries(query.job, may_see_payloads=may_see_payloads)
+        ),
     )
-    [jobs, tries, called, signals, results, doings, traces, happened, deeds, *rest] = found
-    caller = rest.pop(0) if flow.parent is not None else []
-    opened = query.open.split(".") if query.open else []
-    drawn = picture(flow, jobs, caller[0] if caller else None, opened)
-    chosen = _chosen(drawn, query)
-    pane: Sheet | None = None
+    [
+        jobs,
+        attempts,
+        children,
+        signals,
+        results,
+        run_steps,
+        traces,
+        event_rows,
+        audit_entries,
+        *answers,
+    ] = found
+    parent_rows = answers.pop(0) if flow.parent is not None else []
+    expanded = query.open.split(".") if query.open else []
+    picture = build_picture(flow, jobs, parent_rows[0] if parent_rows else None, expanded)
+    chosen = _chosen_box(picture, query)
+    job_view: JobView | None = None
     if query.job is not None and any(each.job == query.job for each in jobs):
-        pane = run_job.sheet(query.job, rest, signals, shows=shows)
+        job_view = run_job.build_job_view(
+            query.job, answers, signals, may_see_payloads=may_see_payloads
+        )
     failed = min(
         (each for each in jobs if each.state == "failed" and each.finished and each.error),
         key=lambda each: each.finished or now,
         default=None,
     )
-    whole = Flow(
+    flow_view = FlowRunView(
         flow,
         jobs,
-        caller[0] if caller else None,
-        drawn,
-        _timeline_of_run(flow, drawn, jobs, tries, doings, now),
-        [each for each in called if each.jobs],
-        run_job.said(signals, shows=shows),
-        failure(failed.error, shown=shows) if failed and flow.state == "failed" else None,
+        parent_rows[0] if parent_rows else None,
+        picture,
+        _timeline_of_run(flow, picture, jobs, attempts, run_steps, now),
+        [each for each in children if each.jobs],
+        run_job.signal_views(signals, may_see_payloads=may_see_payloads),
+        error_detail(failed.error, visible=may_see_payloads)
+        if failed and flow.state == "failed"
+        else None,
         failed,
         run_job.trace_id(traces),
-        pretty(flow.input) if shows and flow.flow else None,
-        _result(flow, results) if shows else None,
+        format_json(flow.input) if may_see_payloads and flow.flow else None,
+        _result_text(flow, results) if may_see_payloads else None,
     )
     names = {each.job: name_of(each, flow) for each in jobs}
-    subject = pane.id if pane is not None and not pane.is_over else id
-    return View(
+    subject = job_view.id if job_view is not None and not job_view.is_finished else id
+    return PageView(
         "run.html",
         title=f"{flow.flow or 'calls'} #{id}",
         id=id,
         name=flow.flow or f"calls of job {flow.parent}",
         is_flow=True,
         status=flow.state,
-        flow=whole,
-        sheet=pane,
-        group=_group(drawn, query),
+        flow=flow_view,
+        job_view=job_view,
+        group=_group_view(picture, query),
         chosen=chosen,
         query=query,
-        why=await _why(desk, subject, is_open=flow.state == "running"),
-        why_of=subject,
-        shows=shows,
+        explanation=await _explanation(context, subject, is_open=flow.state == "running"),
+        explained_id=subject,
+        may_see_payloads=may_see_payloads,
         command=f"rota show {id}",
-        most_called=CALLED,
-        aside=any(each.state == "quarantined" for each in jobs),
-        forks=whole.tasks if flow.flow else [],
-        starts=flow.flow if flow.flow in desk.app.registry.flows else "",
-        input=editable(flow.input) if shows and flow.flow else None,
-        awaited=whole.awaited,
-        **_told(events(happened, deeds, names, shows=shows, limit=query.events), happened, query),
+        max_children=MAX_CHILDREN,
+        has_quarantined=any(each.state == "quarantined" for each in jobs),
+        fork_points=flow_view.tasks if flow.flow else [],
+        startable_name=flow.flow if flow.flow in context.app.registry.flows else "",
+        input=editable_json(flow.input) if may_see_payloads and flow.flow else None,
+        awaited=flow_view.awaited,
+        **_event_variables(
+            event_views(
+                event_rows,
+                audit_entries,
+                names,
+                may_see_payloads=may_see_payloads,
+                limit=query.events,
+            ),
+            event_rows,
+            query,
+        ),
     )
 
 
-def _chosen(drawn: Picture, query: RunQuery) -> str:
-    if query.group is not None and query.group in drawn.members:
+def _chosen_box(picture: GraphPicture, query: RunPageQuery) -> str:
+    if query.group is not None and query.group in picture.members:
         return query.group
-    return drawn.key_of(query.job)
+    return picture.key_of(query.job)
 
 
-def _group(drawn: Picture, query: RunQuery) -> dict[str, Any] | None:
+def _group_view(picture: GraphPicture, query: RunPageQuery) -> dict[str, Any] | None:
     """The jobs of a box that stands for many, those somebody should look at first."""
-    if query.group is None or query.group not in drawn.shape.crowd.folds:
+    if query.group is None or query.group not in picture.shape.grouped.members:
         return None
-    members = drawn.members[query.group]
-    order = {state: place for place, (state, _) in enumerate(counts(members))}
-    shown = sorted(members, key=lambda each: order[each.state])[:LISTED]
-    opened = ".".join(dict.fromkeys((*drawn.opened, query.group)))
+    members = picture.members[query.group]
+    order = {state: rank for rank, (state, _) in enumerate(count_states(members))}
+    shown = sorted(members, key=lambda each: order[each.state])[:MAX_GROUP_JOBS]
+    expanded = ".".join(dict.fromkeys((*picture.expanded, query.group)))
     return {
-        "card": drawn.cards[query.group],
-        "counts": counts(members),
+        "details": picture.details[query.group],
+        "counts": count_states(members),
         "jobs": shown,
-        "left_out": len(members) - len(shown),
-        "open": opened if len(opened) <= 100 else query.group,
+        "hidden_jobs": len(members) - len(shown),
+        "open": expanded if len(expanded) <= 100 else query.group,
     }
 
 
-def _result(flow: views.FlowDetail, results: list[runs.Result]) -> str | None:
+def _result_text(flow: views.FlowDetailRow, results: list[runs.JobResultRow]) -> str | None:
     if flow.state != "succeeded" or not flow.flow:
         return None
     document = {
@@ -211,51 +262,55 @@ def _result(flow: views.FlowDetail, results: list[runs.Result]) -> str | None:
         for each in results
         if each.state == "succeeded"
     }
-    return pretty(msgspec.json.encode(document))
+    return format_json(msgspec.json.encode(document))
 
 
 def _timeline_of_run(
-    flow: views.FlowDetail,
-    drawn: Picture,
-    jobs: list[views.JobLine],
-    tries: list[views.TryLine],
-    doings: list[chronicle.Doing],
+    flow: views.FlowDetailRow,
+    picture: GraphPicture,
+    jobs: list[views.JobRow],
+    attempts: list[views.JobAttemptRow],
+    run_steps: list[chronicle.RunStepRow],
     now: datetime,
-) -> Timeline:
+) -> TimelineView:
     if flow.finished is None:
-        now = until_now(flow.created, now, len(drawn.members))
-    rows = rows_of_run(drawn, tries, doings, ready_since(jobs, flow.created), now)
+        now = rounded_now(flow.created, now, len(picture.members))
+    rows = rows_of_run(picture, attempts, run_steps, queued_since(jobs, flow.created), now)
     return _timeline(rows, flow.created, flow.finished, now)
 
 
 def _timeline(
-    rows: list[Row], start: datetime, finished: datetime | None, now: datetime
-) -> Timeline:
+    rows: list[GanttRow], start: datetime, finished: datetime | None, now: datetime
+) -> TimelineView:
     ends = [bar.end for row in rows for bar in row.bars]
     starts = [bar.start for row in rows for bar in row.bars]
     end = max([*ends, finished or now])
-    going = None if finished is not None else now
-    return Timeline(rows, min([*starts, start]), end, going, "When each job waited, ran and slept")
-
-
-async def _job(desk: Desk, id: int, job: views.RunDetail, query: RunQuery, now: datetime) -> View:
-    shows = desk.shows
-    found = await desk.ask(
-        timeline.signals(job.run, SIGNALS),
-        chronicle.chronicle(id, query.events + 1),
-        audit.entries(_deeds(desk), subject=str(id)),
-        views.flow(job.run),
-        *run_job.asked(id, shows=shows),
+    current_time = None if finished is not None else now
+    return TimelineView(
+        rows, min([*starts, start]), end, current_time, "When each job waited, ran and slept"
     )
-    [signals, happened, deeds, flows, *rest] = found
-    sheet = run_job.sheet(id, rest, signals, shows=shows)
-    if sheet is None:
+
+
+async def _job_page(
+    context: RequestContext, id: int, job: views.RunDetailRow, query: RunPageQuery, now: datetime
+) -> PageView:
+    may_see_payloads = context.may_see_payloads
+    found = await context.read(
+        timeline.signals(job.run, MAX_SIGNALS),
+        chronicle.run_events(id, query.events + 1),
+        audit.entries(_audit_limit(context), subject=str(id)),
+        views.flow(job.run),
+        *run_job.job_queries(id, may_see_payloads=may_see_payloads),
+    )
+    [signals, event_rows, audit_entries, flows, *answers] = found
+    job_view = run_job.build_job_view(id, answers, signals, may_see_payloads=may_see_payloads)
+    if job_view is None:
         raise RunNotFound(f"there is no run {id}; it may have been removed since it ended")
-    job = sheet.job
+    job = job_view.job
     if job.finished is None:
-        now = until_now(job.created, now, len(sheet.steps))
-    rows = rows_of_job(id, job, sheet.tries, sheet.doings, now)
-    return View(
+        now = rounded_now(job.created, now, len(job_view.steps))
+    rows = rows_of_job(id, job, job_view.attempt_rows, job_view.run_steps, now)
+    return PageView(
         "run.html",
         title=f"{job.task} #{id}",
         id=id,
@@ -263,42 +318,50 @@ async def _job(desk: Desk, id: int, job: views.RunDetail, query: RunQuery, now: 
         is_flow=False,
         status=job.state,
         flow=None,
-        whole=flows[0] if flows else None,
-        sheet=sheet,
+        parent_run=flows[0] if flows else None,
+        job_view=job_view,
         group=None,
         chosen="",
         timeline=_timeline(rows, job.created, job.finished, now),
         query=query,
-        why=await _why(desk, id, is_open=job.state in OPEN),
-        why_of=id,
-        shows=shows,
+        explanation=await _explanation(context, id, is_open=job.state in OPEN_STATES),
+        explained_id=id,
+        may_see_payloads=may_see_payloads,
         command=f"rota show {id}",
-        most_called=CALLED,
-        aside=job.state == "quarantined",
-        forks=[] if sheet.is_part else sheet.step_names,
-        starts=job.task if not sheet.is_part and job.task in desk.app.registry.tasks else "",
-        input=editable(job.args) if shows else None,
+        max_children=MAX_CHILDREN,
+        has_quarantined=job.state == "quarantined",
+        fork_points=[] if job_view.is_part else job_view.step_names,
+        startable_name=job.task
+        if not job_view.is_part and job.task in context.app.registry.tasks
+        else "",
+        input=editable_json(job.args) if may_see_payloads else None,
         awaited=job.awaits or [],
-        **_told(events(happened, deeds, {}, shows=shows, limit=query.events), happened, query),
+        **_event_variables(
+            event_views(
+                event_rows, audit_entries, {}, may_see_payloads=may_see_payloads, limit=query.events
+            ),
+            event_rows,
+            query,
+        ),
     )
 
 
-def _deeds(desk: Desk) -> int:
+def _audit_limit(context: RequestContext) -> int:
     """Who did what by hand is for those who may read the audit log."""
-    return DEEDS if desk.caller.may(Role.ADMIN) else 0
+    return MAX_AUDIT_ENTRIES if context.caller.has_role(Role.ADMIN) else 0
 
 
-def _told(
-    told: list[Event], happened: list[chronicle.Happening], query: RunQuery
+def _event_variables(
+    shown: list[RunEventView], event_rows: list[chronicle.RunEventRow], query: RunPageQuery
 ) -> dict[str, Any]:
-    more = MOST if len(happened) > query.events and query.events < MOST else 0
-    return {"events": told, "more_events": more}
+    more = MAX_EVENTS if len(event_rows) > query.events and query.events < MAX_EVENTS else 0
+    return {"events": shown, "more_events": more}
 
 
-async def _why(desk: Desk, id: int, *, is_open: bool) -> Why | None:
+async def _explanation(context: RequestContext, id: int, *, is_open: bool) -> Explanation | None:
     if not is_open:
         return None
-    found = await explain(desk.ask, id, desk.app.settings)
-    if found is None or found.verdict == "ended":
+    found = await explain(context.read, id, context.app.settings)
+    if found is None or found.status == "ended":
         return None
-    return found if desk.shows else found.without_details()
+    return found if context.may_see_payloads else found.without_details()

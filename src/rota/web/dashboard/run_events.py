@@ -9,27 +9,27 @@ from datetime import datetime
 
 import msgspec
 
-from rota.store.audit import Entry
-from rota.store.chronicle import Happening
-from rota.web.api.shapes import failure
-from rota.web.dashboard.shown import span
+from rota.store.audit import AuditRow
+from rota.store.chronicle import RunEventRow
+from rota.web.api.shapes import error_detail
+from rota.web.dashboard.shown import format_duration
 
-SHOWN = 100
-MOST = 2_000
+DEFAULT_EVENTS = 100
+MAX_EVENTS = 2_000
 
-ABOUT_RUNS = ("cancel run", "retry run", "signal run", "release run", "fork run")
+RUN_ACTIONS = ("cancel run", "retry run", "signal run", "release run", "fork run")
 """What people do to runs; other things may go by a number, too."""
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class RunEventView:
     key: str
     at: datetime
     kind: str
     """job, step, signal or person: whose doing it was."""
     state: str
     """Of those that have an icon; or empty."""
-    words: str
+    text: str
     job: int | None
     name: str
     worker: int | None
@@ -37,46 +37,48 @@ class Event:
     until: datetime | None = None
 
 
-def events(
-    found: Sequence[Happening],
-    deeds: Sequence[Entry],
+def event_views(
+    event_rows: Sequence[RunEventRow],
+    audit_entries: Sequence[AuditRow],
     names: Mapping[int, str],
     *,
-    shows: bool,
-    limit: int = SHOWN,
-) -> list[Event]:
+    may_see_payloads: bool,
+    limit: int = DEFAULT_EVENTS,
+) -> list[RunEventView]:
     """The last first. `names`: of the jobs; what has none there is the run itself."""
-    told = [_event(each, names, shows=shows) for each in found]
-    told += [_deed(each) for each in deeds if each.action in ABOUT_RUNS]
-    told.sort(key=lambda event: event.at, reverse=True)
+    views = [_event_view(each, names, may_see_payloads=may_see_payloads) for each in event_rows]
+    views += [_audit_event(each) for each in audit_entries if each.action in RUN_ACTIONS]
+    views.sort(key=lambda event: event.at, reverse=True)
     # Several can happen to the same thing in one moment.
     times: Counter[str] = Counter()
-    for index, event in reversed(list(enumerate(told))):
+    for index, event in reversed(list(enumerate(views))):
         times[event.key] += 1
-        told[index] = replace(event, key=f"{event.key} {times[event.key]}")
-    return told[:limit]
+        views[index] = replace(event, key=f"{event.key} {times[event.key]}")
+    return views[:limit]
 
 
-def _event(each: Happening, names: Mapping[int, str], *, shows: bool) -> Event:
-    kind, state, words = _words(each)
-    dozes = each.what in ("sleep", "wait", "value", "version")
-    detail = [] if each.took is None or dozes else [span(each.took)]
-    if (said := failure(each.error, shown=shows)) is not None:
-        detail.append(said.type)
-        if isinstance(said.message, str):
-            detail.append(said.message)
+def _event_view(
+    each: RunEventRow, names: Mapping[int, str], *, may_see_payloads: bool
+) -> RunEventView:
+    kind, state, text = _describe(each)
+    no_duration = each.kind in ("sleep", "wait", "value", "version")
+    detail = [] if each.seconds is None or no_duration else [format_duration(each.seconds)]
+    if (error := error_detail(each.error, visible=may_see_payloads)) is not None:
+        detail.append(error.type)
+        if isinstance(error.message, str):
+            detail.append(error.message)
     name = names.get(each.job, "") if each.job is not None else ""
-    key = f"{each.at.timestamp():.6f} {each.what} {each.job} {each.name or ''}"
-    return Event(
-        *(key, each.at, kind, state, words, each.job, name, each.worker),
+    key = f"{each.at.timestamp():.6f} {each.kind} {each.job} {each.name or ''}"
+    return RunEventView(
+        *(key, each.at, kind, state, text, each.job, name, each.worker),
         ": ".join(detail),
         each.until,
     )
 
 
-def _words(each: Happening) -> tuple[str, str, str]:
+def _describe(each: RunEventRow) -> tuple[str, str, str]:
     attempt = f"attempt {each.attempt}"
-    match each.what:
+    match each.kind:
         case "created":
             return "job", "", "created"
         case "began":
@@ -84,8 +86,8 @@ def _words(each: Happening) -> tuple[str, str, str]:
         case "claimed":
             return "job", "running", f"{attempt} claimed by a worker"
         case "asleep":
-            what = f"waits for {each.name}" if each.name else "sleeps"
-            return "job", "asleep", what
+            text = f"waits for {each.name}" if each.name else "sleeps"
+            return "job", "asleep", text
         case "unwanted":
             return "job", "", "was asked to stop"
         case "quarantined":
@@ -98,23 +100,23 @@ def _words(each: Happening) -> tuple[str, str, str]:
             ended = each.error is None
             return "step", "", f"wait for {each.name}" + ("" if ended else " ran out of time")
         case "step":
-            bad = each.error is not None
-            return "step", "failed" if bad else "succeeded", f"step {each.name}"
+            has_failed = each.error is not None
+            return "step", "failed" if has_failed else "succeeded", f"step {each.name}"
         case "value" | "version":
-            return "step", "", f"{each.what} {each.name}"
+            return "step", "", f"{each.kind} {each.name}"
         case "skipped":
             return "job", "skipped", "skipped"
-    return "job", each.what, f"{attempt} {each.what}" if each.worker is not None else each.what
+    return "job", each.kind, f"{attempt} {each.kind}" if each.worker is not None else each.kind
 
 
-class _Detail(msgspec.Struct):
+class _EventDetail(msgspec.Struct):
     task: str = ""
     step: str = ""
     signal: str = ""
 
 
-def _deed(entry: Entry) -> Event:
-    said = msgspec.json.decode(entry.detail, type=_Detail)
-    more = next((each for each in (said.task, said.step, said.signal) if each), "")
-    words = f"{entry.action}{f' {more}' if more else ''}, by {entry.who}"
-    return Event(f"deed {entry.id}", entry.at, "person", "", words, None, "", None, "")
+def _audit_event(entry: AuditRow) -> RunEventView:
+    details = msgspec.json.decode(entry.detail, type=_EventDetail)
+    more = next((each for each in (details.task, details.step, details.signal) if each), "")
+    text = f"{entry.action}{f' {more}' if more else ''}, by {entry.operator}"
+    return RunEventView(f"deed {entry.id}", entry.at, "person", "", text, None, "", None, "")

@@ -14,56 +14,58 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from rota.drawing.board import Card, Share, board, edges, place
-from rota.drawing.crowd import Crowd, crowd
+from rota.drawing.board import NodeDetails, Share, draw_edges, interactive_svg, layout_boxes
+from rota.drawing.crowd import GroupedGraph, group
 from rota.drawing.label import STATES, Edge
-from rota.drawing.layout import Layout
+from rota.drawing.layout import GraphLayout
 from rota.model.graph import Graph
-from rota.store.views import FlowDetail, JobLine, RunDetail
-from rota.web.dashboard.run_job import share
-from rota.web.dashboard.shown import number, span
+from rota.store.views import FlowDetailRow, JobRow, RunDetailRow
+from rota.web.dashboard.run_job import progress_fraction
+from rota.web.dashboard.shown import format_count, format_duration
 
-SHAPES = 128
+MAX_SHAPES = 128
 """So many are remembered."""
-CALLER = "caller"
+PARENT_KEY = "caller"
 """The job whose calls a run is."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class GraphShape:
     """What a graph looks like, whatever becomes of its jobs. They are numbers here, in the order of the
     run."""
 
-    crowd: Crowd
-    layout: Layout
-    between: str
+    grouped: GroupedGraph
+    layout: GraphLayout
+    edges_svg: str
     names: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
-    shape: Shape
-    cards: Mapping[str, Card]
-    members: Mapping[str, list[JobLine]]
+class GraphPicture:
+    shape: GraphShape
+    details: Mapping[str, NodeDetails]
+    members: Mapping[str, list[JobRow]]
     """The jobs behind each box."""
-    opened: tuple[str, ...]
+    expanded: tuple[str, ...]
 
     def svg(self, title: str, chosen: str) -> str:
-        made = self.shape
-        return board(made.layout, self.cards, between=made.between, title=title, chosen=chosen)
+        shape = self.shape
+        return interactive_svg(
+            shape.layout, self.details, edges_svg=shape.edges_svg, title=title, selected=chosen
+        )
 
-    def colours(self) -> str:
+    def states_json(self) -> str:
         """What may have changed since it was drawn, for a script."""
         return json.dumps(
             [
                 [
                     key,
-                    card.state,
-                    card.remark,
-                    card.hint,
-                    [[s, round(n, 4)] for s, n in card.shares],
+                    node.state,
+                    node.remark,
+                    node.hint,
+                    [[s, round(n, 4)] for s, n in node.shares],
                 ]
-                for key, card in self.cards.items()
+                for key, node in self.details.items()
             ],
             ensure_ascii=False,
             separators=(",", ":"),
@@ -77,151 +79,156 @@ class Picture:
         return ""
 
 
-def picture(
-    run: FlowDetail,
-    jobs: Sequence[JobLine],
-    caller: RunDetail | None = None,
-    opened: Sequence[str] = (),
-) -> Picture:
+def build_picture(
+    run: FlowDetailRow,
+    jobs: Sequence[JobRow],
+    parent_job: RunDetailRow | None = None,
+    expanded: Sequence[str] = (),
+) -> GraphPicture:
     names = [name_of(job, run) for job in jobs]
-    kept = f"open={'.'.join(opened)}&" if opened else ""
-    found = _shape(run, jobs, names, tuple(opened))
-    by_number = {str(place): job for place, job in enumerate(jobs)}
-    members: dict[str, list[JobLine]] = {}
-    cards: dict[str, Card] = {}
-    for key in found.crowd.graph.order:
-        if key == CALLER:
+    query_prefix = f"open={'.'.join(expanded)}&" if expanded else ""
+    found = _find_shape(run, jobs, names, tuple(expanded))
+    by_number = {str(index): job for index, job in enumerate(jobs)}
+    members: dict[str, list[JobRow]] = {}
+    details: dict[str, NodeDetails] = {}
+    for key in found.grouped.graph.order:
+        if key == PARENT_KEY:
             members[key] = []
-            cards[key] = _caller_card(run, caller)
-        elif key in found.crowd.folds:
-            members[key] = [by_number[each] for each in found.crowd.folds[key]]
-            cards[key] = _crowd_card(key, found.names[key], members[key], kept)
+            details[key] = _parent_details(run, parent_job)
+        elif key in found.grouped.members:
+            members[key] = [by_number[each] for each in found.grouped.members[key]]
+            details[key] = _group_details(key, found.names[key], members[key], query_prefix)
         else:
             members[key] = [by_number[key]]
-            cards[key] = _card(by_number[key], found.names[key], kept)
-    return Picture(found, cards, members, tuple(opened))
+            details[key] = _job_details(by_number[key], found.names[key], query_prefix)
+    return GraphPicture(found, details, members, tuple(expanded))
 
 
-def name_of(job: JobLine, run: FlowDetail) -> str:
+def name_of(job: JobRow, run: FlowDetailRow) -> str:
     return job.task.removeprefix(f"{run.flow}.") if run.flow else job.task
 
 
 # Shapes
 
 
-_known: OrderedDict[bytes, Shape] = OrderedDict()
-_of_runs: OrderedDict[object, Shape] = OrderedDict()
+_shapes_by_digest: OrderedDict[bytes, GraphShape] = OrderedDict()
+_shapes_by_run: OrderedDict[object, GraphShape] = OrderedDict()
 """The graph of a run never changes; many runs have the same."""
 
 
-def _shape(
-    run: FlowDetail, jobs: Sequence[JobLine], names: Sequence[str], opened: tuple[str, ...]
-) -> Shape:
-    edges_of = tuple((job.job, tuple(job.children), tuple(job.takes)) for job in jobs)
-    this = (run.flow, tuple(names), edges_of, opened)
-    found = _of_runs.get(this)
+def _find_shape(
+    run: FlowDetailRow, jobs: Sequence[JobRow], names: Sequence[str], expanded: tuple[str, ...]
+) -> GraphShape:
+    edges_of = tuple((job.job, tuple(job.successors), tuple(job.input_jobs)) for job in jobs)
+    run_key = (run.flow, tuple(names), edges_of, expanded)
+    found = _shapes_by_run.get(run_key)
     if found is None:
-        number_of = {job.job: place for place, job in enumerate(jobs)}
-        below = [[number_of[child] for child in job.children if child in number_of] for job in jobs]
-        takes = [[number_of[each] for each in job.takes if each in number_of] for job in jobs]
-        described = repr((bool(run.flow), list(names), below, takes, opened)).encode()
+        number_of = {job.job: index for index, job in enumerate(jobs)}
+        successors = [
+            [number_of[successor] for successor in job.successors if successor in number_of]
+            for job in jobs
+        ]
+        inputs = [[number_of[each] for each in job.input_jobs if each in number_of] for job in jobs]
+        described = repr((bool(run.flow), list(names), successors, inputs, expanded)).encode()
         key = hashlib.blake2b(described, digest_size=16).digest()
-        found = _known.get(key) or _laid_out(run, names, below, takes, opened)
-        _keep(_known, key, found)
-    _keep(_of_runs, this, found)
+        found = _shapes_by_digest.get(key) or _lay_out(run, names, successors, inputs, expanded)
+        _remember(_shapes_by_digest, key, found)
+    _remember(_shapes_by_run, run_key, found)
     return found
 
 
 Key = TypeVar("Key")
 
 
-def _keep(known: OrderedDict[Key, Shape], key: Key, shape: Shape) -> None:
-    known[key] = shape
-    known.move_to_end(key)
-    while len(known) > SHAPES:
-        known.popitem(last=False)
+def _remember(cache: OrderedDict[Key, GraphShape], key: Key, shape: GraphShape) -> None:
+    cache[key] = shape
+    cache.move_to_end(key)
+    while len(cache) > MAX_SHAPES:
+        cache.popitem(last=False)
 
 
-def _laid_out(
-    run: FlowDetail,
+def _lay_out(
+    run: FlowDetailRow,
     names: Sequence[str],
-    below: Sequence[Sequence[int]],
-    takes: Sequence[Sequence[int]],
-    opened: tuple[str, ...],
-) -> Shape:
-    parents: dict[str, list[str]] = {str(place): [] for place in range(len(names))}
+    successors: Sequence[Sequence[int]],
+    inputs: Sequence[Sequence[int]],
+    expanded: tuple[str, ...],
+) -> GraphShape:
+    predecessors: dict[str, list[str]] = {str(index): [] for index in range(len(names))}
     after: set[Edge] = set()
-    kinds = {str(place): _DIGITS.sub("*", name) for place, name in enumerate(names)}
+    kinds = {str(index): _DIGITS.sub("*", name) for index, name in enumerate(names)}
     if run.flow:
-        for parent, children in enumerate(below):
-            for child in children:
-                parents[str(child)].append(str(parent))
-                if parent not in takes[child]:
-                    after.add((str(parent), str(child)))
+        for job, following in enumerate(successors):
+            for successor in following:
+                predecessors[str(successor)].append(str(job))
+                if job not in inputs[successor]:
+                    after.add((str(job), str(successor)))
     else:
         # Calls are the caller's; which of them waits for which is only a matter of how many run at a time.
-        parents = {CALLER: [], **{key: [CALLER] for key in parents}}
-        kinds[CALLER] = CALLER
-    folded = crowd(Graph(parents), kinds, after=after, opened=opened)
-    shown: dict[str, str] = {}
-    for key in folded.graph.order:
-        if key in folded.folds:
-            shown[key] = _crowd_name([names[int(each)] for each in folded.folds[key]])
+        predecessors = {PARENT_KEY: [], **{key: [PARENT_KEY] for key in predecessors}}
+        kinds[PARENT_KEY] = PARENT_KEY
+    grouped = group(Graph(predecessors), kinds, after=after, expanded=expanded)
+    labels: dict[str, str] = {}
+    for key in grouped.graph.order:
+        if key in grouped.members:
+            labels[key] = _group_name([names[int(each)] for each in grouped.members[key]])
         else:  # the caller's name is not known here, but there is room for it
-            shown[key] = "x" * 24 if key == CALLER else names[int(key)]
-    made = place(folded.graph, shown)
-    return Shape(folded, made, edges(made, folded.after), shown)
+            labels[key] = "x" * 24 if key == PARENT_KEY else names[int(key)]
+    layout = layout_boxes(grouped.graph, labels)
+    return GraphShape(grouped, layout, draw_edges(layout, grouped.after), labels)
 
 
 _DIGITS = re.compile("[0-9]+")
 
 
-def _crowd_name(names: Sequence[str]) -> str:
+def _group_name(names: Sequence[str]) -> str:
     """Of many: theirs if it is one, but for numbers in it."""
     for found in (names, [_DIGITS.sub("*", each) for each in names]):
         different = list(dict.fromkeys(found))
         if len(different) == 1:
-            return f"{different[0]} × {number(len(names))}"
-    return f"{different[0]} and others × {number(len(names))}"
+            return f"{different[0]} × {format_count(len(names))}"
+    return f"{different[0]} and others × {format_count(len(names))}"
 
 
 # What is said of each box
 
 
-def _card(job: JobLine, name: str, kept: str) -> Card:
-    words = [job.state]
+def _job_details(job: JobRow, name: str, query_prefix: str) -> NodeDetails:
+    texts = [job.state]
     if job.attempt > 1 and job.state not in ("skipped", "waiting"):
-        words.append(f"attempt {job.attempt}")
-    elif job.state in ("succeeded", "failed") and job.took is not None:
-        words.append(span(job.took))
+        texts.append(f"attempt {job.attempt}")
+    elif job.state in ("succeeded", "failed") and job.seconds is not None:
+        texts.append(format_duration(job.seconds))
     if job.state == "asleep" and job.awaits:
-        words.append(f"for {', '.join(job.awaits)}")
+        texts.append(f"for {', '.join(job.awaits)}")
     shares: list[Share] = []
-    part = None if job.done is None else share(job.done, job.total)
-    if job.state in ("running", "asleep") and part is not None:
-        shares = [("running", part)]
-        words.append(f"{part:.0%}")
-    href = f"?{kept}job={job.job}"
-    return Card(name, job.state, " · ".join(words), f"job {job.job}", href, 1, shares)
+    fraction = None if job.done is None else progress_fraction(job.done, job.total)
+    if job.state in ("running", "asleep") and fraction is not None:
+        shares = [("running", fraction)]
+        texts.append(f"{fraction:.0%}")
+    href = f"?{query_prefix}job={job.job}"
+    return NodeDetails(name, job.state, " · ".join(texts), f"job {job.job}", href, 1, shares)
 
 
-def _crowd_card(key: str, name: str, jobs: Sequence[JobLine], kept: str) -> Card:
+def _group_details(key: str, name: str, jobs: Sequence[JobRow], query_prefix: str) -> NodeDetails:
     counted = Counter(job.state for job in jobs)
     order = [state for state in STATES if counted[state]]
-    words = ", ".join(f"{number(counted[state])} {state}" for state in order)
+    text = ", ".join(f"{format_count(counted[state])} {state}" for state in order)
     shares = [(state, counted[state] / len(jobs)) for state in order]
     state = order[0] if order else ""
-    short = words if len(order) <= 2 else f"{number(counted[state])} {state}, …"
-    return Card(name, state, short, words, f"?{kept}group={key}", len(jobs), shares)
+    short = text if len(order) <= 2 else f"{format_count(counted[state])} {state}, …"
+    return NodeDetails(name, state, short, text, f"?{query_prefix}group={key}", len(jobs), shares)
 
 
-def _caller_card(run: FlowDetail, caller: RunDetail | None) -> Card:
-    if caller is None:
-        return Card(f"job {run.parent}", remark="which is gone")
-    return Card(caller.task, caller.state, f"{caller.state} · makes calls", "", str(run.parent))
+def _parent_details(run: FlowDetailRow, parent_job: RunDetailRow | None) -> NodeDetails:
+    if parent_job is None:
+        return NodeDetails(f"job {run.parent}", remark="which is gone")
+    return NodeDetails(
+        parent_job.task, parent_job.state, f"{parent_job.state} · makes calls", "", str(run.parent)
+    )
 
 
-def counts(jobs: Sequence[Any]) -> list[tuple[str, int]]:
+def count_states(jobs: Sequence[Any]) -> list[tuple[str, int]]:
     """How many are in which state, those somebody should look at first."""
     counted = Counter(job.state for job in jobs)
     return [(state, counted[state]) for state in STATES if counted[state]]

@@ -11,74 +11,74 @@ import msgspec
 
 from rota.store import chronicle, timeline, views
 from rota.store.query import Query
-from rota.web.api.shapes import Failure, failure
+from rota.web.api.shapes import ErrorDetail, error_detail
 
-STEPS = 200
-LINES = 200
-SIGNALS = 100
-CALLED = 50
+MAX_STEPS = 200
+MAX_LOG_LINES = 200
+MAX_SIGNALS = 100
+MAX_CHILDREN = 50
 """At most so many of each are shown."""
 
-LETTERS = 20_000
+MAX_CHARACTERS = 20_000
 """Of what went in or came out; the rest is for programs."""
 
-EDITABLE = 500_000
+MAX_EDITABLE_BYTES = 500_000
 """Bytes of an input that can be changed in a page."""
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class AttemptView:
     number: int
     state: str
     worker: int | None
     at: datetime
-    took: float | None
-    error: Failure | None
+    seconds: float | None
+    error: ErrorDetail | None
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StepView:
     kind: str
     name: str
     at: datetime
-    took: float | None
+    seconds: float | None
     tries: int
     until: datetime | None
     state: str
     result: str | None
-    error: Failure | None
+    error: ErrorDetail | None
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class SignalView:
     """A signal: what was said, or is waited for."""
 
     name: str
     at: datetime | None
-    brief: str | None
+    payload_preview: str | None
     """How it begins."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
+class JobView:
     id: int
-    job: views.RunDetail
-    attempts: list[Attempt]
-    tries: list[views.AttemptLine]
-    steps: list[Step]
+    job: views.RunDetailRow
+    attempts: list[AttemptView]
+    attempt_rows: list[views.AttemptRow]
+    steps: list[StepView]
     step_names: list[str]
     """As the code calls them, each once, the first first."""
     step_count: int
-    doings: list[chronicle.Doing]
-    signals: list[Said]
-    called: list[views.CalledLine]
-    progress: timeline.ProgressLine | None
-    progress_words: str
+    run_steps: list[chronicle.RunStepRow]
+    signals: list[SignalView]
+    children: list[views.ChildRunRow]
+    progress: timeline.JobProgressRow | None
+    progress_text: str
     """`4 of 10`."""
-    logs: list[timeline.LogLine]
+    logs: list[timeline.LogRow]
     log_count: int
     trace: str | None
-    error: Failure | None
+    error: ErrorDetail | None
     input: str | None
     result: str | None
 
@@ -87,119 +87,125 @@ class Sheet:
         return self.job.run != self.id
 
     @property
-    def is_over(self) -> bool:
+    def is_finished(self) -> bool:
         return self.job.finished is not None
 
     @property
-    def many_logs(self) -> bool:
+    def has_more_logs(self) -> bool:
         """There may be more than were counted."""
-        return self.log_count >= timeline.COUNTED
+        return self.log_count >= timeline.MAX_COUNTED_LINES
 
     @property
-    def part(self) -> float | None:
+    def progress_fraction(self) -> float | None:
         """How much of the whole is done; None: nobody knows."""
-        done = self.progress
-        return None if done is None else share(done.done, done.total)
+        progress = self.progress
+        return None if progress is None else progress_fraction(progress.done, progress.total)
 
 
-def asked(id: int, *, shows: bool) -> tuple[Query[Any], ...]:
+def job_queries(id: int, *, may_see_payloads: bool) -> tuple[Query[Any], ...]:
     """What to ask, for `sheet` to read. Signals are asked of the run."""
     return (
         views.run(id),
         views.attempts(id),
-        timeline.steps(id, STEPS, whole=False),
-        chronicle.doings(id),
-        views.called(id, CALLED + 1),
+        timeline.steps(id, MAX_STEPS, with_values=False),
+        chronicle.run_steps(id),
+        views.child_runs(id, MAX_CHILDREN + 1),
         timeline.progress(id),
-        timeline.logs(id, LINES if shows else 0),
-        chronicle.trace(id),
+        timeline.logs(id, MAX_LOG_LINES if may_see_payloads else 0),
+        chronicle.traceparent(id),
     )
 
 
-ASKED = 8
+QUERY_COUNT = 8
 """Answers that `sheet` wants."""
 
 
-def sheet(
-    id: int, answers: list[list[Any]], signals: list[timeline.SignalLine], *, shows: bool
-) -> Sheet | None:
-    [details, tries, steps, doings, called, progress, logs, traces] = answers
+def build_job_view(
+    id: int, answers: list[list[Any]], signals: list[timeline.SignalRow], *, may_see_payloads: bool
+) -> JobView | None:
+    [details, attempts, steps, run_steps, children, progress, logs, traces] = answers
     if not details:
         return None
-    job: views.RunDetail = details[0]
-    heard = [each for each in signals if job.run == id or id in each.jobs]
-    done = progress[0] if progress else None
-    return Sheet(
+    job: views.RunDetailRow = details[0]
+    job_signals = [each for each in signals if job.run == id or id in each.waiting_jobs]
+    latest_progress = progress[0] if progress else None
+    return JobView(
         id,
         job,
-        _attempts(job, tries, shows=shows),
-        tries,
-        [_step(each, shows=shows, over=job.finished is not None) for each in steps],
+        _attempts(job, attempts, may_see_payloads=may_see_payloads),
+        attempts,
+        [
+            _step(each, may_see_payloads=may_see_payloads, is_finished=job.finished is not None)
+            for each in steps
+        ],
         list(dict.fromkeys(each.name for each in steps[::-1] if each.kind == "step")),
-        steps[0].of if steps else 0,
-        doings,
-        said(heard, shows=shows),
-        [each for each in called if each.jobs],
-        done,
-        "" if done is None else _far(done),
+        steps[0].total if steps else 0,
+        run_steps,
+        signal_views(job_signals, may_see_payloads=may_see_payloads),
+        [each for each in children if each.jobs],
+        latest_progress,
+        "" if latest_progress is None else _progress_text(latest_progress),
         logs[::-1],
-        logs[0].of if logs else 0,
+        logs[0].total if logs else 0,
         trace_id(traces),
-        failure(job.error, shown=shows),
-        pretty(job.args) if shows else None,
-        pretty(job.result) if shows else None,
+        error_detail(job.error, visible=may_see_payloads),
+        format_json(job.args) if may_see_payloads else None,
+        format_json(job.result) if may_see_payloads else None,
     )
 
 
 def _attempts(
-    job: views.RunDetail, tries: list[views.AttemptLine], *, shows: bool
-) -> list[Attempt]:
+    job: views.RunDetailRow, rows: list[views.AttemptRow], *, may_see_payloads: bool
+) -> list[AttemptView]:
     """The last one first."""
     found = [
-        Attempt(*(each.attempt, each.state, each.worker, each.at, each.took), failed)
-        for each in tries
-        for failed in [failure(each.error, shown=shows)]
+        AttemptView(*(each.attempt, each.state, each.worker, each.at, each.seconds), failed)
+        for each in rows
+        for failed in [error_detail(each.error, visible=may_see_payloads)]
     ]
     if job.finished is not None:
-        error = failure(job.error, shown=shows)
-        last = (job.attempt, job.state, job.worker, job.finished, job.took)
-        found.append(Attempt(*last, error))
+        error = error_detail(job.error, visible=may_see_payloads)
+        last = (job.attempt, job.state, job.worker, job.finished, job.seconds)
+        found.append(AttemptView(*last, error))
     elif job.state == "running":
-        found.append(Attempt(job.attempt, "running", job.worker, job.since, None, None))
+        found.append(AttemptView(job.attempt, "running", job.worker, job.since, None, None))
     return found[::-1]
 
 
-def _step(each: timeline.StepLine, *, shows: bool, over: bool) -> Step:
+def _step(each: timeline.StepRow, *, may_see_payloads: bool, is_finished: bool) -> StepView:
     name = each.name if each.number == 1 else f"{each.name} no. {each.number}"
-    return Step(
+    return StepView(
         each.kind,
         "" if each.kind == "sleep" and each.number == 1 else name,
         each.at,
-        each.took,
+        each.seconds,
         each.tries,
         each.until,
-        _state(each, over=over),
-        each.brief if shows else None,
-        failure(each.error, shown=shows),
+        _state(each, is_finished=is_finished),
+        each.result_preview if may_see_payloads else None,
+        error_detail(each.error, visible=may_see_payloads),
     )
 
 
-def _state(each: timeline.StepLine, *, over: bool) -> str:
+def _state(each: timeline.StepRow, *, is_finished: bool) -> str:
     if each.open:
-        if over:
+        if is_finished:
             return "cancelled"
         return "asleep" if each.kind == "wait" else "failed"
     return "failed" if each.error is not None else "succeeded"
 
 
-def _far(done: timeline.ProgressLine) -> str:
-    if done.total is None or not math.isfinite(done.total):
-        return f"{done.done:,.15g} done"
-    return f"{done.done:,.15g} of {done.total:,.15g}"
+def _progress_text(progress: timeline.JobProgressRow) -> str:
+    if progress.total is None or not math.isfinite(progress.total):
+        return f"{progress.done:,.15g} done"
+    return f"{progress.done:,.15g} of {progress.total:,.15g}"
 
 
-def said(signals: list[timeline.SignalLine], *, shows: bool) -> list[Said]:
-    return [Said(each.name, each.at, each.brief if shows else None) for each in signals]
+def signal_views(signals: list[timeline.SignalRow], *, may_see_payloads: bool) -> list[SignalView]:
+    return [
+        SignalView(each.name, each.at, each.payload_preview if may_see_payloads else None)
+        for each in signals
+    ]
 
 
 def trace_id(found: list[str]) -> str | None:
@@ -207,28 +213,29 @@ def trace_id(found: list[str]) -> str | None:
     return found[0].split("-")[1] if found else None
 
 
-def share(done: float, total: float | None) -> float | None:
+def progress_fraction(done: float, total: float | None) -> float | None:
     """How much of the whole is done; None: that makes no sense."""
     if not total or not math.isfinite(total) or not math.isfinite(done):
         return None
     return min(max(done / total, 0.0), 1.0)
 
 
-def editable(document: bytes | None) -> str | None:
+def editable_json(document: bytes | None) -> str | None:
     """The whole of it, for somebody to change; None: it is too long for that."""
-    if document is None or len(document) > EDITABLE:
+    if document is None or len(document) > MAX_EDITABLE_BYTES:
         return None
     return msgspec.json.format(document, indent=2).decode()
 
 
-def pretty(document: bytes | None) -> str | None:
+def format_json(document: bytes | None) -> str | None:
     """JSON as people read it. Numbers stay as they were written, however large; nothing is left out but the
     end of what is very long."""
     if document is None:
         return None
     text = msgspec.json.format(document, indent=2).decode()
-    if len(text) <= LETTERS:
+    if len(text) <= MAX_CHARACTERS:
         return text
     return (
-        f"{text[:LETTERS]}\n… and {len(text) - LETTERS:,} more letters; `rota show --json` has all"
+        f"{text[:MAX_CHARACTERS]}\n… and {len(text) - MAX_CHARACTERS:,} more letters; `rota "
+        "show --json` has all"
     )

@@ -11,133 +11,141 @@ import msgspec
 from msgspec import Meta
 
 from rota.app import listing
-from rota.app.listing import Found
-from rota.app.many import STATES
+from rota.app.listing import RunSearchResult
+from rota.app.many import ACTION_STATES
 from rota.store import listing as store
 from rota.store import views
-from rota.store.listing import NEWEST, Matching
-from rota.web.answers import Refused
-from rota.web.api.matching import Find, Key, Meant, matching
-from rota.web.api.operations import Desk
+from rota.store.listing import MAX_ID, RunFilter
+from rota.web.answers import HttpError
+from rota.web.api.matching import Key, RunFilterQuery, SearchText, build_run_filter
+from rota.web.api.operations import RequestContext
 from rota.web.api.run_documents import State
-from rota.web.api.shapes import LARGEST, Name
-from rota.web.dashboard.pages import Elsewhere, Pages, View
+from rota.web.api.shapes import MAX_INT64, Name
+from rota.web.dashboard.pages import Pages, PageView, RedirectTo
 
-table = Pages()
+pages = Pages()
 
-PAGE = 50
+PAGE_SIZE = 50
 
-CHIPS: tuple[State, ...] = (
+STATE_FILTERS: tuple[State, ...] = (
     *("running", "ready", "asleep", "quarantined"),
     *("failed", "cancelled", "expired", "succeeded"),
 )
 
-Number = Annotated[int, Meta(ge=1, le=LARGEST)]
+RunId = Annotated[int, Meta(ge=1, le=MAX_INT64)]
 Time = Annotated[str, Meta(max_length=40)]
 
 
-class RunsQuery(msgspec.Struct, forbid_unknown_fields=True):
+class RunsPageQuery(msgspec.Struct, forbid_unknown_fields=True):
     name: Name | None = None
     queue: Name | None = None
     state: State | None = None
     key: Key | None = None
-    id: Number | None = None
+    id: RunId | None = None
     since: Time | None = None
     until: Time | None = None
-    find: Find | None = None
-    before: Number | None = None
-    after: Number | None = None
+    find: SearchText | None = None
+    before: RunId | None = None
+    after: RunId | None = None
 
 
-@table.page("/runs", title="Runs")
-async def runs(desk: Desk, query: RunsQuery) -> View:
-    await _lead_to_the_one(desk, query)
-    meant = Meant(
+@pages.page("/runs", title="Runs")
+async def runs(context: RequestContext, query: RunsPageQuery) -> PageView:
+    await _redirect_to_id(context, query)
+    filter_query = RunFilterQuery(
         name=query.name,
         queue=query.queue,
         state=query.state,
         key=query.key,
-        since=_moment("since", query.since),
-        until=_moment("until", query.until),
+        since=_parse_time("since", query.since),
+        until=_parse_time("until", query.until),
         find=query.find,
     )
-    match = matching(desk, meant)
-    found, is_first = await _page(desk, match, query)
-    lines = await listing.lines(desk.ask, match, found.spots)
-    looked = None
-    if found.looked is not None:
-        [created] = await desk.ask(store.created(found.looked))
-        looked = next(iter(created), None)  # it may have been removed meanwhile
-    told = {
+    run_filter = build_run_filter(context, filter_query)
+    found, is_first = await _load_page(context, run_filter, query)
+    rows = await listing.load_rows(context.read, run_filter, found.positions)
+    searched_since = None
+    if found.searched_to is not None:
+        [created] = await context.read(store.created_at(found.searched_to))
+        searched_since = next(iter(created), None)  # it may have been removed meanwhile
+    filters = {
         name: value
-        for name in meant.__struct_fields__
+        for name in filter_query.__struct_fields__
         if (value := getattr(query, name)) is not None
     }
-    registry = desk.app.registry
-    return View(
+    registry = context.app.registry
+    return PageView(
         "runs.html",
-        lines=lines,
-        shows=desk.shows,
+        run_rows=rows,
+        may_see_payloads=context.may_see_payloads,
         query=query,
-        told=told,
-        body={**told, **_times(meant)},
-        acts=[act for act, states in STATES.items() if query.state in (None, *states)],
-        narrowed=bool(told),
-        looked=looked,
-        further=found.looked,
-        newer=None if is_first else (lines[0].run if lines else query.before),
-        older=found.spots[-1].id if found.more else None,
+        filters=filters,
+        body={**filters, **_time_filters(filter_query)},
+        actions=[
+            action for action, states in ACTION_STATES.items() if query.state in (None, *states)
+        ],
+        is_filtered=bool(filters),
+        searched_since=searched_since,
+        search_before=found.searched_to,
+        newer=None if is_first else (rows[0].run if rows else query.before),
+        older=found.positions[-1].id if found.has_more else None,
         is_first=is_first,
-        chips=CHIPS,
+        state_filters=STATE_FILTERS,
         names=sorted({*registry.flows, *registry.tasks}),
         queues=sorted({each.policy.queue for each in registry.tasks.values()}),
     )
 
 
-async def _page(desk: Desk, match: Matching, query: RunsQuery) -> tuple[Found, bool]:
+async def _load_page(
+    context: RequestContext, run_filter: RunFilter, query: RunsPageQuery
+) -> tuple[RunSearchResult, bool]:
     """What is on the page, the latest first, and whether that is the first one."""
     if query.after is not None:
-        found = await listing.find(desk.ask, match, PAGE, after=query.after, newer=True)
-        if found.next is not None:
+        found = await listing.find_runs(
+            context.read, run_filter, PAGE_SIZE, after=query.after, oldest_first=True
+        )
+        if found.next_id is not None:
             # Older ones there are: where it came from.
-            spots = found.spots[::-1]
-            return Found(spots, bool(spots), None if spots else found.looked), False
+            positions = found.positions[::-1]
+            return RunSearchResult(
+                positions, bool(positions), None if positions else found.searched_to
+            ), False
     # Above what is newer there is nothing: that is the first page, and it is shown whole.
-    before = NEWEST if query.before is None or query.after is not None else query.before
-    found = await listing.find(desk.ask, match, PAGE, before=before)
-    return found, before == NEWEST
+    before = MAX_ID if query.before is None or query.after is not None else query.before
+    found = await listing.find_runs(context.read, run_filter, PAGE_SIZE, before=before)
+    return found, before == MAX_ID
 
 
-async def _lead_to_the_one(desk: Desk, query: RunsQuery) -> None:
+async def _redirect_to_id(context: RequestContext, query: RunsPageQuery) -> None:
     """A number names a run, or a job of one: that has a page of its own."""
-    wanted = query.id
-    if wanted is None and query.find and query.find.strip().lstrip("#").isdecimal():
-        wanted = min(int(query.find.strip().lstrip("#")), LARGEST)
-    if wanted is None:
+    target_id = query.id
+    if target_id is None and query.find and query.find.strip().lstrip("#").isdecimal():
+        target_id = min(int(query.find.strip().lstrip("#")), MAX_INT64)
+    if target_id is None:
         return
-    flows, jobs = await desk.ask(views.flow(wanted), views.run(wanted))
+    flows, jobs = await context.read(views.flow(target_id), views.run(target_id))
     if flows:
-        raise Elsewhere(f"/runs/{wanted}")
+        raise RedirectTo(f"/runs/{target_id}")
     if jobs:
         run = jobs[0].run
-        raise Elsewhere(f"/runs/{run}" if run == wanted else f"/runs/{run}?job={wanted}")
+        raise RedirectTo(f"/runs/{run}" if run == target_id else f"/runs/{run}?job={target_id}")
     if query.id is not None:
-        raise Refused(404, "not_found", f"there is no run {wanted}, and no job")
+        raise HttpError(404, "not_found", f"there is no run {target_id}, and no job")
 
 
-def _moment(name: str, text: str | None) -> datetime | None:
+def _parse_time(name: str, text: str | None) -> datetime | None:
     """A time as a field of a form gives it; without a zone, it is UTC."""
     if text is None:
         return None
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
-        raise Refused(
+        raise HttpError(
             422, "invalid", f"{name} is a time such as 2026-11-16T15:04, not {text!r:.60}"
         ) from None
     return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 
-def _times(meant: Meant) -> dict[str, str]:
-    given = {"since": meant.since, "until": meant.until}
+def _time_filters(filter_query: RunFilterQuery) -> dict[str, str]:
+    given = {"since": filter_query.since, "until": filter_query.until}
     return {name: at.isoformat() for name, at in given.items() if at is not None}

@@ -10,91 +10,91 @@ from msgspec import Meta
 
 from rota.errors import ArgumentError
 from rota.model.agenda import Schedule
-from rota.model.timetable import Timetable, zone
+from rota.model.timetable import Timetable, load_zone
 from rota.store import agenda, views
-from rota.web.answers import Refused
-from rota.web.api.operations import Desk
+from rota.web.answers import HttpError
+from rota.web.api.operations import RequestContext
 from rota.web.api.shapes import Name
-from rota.web.dashboard.pages import Pages, View
+from rota.web.dashboard.pages import Pages, PageView
 
-table = Pages()
+pages = Pages()
 
-PAGE = 50
-TICKS = 50
+PAGE_SIZE = 50
+MAX_TICKS = 50
 """The last ones, that are shown with a schedule."""
 
 
-class SchedulesQuery(msgspec.Struct, forbid_unknown_fields=True):
+class SchedulesPageQuery(msgspec.Struct, forbid_unknown_fields=True):
     state: Literal["active", "paused", "disabled", "ended"] | None = None
     tenant: Annotated[str, Meta(max_length=200)] | None = None
-    begins: Annotated[str, Meta(max_length=200)] = ""
+    prefix: Annotated[str, Meta(max_length=200)] = ""
     after: Annotated[str, Meta(max_length=200)] | None = None
 
 
-@table.page("/schedules", title="Schedules")
-async def schedules(desk: Desk, query: SchedulesQuery) -> View:
-    asked = agenda.schedules(
+@pages.page("/schedules", title="Schedules")
+async def schedules(context: RequestContext, query: SchedulesPageQuery) -> PageView:
+    page_query = agenda.schedules(
         tenant=query.tenant,
         state=query.state,
-        begins=query.begins,
+        prefix=query.prefix,
         after=query.after,
-        limit=PAGE + 1,
+        limit=PAGE_SIZE + 1,
     )
-    [found] = await desk.ask(asked)
-    page = found[:PAGE]
-    return View(
+    [found] = await context.read(page_query)
+    page = found[:PAGE_SIZE]
+    return PageView(
         "schedules.html",
         query=query,
-        narrowed=bool(query.state or query.tenant or query.begins or query.after),
-        schedules=[(each, words(each)) for each in page],
-        shows=desk.shows,
-        rest=page[-1].name if len(found) > PAGE else None,
+        is_filtered=bool(query.state or query.tenant or query.prefix or query.after),
+        schedules=[(each, describe(each)) for each in page],
+        may_see_payloads=context.may_see_payloads,
+        next_after=page[-1].name if len(found) > PAGE_SIZE else None,
     )
 
 
-@table.page("/schedules/{name:path}", title="Schedule")
-async def schedule(desk: Desk, name: Name) -> View:
-    found, ticks, [now] = await desk.ask(
-        agenda.schedules(name, limit=1), agenda.ticks(name, TICKS), views.clock()
+@pages.page("/schedules/{name:path}", title="Schedule")
+async def schedule(context: RequestContext, name: Name) -> PageView:
+    found, ticks, [now] = await context.read(
+        agenda.schedules(name, limit=1), agenda.ticks(name, MAX_TICKS), views.database_time()
     )
     if not found:
-        raise Refused(
+        raise HttpError(
             404, "not_found", f"there is no schedule {name!r}; it may have been forgotten"
         )
-    [it] = found
-    return View(
+    [row] = found
+    return PageView(
         "schedule.html",
-        title=it.name,
-        schedule=it,
-        words=words(it),
-        next=[(at, in_zone(it, at)) for at in it.next],
+        title=row.name,
+        schedule=row,
+        description=describe(row),
+        next=[(at, local_time(row, at)) for at in row.next],
         ticks=ticks,
-        shows=desk.shows,
-        input=pretty(it.input) if desk.shows else None,
-        here=in_zone(it, now),
+        may_see_payloads=context.may_see_payloads,
+        input=format_json(row.input) if context.may_see_payloads else None,
+        local_now=local_time(row, now),
     )
 
 
-def words(schedule: Schedule) -> str:
+def describe(schedule: Schedule) -> str:
     """When it comes, for people; nothing where this machine cannot read it."""
     try:
         timetable = Timetable(schedule.cron, schedule.tz, schedule.every, schedule.at)
-        said = timetable.words()
+        text = timetable.describe()
     except ArgumentError:
         return ""
     # The zone stands beside it.
-    return said.removesuffix(f" ({schedule.tz})")
+    return text.removesuffix(f" ({schedule.tz})")
 
 
-def in_zone(schedule: Schedule, at: datetime) -> str:
+def local_time(schedule: Schedule, at: datetime) -> str:
     """A time as clocks show it where the schedule is, with the difference from UTC: of an hour that comes
     twice it says which."""
     try:
-        there = at.astimezone(zone(schedule.tz))
+        local = at.astimezone(load_zone(schedule.tz))
     except ArgumentError:
         return ""
-    return there.strftime("%a %Y-%m-%d %H:%M:%S %z")
+    return local.strftime("%a %Y-%m-%d %H:%M:%S %z")
 
 
-def pretty(document: Any) -> str:
+def format_json(document: Any) -> str:
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()

@@ -23,43 +23,47 @@ from markupsafe import Markup, escape
 from rota.model.access import Caller, Role
 from rota.web.dashboard import statics
 
-HERE = Path(__file__).parent
+PACKAGE_DIRECTORY = Path(__file__).parent
 
 
 @dataclass(frozen=True, slots=True)
-class Looking:
+class PageViewer:
     """Who looks at a page, and from where."""
 
     caller: Caller | None
-    root: str = ""
+    mount_path: str = ""
     """Where the site is mounted."""
     path: str = "/"
     read_only: bool = False
-    can_leave: bool = False
+    can_log_out: bool = False
     """He came in with a token, and can take it back."""
 
     def may(self, role: str) -> bool:
         """Whether he may do what is for this role. Nobody may where it is read-only."""
-        return not self.read_only and self.caller is not None and self.caller.may(Role.named(role))
+        return (
+            not self.read_only
+            and self.caller is not None
+            and self.caller.has_role(Role.parse(role))
+        )
 
 
-_looking: ContextVar[Looking] = ContextVar("looking")
+_viewer: ContextVar[PageViewer] = ContextVar("viewer")
 
 
 @contextmanager
-def seen_by(looking: Looking) -> Iterator[None]:
+def viewed_by(viewer: PageViewer) -> Iterator[None]:
     """Whatever is rendered in this block is for him."""
-    token = _looking.set(looking)
+    token = _viewer.set(viewer)
     try:
         yield
     finally:
-        _looking.reset(token)
+        _viewer.reset(token)
 
 
 def url(path: str, **query: Any) -> str:
     """Where something of this site is; what is None, or empty, is left out of the query."""
     given = {name: value for name, value in query.items() if value not in (None, "")}
-    return _looking.get().root + path + (f"?{urlencode(given)}" if given else "")
+    return _viewer.get().mount_path + path + (f"?{urlencode(given)}" if given else "")
 
 
 def segment(text: object) -> str:
@@ -68,15 +72,15 @@ def segment(text: object) -> str:
 
 
 def static(name: str) -> str:
-    return f"{_looking.get().root}/static/{statics.version()}/{name}"
+    return f"{_viewer.get().mount_path}/static/{statics.version()}/{name}"
 
 
-def number(value: float) -> str:
+def format_count(value: float) -> str:
     """`1,234,567`: whole, with the thousands apart."""
     return f"{value:,.0f}"
 
 
-def span(seconds: float | None) -> str:
+def format_duration(seconds: float | None) -> str:
     """How long something takes, as short as it can be said: 3 ms, 1.2 s, 4 min 10 s, 3 h 5 min, 12 d."""
     if seconds is None:
         return ""
@@ -90,61 +94,61 @@ def span(seconds: float | None) -> str:
         (60, "min", 1, "s"),
     ):
         if seconds >= size:
-            whole, rest = divmod(int(seconds), size)
-            more = rest // part
+            whole, remainder = divmod(int(seconds), size)
+            more = remainder // part
             return f"{whole:,} {unit}" + (f" {more} {small}" if more and whole < 48 else "")
     return f"{seconds:.0f} s"
 
 
-def coded(words: str) -> Markup:
+def render_code(text: str) -> Markup:
     """Words in which what stands between `backticks` is something to be typed."""
-    parts = words.split("`")
+    parts = text.split("`")
     if len(parts) % 2 == 0:  # one of them is alone, and a letter like others
-        return escape(words)
+        return escape(text)
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if number % 2 else part
         for number, part in enumerate(parts)
     )
 
 
-def moment(at: datetime) -> str:
+def format_time(at: datetime) -> str:
     """`2026-11-16 15:04:05 UTC`; the browser makes it what it is where the reader is."""
     return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def stamp(at: datetime) -> str:
+def iso_time(at: datetime) -> str:
     """For programs."""
     return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 @cache
 def environment() -> Environment:
-    made = Environment(
-        loader=FileSystemLoader(HERE / "templates"),
+    env = Environment(
+        loader=FileSystemLoader(PACKAGE_DIRECTORY / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {
-        "span": span,
-        "coded": coded,
-        "number": number,
-        "moment": moment,
-        "stamp": stamp,
+    env.filters |= {
+        "span": format_duration,
+        "coded": render_code,
+        "number": format_count,
+        "moment": format_time,
+        "stamp": iso_time,
         "segment": segment,
         "json": lambda value: json.dumps(value, ensure_ascii=False),
     }
-    made.globals |= {
+    env.globals |= {
         "url": url,
         "static": static,
-        "may": lambda role: _looking.get().may(role),
-        "looking": _looking.get,
+        "may": lambda role: _viewer.get().may(role),
+        "viewer": _viewer.get,
     }
     # As globals: a part of a page that is rendered alone has imported nothing.
-    parts = made.get_template("parts.html").module
-    made.globals |= {name: getattr(parts, name) for name in dir(parts) if not name.startswith("_")}
-    return made
+    macros = env.get_template("parts.html").module
+    env.globals |= {name: getattr(macros, name) for name in dir(macros) if not name.startswith("_")}
+    return env
 
 
 def template(name: str) -> Template:

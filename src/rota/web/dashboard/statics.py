@@ -12,12 +12,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from rota.drawing.palette import DAY, NIGHT, Palette
-from rota.web.answers import Refused
+from rota.drawing.palette import DARK, LIGHT, Palette
+from rota.web.answers import HttpError
 from rota.web.auth import open_to_all
 
-HERE = Path(__file__).parent / "static"
-KINDS = {
+STATIC_DIRECTORY = Path(__file__).parent / "static"
+CONTENT_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
@@ -33,18 +33,22 @@ async def show_file(request: Request) -> Response:
     name = request.path_params["name"]
     data = files().get(name)
     if data is None:
-        raise Refused(404, "not_found", f"there is no file {name!r:.60}")
+        raise HttpError(404, "not_found", f"there is no file {name!r:.60}")
     current = request.path_params["version"] == version()
-    kept = "public, max-age=31536000, immutable" if current else "no-cache"
-    return Response(data, headers={"Cache-Control": kept}, media_type=KINDS[Path(name).suffix])
+    cache_control = "public, max-age=31536000, immutable" if current else "no-cache"
+    return Response(
+        data, headers={"Cache-Control": cache_control}, media_type=CONTENT_TYPES[Path(name).suffix]
+    )
 
 
 @cache
 def files() -> dict[str, bytes]:
     found = {
-        path.name: path.read_bytes() for path in sorted(HERE.iterdir()) if path.suffix in KINDS
+        path.name: path.read_bytes()
+        for path in sorted(STATIC_DIRECTORY.iterdir())
+        if path.suffix in CONTENT_TYPES
     }
-    found["palette.css"] = palette().encode()
+    found["palette.css"] = palette_css().encode()
     return found
 
 
@@ -56,18 +60,18 @@ def version() -> str:
     return digest.hexdigest()[:12]
 
 
-def palette() -> str:
+def palette_css() -> str:
     """The colours of the states, as properties that style sheets and pictures use, by day and by night."""
-    dark = f"{{{_properties(NIGHT)}}}"
+    dark = f"{{{_properties(DARK)}}}"
     graph = "".join(
         f".rota-graph .{state or 'plain'}{{fill:var(--{state or 'plain'}-fill);"
         f"stroke:var(--{state or 'plain'}-line)}}\n"
         f".rota-graph .{state or 'plain'} .dot{{fill:var(--{state or 'plain'}-line)}}\n"
         f".rota-graph .{state or 'plain'} .remark{{fill:var(--{state or 'plain'}-word)}}\n"
-        for state in DAY.states
+        for state in LIGHT.states
     )
     return (
-        f":root{{{_properties(DAY)}}}\n"
+        f":root{{{_properties(LIGHT)}}}\n"
         f"@media (prefers-color-scheme:dark){{:root:not([data-theme=light]){dark}}}\n"
         f":root[data-theme=dark]{dark}\n"
         ".rota-graph .ground{fill:none}\n"
@@ -78,8 +82,12 @@ def palette() -> str:
 
 
 def _properties(colours: Palette) -> str:
-    named = {"graph-edge": colours.edge, "graph-name": colours.name}
-    for state, ink in colours.states.items():
-        word = state or "plain"
-        named |= {f"{word}-fill": ink.fill, f"{word}-line": ink.line, f"{word}-word": ink.word}
-    return ";".join(f"--{name}:{colour}" for name, colour in named.items())
+    properties = {"graph-edge": colours.edge, "graph-name": colours.text}
+    for state, colors in colours.states.items():
+        state_name = state or "plain"
+        properties |= {
+            f"{state_name}-fill": colors.fill,
+            f"{state_name}-line": colors.stroke,
+            f"{state_name}-word": colors.text,
+        }
+    return ";".join(f"--{name}:{colour}" for name, colour in properties.items())

@@ -11,21 +11,21 @@ from msgspec import Meta
 
 from rota.store import meters, standing, views
 from rota.store.services import leader_of
-from rota.web.api.operations import Desk
-from rota.web.dashboard.pages import Pages, View
-from rota.web.instances import Instance, merge
+from rota.web.api.operations import RequestContext
+from rota.web.dashboard.pages import Pages, PageView
+from rota.web.instances import InstanceDocument, merge
 
-table = Pages()
+pages = Pages()
 
-PAGE = 50
-GONE = 20
+PAGE_SIZE = 50
+MAX_DEPARTED = 20
 """So many that have left are shown."""
 
-STATES = ("silent", "draining", "active", "standing by")
+STATE_ORDER = ("silent", "draining", "active", "standing by")
 """Whom somebody should look at comes first."""
 
 
-class WorkersQuery(msgspec.Struct, forbid_unknown_fields=True):
+class WorkersPageQuery(msgspec.Struct, forbid_unknown_fields=True):
     state: Literal["active", "draining", "silent", "standing by"] | None = None
     version: Annotated[str, Meta(max_length=200)] | None = None
     find: Annotated[str, Meta(max_length=200)] = ""
@@ -33,41 +33,43 @@ class WorkersQuery(msgspec.Struct, forbid_unknown_fields=True):
     page: Annotated[int, Meta(ge=1, le=10_000)] = 1
 
 
-@table.page("/workers", title="Workers")
-async def workers(desk: Desk, query: WorkersQuery) -> View:
-    found, standing_by, leaders, [now], gone = await desk.ask(
+@pages.page("/workers", title="Workers")
+async def workers(context: RequestContext, query: WorkersPageQuery) -> PageView:
+    found, standing_by, leaders, [now], departed = await context.read(
         views.workers(),
-        meters.instances(),
+        meters.service_instances(),
         standing.leaders(),
-        views.clock(),
-        views.departed(GONE + 1),
+        views.database_time(),
+        views.ended_workers(MAX_DEPARTED + 1),
     )
-    there = merge(found, standing_by, leaders, now, desk.app.settings.dead_after)
-    there.sort(key=lambda each: (STATES.index(each.state), each.host, each.started, each.pid))
-    working = [each for each in there if each.worker is not None]
-    heard = [each for each in working if each.state != "silent"]
-    wanted = [each for each in there if _is_wanted(each, query)]
-    first = (query.page - 1) * PAGE
-    return View(
+    instances = merge(found, standing_by, leaders, now, context.app.settings.dead_after)
+    instances.sort(
+        key=lambda each: (STATE_ORDER.index(each.state), each.host, each.started, each.pid)
+    )
+    with_worker = [each for each in instances if each.worker is not None]
+    responsive = [each for each in with_worker if each.state != "silent"]
+    matching = [each for each in instances if _matches(each, query)]
+    first = (query.page - 1) * PAGE_SIZE
+    return PageView(
         "workers.html",
         query=query,
-        there=len(there),
-        instances=wanted[first : first + PAGE],
+        instance_count=len(instances),
+        instances=matching[first : first + PAGE_SIZE],
         first=first,
-        wanted=len(wanted),
-        more=len(wanted) > first + PAGE,
-        working=len(working),
-        running=sum(each.running for each in heard),
-        capacity=sum(each.concurrency for each in heard),
-        states=[(each, Counter(one.state for one in there)[each]) for each in STATES],
-        seats={leader_of(name) for each in there for name in each.services},
-        versions=sorted(Counter(each.version for each in there).items()),
-        gone=gone[:GONE],
-        more_gone=len(gone) > GONE,
+        match_count=len(matching),
+        more=len(matching) > first + PAGE_SIZE,
+        worker_count=len(with_worker),
+        running=sum(each.running for each in responsive),
+        capacity=sum(each.capacity for each in responsive),
+        states=[(each, Counter(other.state for other in instances)[each]) for each in STATE_ORDER],
+        service_leaders={leader_of(name) for each in instances for name in each.services},
+        versions=sorted(Counter(each.version for each in instances).items()),
+        departed=departed[:MAX_DEPARTED],
+        more_departed=len(departed) > MAX_DEPARTED,
     )
 
 
-def _is_wanted(each: Instance, query: WorkersQuery) -> bool:
+def _matches(each: InstanceDocument, query: WorkersPageQuery) -> bool:
     return (
         (query.state is None or each.state == query.state)
         and (query.version is None or each.version == query.version)

@@ -1,7 +1,7 @@
 -- How it stands with all of it, in figures whose number is bounded, for a price that is: one JSON document.
 select json_build_object(
        'held', (select coalesce(sum(cardinality(claims.jobs)), 0) from rota.claims),
-       'asleep', (select count(*) from (select from rota.asleep limit 100000) as few),
+       'sleeping', (select count(*) from (select from rota.asleep limit 100000) as few),
        'quarantined', (select count(*) from (select from rota.quarantine limit 10000) as few),
        'workers', (select coalesce(json_object_agg(there.state, there.count), '{}')
                      from (select case when workers.state in ('active', 'draining')
@@ -16,7 +16,7 @@ select json_build_object(
        'concurrency', (select coalesce(sum(workers.capacity), 0) from rota.workers where workers.state = 'active'),
        'leaders', (select coalesce(json_object_agg(few.name, few.term), '{}')
                      from (select leaders.name, leaders.term from rota.leaders order by leaders.name limit 100) as few),
-       'overdue', greatest((select greatest(date_part('epoch', rota.clock() - schedules.due), 0)
+       'schedule_late_seconds', greatest((select greatest(date_part('epoch', rota.clock() - schedules.due), 0)
                               from rota.schedules
                              where schedules.state = 'active'
                              order by schedules.due
@@ -28,9 +28,9 @@ select json_build_object(
                                and schedules.why is not null
                              order by schedules.next
                              limit 1)),
-       'paused', (select coalesce(json_agg(few.queue), '[]')
+       'paused_queues', (select coalesce(json_agg(few.queue), '[]')
                     from (select pauses.queue from rota.pauses order by pauses.queue limit 100) as few),
-       'notify', pg_catalog.pg_notification_queue_usage(),
+       'notify_queue_usage', pg_catalog.pg_notification_queue_usage(),
        'alerts', (select coalesce(json_object_agg(open.kind, open.count), '{}')
                     from (select alerts.kind, count(*) as count
                             from rota.alerts

@@ -7,11 +7,11 @@ insert into rota.tallies as known (
 select to_timestamp(given.minute * 60), given.queue, given.task, %(worker)s::bigint, given.claimed, given.given_back,
        given.succeeded, given.failed, given.cancelled, given.expired, given.skipped, given.quarantined, given.retried,
        given.slept, given.attempts, given.took, given.longest, given.waits, given.waited, given.longest_wait
-  from unnest(%(minute)s::bigint[], %(queue)s::text[], %(task)s::text[], %(claimed)s::int[], %(given_back)s::int[],
+  from unnest(%(minute)s::bigint[], %(queue)s::text[], %(task)s::text[], %(claimed)s::int[], %(returned)s::int[],
               %(succeeded)s::int[], %(failed)s::int[], %(cancelled)s::int[], %(expired)s::int[], %(skipped)s::int[],
-              %(quarantined)s::int[], %(retried)s::int[], %(slept)s::int[], %(attempts)s::int[],
-              %(took)s::float8[], %(longest)s::real[], %(waits)s::int[], %(waited)s::float8[],
-              %(longest_wait)s::real[])
+              %(quarantined)s::int[], %(retried)s::int[], %(suspended)s::int[], %(attempts)s::int[],
+              %(seconds)s::float8[], %(max_seconds)s::real[], %(wait_count)s::int[], %(wait_seconds)s::float8[],
+              %(max_wait_seconds)s::real[])
        as given (minute, queue, task, claimed, given_back, succeeded, failed, cancelled, expired, skipped, quarantined,
                  retried, slept, attempts, took, longest, waits, waited, longest_wait)
  where to_timestamp(given.minute * 60) > rota.clock() - make_interval(secs => %(late)s::float8)

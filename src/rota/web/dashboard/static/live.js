@@ -36,14 +36,14 @@ function swap(place, html) {
 /** Follow the page that the address names. */
 export function look() {
   source?.close();
-  const at = location.pathname.slice(root.length) + location.search;
-  source = new EventSource(`${root}/live?${new URLSearchParams({ at })}`);
+  const page = location.pathname.slice(root.length) + location.search;
+  source = new EventSource(`${root}/live?${new URLSearchParams({ page })}`);
   source.addEventListener("part", (event) => {
     const { name, html } = JSON.parse(event.data);
     const place = document.querySelector(`[data-live="${name}"]`);
     if (place) swap(place, html);
   });
-  source.addEventListener("looked", () => {
+  source.addEventListener("refreshed", () => {
     complain("");
     show("on", "live");
   });

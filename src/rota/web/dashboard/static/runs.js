@@ -5,11 +5,11 @@
 import { ask, confirmed, tell } from "./actions.js";
 
 /** @typedef {{count: number, exact: boolean, upto: string}} Counted */
-/** @typedef {{done: number, spared: number, next: string | null}} Acted */
+/** @typedef {{done: number, skipped: number, next: string | null}} Acted */
 
 const WORDS = /** @type {const} */ ({
-  cancel: { act: "cancel", done: "cancelled", spared: "were over already" },
-  retry: { act: "retry", done: "tried again", spared: "had been tried again already" },
+  cancel: { act: "cancel", done: "cancelled", skipped: "were over already" },
+  retry: { act: "retry", done: "tried again", skipped: "had been tried again already" },
 });
 
 const card = /** @type {HTMLElement | null} */ (document.querySelector("[data-runs]"));
@@ -85,7 +85,7 @@ async function decide(act) {
     return;
   }
   /** @type {Counted} */
-  const found = await ask("GET", `${api}/count?${new URLSearchParams({ ...meant, act })}`);
+  const found = await ask("GET", `${api}/count?${new URLSearchParams({ ...meant, action: act })}`);
   if (found.count === 0 && found.exact) {
     tell(`there is nothing to ${verb}${matching()}`);
     return;
@@ -100,23 +100,23 @@ async function decide(act) {
 /** Portion by portion, until there are no more or somebody stops it.
  * @param {"cancel" | "retry"} act @param {Record<string, unknown>} body @param {number} count @param {boolean} exact */
 async function go(act, body, count, exact) {
-  const { done: word, spared: late } = WORDS[act];
+  const { done: word, skipped: late } = WORDS[act];
   const dialog = /** @type {HTMLDialogElement} */ (document.getElementById("many"));
   const bar = /** @type {HTMLProgressElement} */ (dialog.querySelector("[data-many-bar]"));
   const words = /** @type {HTMLElement} */ (dialog.querySelector("[data-many-said]"));
   /** @type {HTMLElement} */ (dialog.querySelector("[data-many-words]")).textContent =
     `${capital(act)} ${many(count, exact)}`;
-  let [done, spared, stopped] = [0, 0, false];
+  let [done, skipped, stopped] = [0, 0, false];
   const stop = () => (stopped = true);
   dialog.addEventListener("close", stop, { once: true });
   /** @type {HTMLElement} */ (dialog.querySelector("[data-many-stop]")).onclick = () => dialog.close();
   const result = () =>
-    `${done.toLocaleString("en")} ${word}${spared ? `, ${spared.toLocaleString("en")} ${late}` : ""}`;
+    `${done.toLocaleString("en")} ${word}${skipped ? `, ${skipped.toLocaleString("en")} ${late}` : ""}`;
   const show = () => {
     words.textContent = result();
     if (exact) {
       bar.max = Math.max(count, 1);
-      bar.value = Math.min(done + spared, count);
+      bar.value = Math.min(done + skipped, count);
     } else bar.removeAttribute("value");
   };
   show();
@@ -128,7 +128,7 @@ async function go(act, body, count, exact) {
       /** @type {Acted} */
       const portion = await ask("POST", `${api}/${act}`, JSON.stringify(cursor ? { ...body, cursor } : body));
       done += portion.done;
-      spared += portion.spared;
+      skipped += portion.skipped;
       cursor = portion.next;
       show();
     } while (cursor && !stopped);
