@@ -118,7 +118,7 @@ def _signature(path: str, function: Callable[..., Any]) -> Iterator[str]:
 
 
 def cli() -> Iterator[str]:
-    from rota.cli.endings import EXIT_CODE_MEANINGS
+    from rota.cli.exit_codes import EXIT_CODE_MEANINGS
     from rota.cli.main import PANELS
     from rota.cli.main import cli as root
 
@@ -223,7 +223,7 @@ def events() -> Iterator[str]:
 
 
 def metrics() -> Iterator[str]:
-    from rota.web import metrics as defined
+    from rota.web import metric_definitions as defined
 
     for families in (value for value in vars(defined).values() if isinstance(value, dict)):
         for name, family in families.items():

@@ -8,9 +8,9 @@ from __future__ import annotations
 from run_rota import RotaContender
 from serve import serve
 
-from rota.engine import prune
+from rota.engine.maintenance import pruner
 
-prune.FIRST_PRUNE_SECONDS = 0.0
+pruner.FIRST_PRUNE_SECONDS = 0.0
 
 if __name__ == "__main__":
     serve(RotaContender())

@@ -17,7 +17,7 @@ from benchmarks.findings import Bar, Findings, ratios
 from benchmarks.places import CHILDREN
 from benchmarks.stage import Ground, Stage, Wrong
 from benchmarks.workloads.history import TEMPLATE, make_history
-from rota.engine.prune import prune
+from rota.engine.maintenance.pruner import prune
 from rota.model.retention import Retention
 from rota.model.settings import Settings
 from rota.store.database import Database

@@ -30,8 +30,8 @@ from rota.model.settings import Settings
 from rota.model.task import LostJob
 
 if TYPE_CHECKING:
-    from rota.coord.insert import Inserted
-    from rota.model.agenda import Schedule, Tick
+    from rota.coord.insert_once import Inserted
+    from rota.model.schedule_view import Schedule, Tick
 
 __all__ = [
     "ArgumentError",
@@ -74,11 +74,11 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """What only few programs name is read when one does."""
     if name == "Inserted":
-        from rota.coord.insert import Inserted
+        from rota.coord.insert_once import Inserted
 
         return Inserted
     if name in ("Schedule", "Tick"):
-        from rota.model import agenda
+        from rota.model import schedule_view
 
-        return getattr(agenda, name)
+        return getattr(schedule_view, name)
     raise AttributeError(f"module 'rota' has no attribute {name!r}")

@@ -18,10 +18,10 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from rota.app.shutdown_signals import SignalHandlers
 from rota.model.settings import Duration, to_seconds
-from rota.web.departure import GracefulShutdown
-from rota.web.requests import Asgi, InFlightRequests, Message, Receive, Scope, Send
-from rota.web.signals import SignalHandlers
+from rota.web.graceful_shutdown import GracefulShutdown
+from rota.web.in_flight import Asgi, InFlightRequests, Message, Receive, Scope, Send
 
 if TYPE_CHECKING:
     from rota.app.rota import Rota

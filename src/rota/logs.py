@@ -20,8 +20,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from rota.model import at_work
-from rota.model.at_work import CurrentJob
+from rota.model import current_job
+from rota.model.current_job import CurrentJob
 
 __all__ = ["JobFilter", "JsonFormatter", "TextFormatter", "current_fields", "to_stderr"]
 
@@ -112,7 +112,7 @@ class TextFormatter(logging.Formatter):
             level = f"\x1b[{_COLOURS.get(record.levelname, 2)}m{level}\x1b[0m"
         fields = _fields_of(record)
         job = f"(job {fields['job']}, attempt {fields['attempt']}) " if "job" in fields else ""
-        if record.name == "rota" and not at_work.job.get():
+        if record.name == "rota" and not current_job.job.get():
             job = ""  # its own lines name the job they are about
         return f"{self.formatTime(record)} {level} [{record.process}] {job}{record.message}"
 
@@ -142,9 +142,9 @@ def job_fields(job: CurrentJob) -> dict[str, Any]:
 def current_fields() -> dict[str, Any]:
     """What is known where this is called."""
     known: dict[str, Any] = {}
-    if (worker := at_work.worker.get()) is not None:
+    if (worker := current_job.worker.get()) is not None:
         known["worker"] = worker
-    if (job := at_work.job.get()) is not None:
+    if (job := current_job.job.get()) is not None:
         known |= job_fields(job)
     # Not imported for it: who has not imported it traces nothing.
     trace = sys.modules.get("opentelemetry.trace")

@@ -11,9 +11,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from rota.engine import watchman
-from rota.engine.watchman import Evaluation
-from rota.model import judging
+from rota.engine.alerting import evaluator
+from rota.engine.alerting.evaluator import Evaluation
+from rota.model import alert_decision
 from rota.model.settings import Settings
 from rota.store.alerts import ChangedAlert
 from rota.store.database import Database
@@ -28,9 +28,9 @@ Sql = psycopg.AsyncConnection[Any]
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounds come ten times a second, and what is over is so after a moment."""
-    monkeypatch.setattr(watchman, "EVALUATE_SECONDS", 0.1)
-    monkeypatch.setattr(watchman, "FIRST_EVALUATION_SECONDS", 0.0)
-    monkeypatch.setattr(judging, "CLOSE_AFTER_SECONDS", 0.3)
+    monkeypatch.setattr(evaluator, "EVALUATE_SECONDS", 0.1)
+    monkeypatch.setattr(evaluator, "FIRST_EVALUATION_SECONDS", 0.0)
+    monkeypatch.setattr(alert_decision, "CLOSE_AFTER_SECONDS", 0.3)
 
 
 async def rows(sql: Sql) -> list[tuple[str, str, bool]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rota.model import judging, rules
+from rota.model import alert_decision, alert_rules
 from rota.store import alerts
 from rota.store.query import Query
 
@@ -50,7 +50,7 @@ async def test_what_cannot_be_asked_silences_no_other_rule(
     with caplog.at_level(logging.WARNING, "rota"):
         for _ in range(3):
             await looker.look()
-    assert (rules.QUARANTINE, "default", True) in await rows(db)
+    assert (alert_rules.QUARANTINE, "default", True) in await rows(db)
     told = [each for each in caplog.messages if "cannot be looked for" in each]
     assert len(told) == (
         2 if which == "server_load" else 1
@@ -60,11 +60,11 @@ async def test_what_cannot_be_asked_silences_no_other_rule(
 async def test_what_is_not_seen_is_not_over(
     db: Sql, looker: Looker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(judging, "CLOSE_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(alert_decision, "CLOSE_AFTER_SECONDS", 0.0)
     await db.execute(DEAD.encode())
     await db.execute(QUARANTINED.encode())
     await looker.look()
-    dead, jobs = (rules.WORKER_DEAD, "h", True), (rules.QUARANTINE, "default", True)
+    dead, jobs = (alert_rules.WORKER_DEAD, "h", True), (alert_rules.QUARANTINE, "default", True)
     assert sorted(await rows(db)) == sorted([dead, jobs])
     await db.execute("delete from rota.workers")
     await db.execute("delete from rota.quarantine")
@@ -72,9 +72,9 @@ async def test_what_is_not_seen_is_not_over(
     monkeypatch.setattr(alerts, "live_workers", lambda *given: broken())
     for _ in range(3):
         await looker.look()
-    assert sorted(await rows(db)) == sorted([dead, (rules.QUARANTINE, "default", False)])
+    assert sorted(await rows(db)) == sorted([dead, (alert_rules.QUARANTINE, "default", False)])
     monkeypatch.undo()
-    monkeypatch.setattr(judging, "CLOSE_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(alert_decision, "CLOSE_AFTER_SECONDS", 0.0)
     for _ in range(3):
         await looker.look()
-    assert (rules.WORKER_DEAD, "h", False) in await rows(db)
+    assert (alert_rules.WORKER_DEAD, "h", False) in await rows(db)

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from rota import Rota
-from rota.engine import courier, webhook
-from rota.engine.courier import AlertDelivery
-from rota.model import rules
+from rota.engine.alerting import delivery, webhook
+from rota.engine.alerting.delivery import AlertDelivery
+from rota.model import alert_rules
 from rota.model.events import AlertRaised
 from rota.model.settings import Settings
 from rota.store import alerts
@@ -141,7 +141,7 @@ async def test_alerts_of_locks_are_told_by_a_worker_too(
 
     async with Harness(app) as harness, app.worker():
         async with Rota(rota_dsn) as other, other.lock("invoices", max_held=0.1):
-            await until(db, [(rules.HELD_TOO_LONG, "invoices", True)])
+            await until(db, [(alert_rules.HELD_TOO_LONG, "invoices", True)])
             await told(receiver, 1)
         await told(receiver, 2)
         assert events(receiver) == ["alert.raised", "alert.cleared"]
@@ -251,7 +251,7 @@ async def test_a_name_that_leads_within_is_told_nothing(
     tried: list[Any] = []
     monkeypatch.setattr("socket.create_connection", lambda *where: tried.append(where))
     monkeypatch.setattr(
-        courier,
+        delivery,
         "send",
         lambda *what, **how: webhook.send(*what, **how, resolve=lambda host, port: [address]),
     )
@@ -289,7 +289,7 @@ async def test_what_ends_while_its_beginning_is_told_is_told_too(
         await office.database.run(alerts.clear_alerts([("of a kind", "mail", None)]))
         return status
 
-    monkeypatch.setattr(courier, "send", send)
+    monkeypatch.setattr(delivery, "send", send)
     await raise_one(office)
     await office.go()
     assert events(receiver) == ["alert.raised", "alert.cleared"]

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from rota.model import rules
+from rota.model import alert_rules
 
 from .fleet import Fleet, judge_of, there
 from .looking import HOST, Looker, Sql, rows, until
@@ -22,16 +22,16 @@ async def test_a_worker_killed_is_told_once_over_three_and_over_when_another_too
     await judge_of(db)
 
     fleet.processes[0].send_signal(signal.SIGKILL)
-    await until(db, [(rules.WORKER_DEAD, HOST, True)], 20)
+    await until(db, [(alert_rules.WORKER_DEAD, HOST, True)], 20)
     before = await judge_of(db)
     await judge_of(db, before + 5)
-    assert await rows(db) == [(rules.WORKER_DEAD, HOST, True)], "nobody has taken its place"
+    assert await rows(db) == [(alert_rules.WORKER_DEAD, HOST, True)], "nobody has taken its place"
 
     fleet.start(1, ROTA_ALERTS="worker-dead=1s")
-    await until(db, [(rules.WORKER_DEAD, HOST, False)], 20)
+    await until(db, [(alert_rules.WORKER_DEAD, HOST, False)], 20)
     assert await fleet.told(db, 2) == [
-        f"AlertRaised {rules.WORKER_DEAD}: {HOST}",
-        f"AlertCleared {rules.WORKER_DEAD}: {HOST}",
+        f"AlertRaised {alert_rules.WORKER_DEAD}: {HOST}",
+        f"AlertCleared {alert_rules.WORKER_DEAD}: {HOST}",
     ]
 
 
@@ -42,7 +42,7 @@ async def test_whoever_looks_may_die_or_freeze_and_another_goes_on(
     await there(db, 3)
     await judge_of(db)
     await db.execute("select rota.start('draw', '{}', queue => 'nobody')")
-    await until(db, [(rules.QUEUE_OLD, "nobody", True)], 20)
+    await until(db, [(alert_rules.QUEUE_OLD, "nobody", True)], 20)
     await fleet.told(db, 1)
     [judge] = {int(line.split()[0]) for line in fleet.notes.read_text().splitlines()}
 
@@ -52,14 +52,14 @@ async def test_whoever_looks_may_die_or_freeze_and_another_goes_on(
     other.send_signal(signal.SIGKILL)
     await judge_of(db, await judge_of(db) + 3)
     await db.execute("delete from rota.ready")
-    await until(db, [(rules.QUEUE_OLD, "nobody", False)], 20)
+    await until(db, [(alert_rules.QUEUE_OLD, "nobody", False)], 20)
     raiser.send_signal(signal.SIGCONT)
 
     assert await fleet.told(db, 2) == [
-        f"AlertRaised {rules.QUEUE_OLD}: nobody",
-        f"AlertCleared {rules.QUEUE_OLD}: nobody",
+        f"AlertRaised {alert_rules.QUEUE_OLD}: nobody",
+        f"AlertCleared {alert_rules.QUEUE_OLD}: nobody",
     ]
-    assert await rows(db) == [(rules.QUEUE_OLD, "nobody", False)]
+    assert await rows(db) == [(alert_rules.QUEUE_OLD, "nobody", False)]
 
 
 async def test_of_many_who_ask_one_makes_the_round(rota_dsn: str, db: Sql) -> None:
@@ -72,7 +72,7 @@ async def test_of_many_who_ask_one_makes_the_round(rota_dsn: str, db: Sql) -> No
         assert await judge_of(db) == number
         assert sum(len(changed) for changed, _ in answers) == (1 if number == 1 else 0)
         await asyncio.sleep(0.21)
-    assert await rows(db) == [(rules.QUEUE_OLD, "default", True)]
+    assert await rows(db) == [(alert_rules.QUEUE_OLD, "default", True)]
     for each in lookers:
         await each.close()
 

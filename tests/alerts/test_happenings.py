@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from rota import Retry, Rota
-from rota.engine import scheduler
-from rota.model import rules
+from rota.engine.scheduling import scheduler
+from rota.model import alert_rules
 from rota.model.events import AlertCleared, AlertRaised, JobClaimed, OutcomeRefused
 from rota.store import workers
 from rota.testing import EventRecorder, Harness
@@ -50,11 +50,11 @@ async def test_a_queue_without_a_worker_grows_old_and_is_well_when_one_has_come(
         async with watching.app.worker():
             run = await resize.start()
             raised = await watching.wait_for_event(
-                AlertRaised, kind=rules.QUEUE_OLD, subject="images"
+                AlertRaised, kind=alert_rules.QUEUE_OLD, subject="images"
             )
             async with app.worker():
                 await run.result(timeout=60)
-                await until(db, [(rules.QUEUE_OLD, "images", False)])
+                await until(db, [(alert_rules.QUEUE_OLD, "images", False)])
 
     assert f"in queue 'images' job {run.id} (resize) has been ready for 1 s" in raised.message
     assert (
@@ -70,10 +70,10 @@ async def test_what_is_said_of_it_goes_with_what_is_so(db: Sql, looker: Looker) 
     await db.execute("update rota.jobs set created = created - interval '10 min'")
     await looker.database.run(workers.register("host", 1, "0", ["art"], ["paint"], 7))
     await looker.look()
-    assert "of 1 worker there none knows the task" in await message(db, rules.QUEUE_OLD)
+    assert "of 1 worker there none knows the task" in await message(db, alert_rules.QUEUE_OLD)
     await db.execute("update rota.workers set tasks = '{draw}', running = 3")
     await looker.look()
-    said = await message(db, rules.QUEUE_OLD)
+    said = await message(db, alert_rules.QUEUE_OLD)
     assert "it can go to 1 worker, at work on 3 of at most 7 jobs" in said
     assert "has been ready for 60" in said
 
@@ -89,7 +89,7 @@ async def test_a_job_that_slept_is_as_old_as_its_waking(rota_dsn: str, db: Sql) 
     )
     assert await looker.look() == []
     await asyncio.sleep(1.1)
-    assert [each.kind for each in await looker.look()] == [rules.QUEUE_OLD]
+    assert [each.kind for each in await looker.look()] == [alert_rules.QUEUE_OLD]
     await looker.close()
 
 
@@ -99,10 +99,13 @@ async def test_a_queue_may_have_its_own_limit(rota_dsn: str, db: Sql) -> None:
         await db.execute("select rota.start('work', '{}', queue => %s)", (queue,))
     await db.execute("update rota.jobs set created = created - interval '30 s'")
     await looker.look()
-    assert await rows(db) == [(rules.QUEUE_OLD, "fast", True)]
+    assert await rows(db) == [(alert_rules.QUEUE_OLD, "fast", True)]
     await db.execute("update rota.jobs set created = created - interval '1 h'")
     await looker.look()
-    assert await rows(db) == [(rules.QUEUE_OLD, "fast", True), (rules.QUEUE_OLD, "usual", True)]
+    assert await rows(db) == [
+        (alert_rules.QUEUE_OLD, "fast", True),
+        (alert_rules.QUEUE_OLD, "usual", True),
+    ]
     await looker.close()
 
 
@@ -120,9 +123,9 @@ async def test_a_schedule_that_nobody_can_start_is_late_until_somebody_can(
         await app.schedules.create("nightly", report, every=0.5)
         async with Harness(watcher(rota_dsn, "schedule-late=1s")) as watching:
             async with watching.app.worker():
-                raised = await watching.wait_for_event(AlertRaised, kind=rules.SCHEDULE_LATE)
+                raised = await watching.wait_for_event(AlertRaised, kind=alert_rules.SCHEDULE_LATE)
                 async with app.worker():
-                    await until(db, [(rules.SCHEDULE_LATE, "nightly", False)])
+                    await until(db, [(alert_rules.SCHEDULE_LATE, "nightly", False)])
 
     assert "no worker that is there knows 'report'" in raised.message
 
@@ -141,7 +144,7 @@ async def test_one_that_is_put_off_again_and_again_is_late(rota_dsn: str, db: Sq
         )
         async with Harness(watcher(rota_dsn, "schedule-late=1s")) as watching:
             async with watching.app.worker():
-                raised = await watching.wait_for_event(AlertRaised, kind=rules.SCHEDULE_LATE)
+                raised = await watching.wait_for_event(AlertRaised, kind=alert_rules.SCHEDULE_LATE)
     assert "is late by 3600 s" in raised.message
 
 
@@ -159,14 +162,16 @@ async def test_a_schedule_that_fails_is_told_when_it_is_paused_and_over_when_it_
         await app.schedules.create("nightly", report, every=0.2, pause_after=2)
         async with app.worker():
             raised = await harness.wait_for_event(
-                AlertRaised, kind=rules.SCHEDULE_FAILS, timeout=20
+                AlertRaised, kind=alert_rules.SCHEDULE_FAILS, timeout=20
             )
             await app.schedules.pause("nightly")
-            assert await rows(db) == [(rules.SCHEDULE_FAILS, "nightly", True)]
+            assert await rows(db) == [(alert_rules.SCHEDULE_FAILS, "nightly", True)]
             await db.execute("update rota.schedules set due = now() + interval '1 h'")
             await app.schedules.resume("nightly")
             await db.execute("update rota.schedules set due = now() + interval '1 h'")
-            await harness.wait_for_event(AlertCleared, kind=rules.SCHEDULE_FAILS, subject="nightly")
+            await harness.wait_for_event(
+                AlertCleared, kind=alert_rules.SCHEDULE_FAILS, subject="nightly"
+            )
 
     assert "has failed 2 times in a row" in raised.message
     assert "is paused for it: put right what is wrong, then `rota schedules resume nightly`" in (
@@ -186,17 +191,17 @@ async def test_a_job_in_quarantine_is_told_until_it_is_released(
         " (job, lane, attempt, lost, queue, task) select job, lane, 1, 3, queue, task from gone"
     )
     await looker.look()
-    assert await rows(db) == [(rules.QUARANTINE, "default", True)]
-    said = await message(db, rules.QUARANTINE)
+    assert await rows(db) == [(alert_rules.QUARANTINE, "default", True)]
+    said = await message(db, alert_rules.QUARANTINE)
     assert "queue 'default' has 1 job in quarantine, such as 1 (work)" in said
     assert "`rota release 1`" in said
 
     await db.execute("select rota.release(1)")
     await looker.look()
-    assert await rows(db) == [(rules.QUARANTINE, "default", True)], "it may come back"
+    assert await rows(db) == [(alert_rules.QUARANTINE, "default", True)], "it may come back"
     await asyncio.sleep(0.3)
     await looker.look()
-    assert await rows(db) == [(rules.QUARANTINE, "default", False)]
+    assert await rows(db) == [(alert_rules.QUARANTINE, "default", False)]
 
 
 async def test_what_a_zombie_finishes_is_told(rota_dsn: str, db: Sql) -> None:
@@ -219,10 +224,12 @@ async def test_what_a_zombie_finishes_is_told(rota_dsn: str, db: Sql) -> None:
             await db.execute("select rota.reap(id) from rota.claims")
             go.set()
             await witness.wait_for_event(OutcomeRefused, job=run.id)
-            raised = await witness.wait_for_event(AlertRaised, kind=rules.REFUSED, subject=HOST)
+            raised = await witness.wait_for_event(
+                AlertRaised, kind=alert_rules.REFUSED, subject=HOST
+            )
             del worker.session.heartbeat._on_result
             await db.execute("update rota.refusals set at = at - interval '5 min'")
-            await witness.wait_for_event(AlertCleared, kind=rules.REFUSED, subject=HOST)
+            await witness.wait_for_event(AlertCleared, kind=alert_rules.REFUSED, subject=HOST)
 
     assert f"the database refused 1 completion from {HOST}" in raised.message
 
@@ -239,14 +246,14 @@ async def test_a_transaction_that_stays_open_is_told_with_whose_it_is(
         assert await looker.look() == []
         await asyncio.sleep(1.1)
         await looker.look()
-        assert await rows(db) == [(rules.SNAPSHOT_OLD, "database", True)]
+        assert await rows(db) == [(alert_rules.SNAPSHOT_OLD, "database", True)]
         pid = other.info.backend_pid
-        said = await message(db, rules.SNAPSHOT_OLD)
+        said = await message(db, alert_rules.SNAPSHOT_OLD)
         assert f"process {pid} of the server (a report, idle in transaction)" in said
     await looker.look()
     await asyncio.sleep(0.3)
     await looker.look()
-    assert await rows(db) == [(rules.SNAPSHOT_OLD, "database", False)]
+    assert await rows(db) == [(alert_rules.SNAPSHOT_OLD, "database", False)]
     await looker.close()
 
 
@@ -262,7 +269,7 @@ async def test_what_is_switched_off_is_not_told_and_what_was_is_closed(
     assert await silent.look() == []
     assert len(await looker.look()) == 1
     assert [each.raised for each in await silent.look()] == [False]
-    assert await rows(db) == [(rules.QUEUE_OLD, "default", False)]
+    assert await rows(db) == [(alert_rules.QUEUE_OLD, "default", False)]
     await silent.close()
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rota.model.judging import AlertDecision
+from rota.model.alert_decision import AlertDecision
 from rota.store import alerts, retention, ticks
 from rota.store.query import Query
 from store.conftest import own_stage

@@ -11,22 +11,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota.errors import SettingsError
-from rota.model import findings, rules
-from rota.model.findings import Finding, unreplaced_workers, update_history
-from rota.model.judging import OpenAlert, decide
-from rota.model.rules import OFF, RULES, AlertRules
-from rota.model.settings import Settings
-from rota.model.sights import (
+from rota.model import alert_decision, alert_rules
+from rota.model.alert_decision import (
     DeadWorker,
     FailingSchedule,
+    Finding,
     FleetSnapshot,
     LateSchedule,
     LiveWorker,
+    OpenAlert,
     QuarantinedJobs,
     QueueHead,
     RefusedOutcomes,
     ServerLoad,
+    decide,
+    unreplaced_workers,
+    update_history,
 )
+from rota.model.alert_rules import OFF, RULES, AlertRules
+from rota.model.settings import Settings
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 USUAL = AlertRules.parse("")
@@ -38,20 +41,20 @@ USUAL = AlertRules.parse("")
 @pytest.mark.parametrize(
     ("text", "kind", "queue", "limit"),
     [
-        ("", rules.QUEUE_OLD, None, 300),
-        ("queue-age=10m", rules.QUEUE_OLD, None, 600),
-        ("queue-age=90", rules.QUEUE_OLD, "any", 90),
-        ("queue-age=10m; images: queue-age=30s", rules.QUEUE_OLD, "images", 30),
-        ("queue-age=10m; images: queue-age=30s", rules.QUEUE_OLD, "others", 600),
-        ("images: queue-age=off", rules.QUEUE_OLD, "images", OFF),
-        ("images: off", rules.QUARANTINE, "images", OFF),
-        ("images: off", rules.QUARANTINE, None, 1),
-        ("off", rules.SNAPSHOT_OLD, None, OFF),
-        ("off worker-dead=1h", rules.WORKER_DEAD, None, 3600),
-        ("notify=80%", rules.NOTIFY_FULL, None, 0.8),
-        ("leader-flaps=9", rules.FLAPPING, None, 9),
-        ("lock-held=off", rules.HELD_TOO_LONG, None, OFF),
-        ("lock-held=on", rules.HELD_TOO_LONG, None, 0),
+        ("", alert_rules.QUEUE_OLD, None, 300),
+        ("queue-age=10m", alert_rules.QUEUE_OLD, None, 600),
+        ("queue-age=90", alert_rules.QUEUE_OLD, "any", 90),
+        ("queue-age=10m; images: queue-age=30s", alert_rules.QUEUE_OLD, "images", 30),
+        ("queue-age=10m; images: queue-age=30s", alert_rules.QUEUE_OLD, "others", 600),
+        ("images: queue-age=off", alert_rules.QUEUE_OLD, "images", OFF),
+        ("images: off", alert_rules.QUARANTINE, "images", OFF),
+        ("images: off", alert_rules.QUARANTINE, None, 1),
+        ("off", alert_rules.SNAPSHOT_OLD, None, OFF),
+        ("off worker-dead=1h", alert_rules.WORKER_DEAD, None, 3600),
+        ("notify=80%", alert_rules.NOTIFY_FULL, None, 0.8),
+        ("leader-flaps=9", alert_rules.FLAPPING, None, 9),
+        ("lock-held=off", alert_rules.HELD_TOO_LONG, None, OFF),
+        ("lock-held=on", alert_rules.HELD_TOO_LONG, None, 0),
     ],
 )
 def test_a_limit_is_said_for_all_or_for_a_queue(
@@ -125,7 +128,7 @@ WELL = ServerLoad(None, None, None, None, 0.0)
 
 
 def found(seen: FleetSnapshot, text: str = "") -> list[tuple[str, str, bool]]:
-    told = findings.evaluate_rules(
+    told = alert_decision.evaluate_rules(
         AlertRules.parse(text), seen, update_history({}, seen.heads, seen.now)
     )
     return [(each.kind, each.subject, each.exceeds_limit) for each in told]
@@ -134,61 +137,81 @@ def found(seen: FleetSnapshot, text: str = "") -> list[tuple[str, str, bool]]:
 @pytest.mark.parametrize(
     ("seen", "kind", "subject", "over"),
     [
-        (FleetSnapshot(NOW, heads=[replace(HEAD, age=300.0)]), rules.QUEUE_OLD, "images", True),
-        (FleetSnapshot(NOW, heads=[replace(HEAD, age=299.0)]), rules.QUEUE_OLD, "images", False),
+        (
+            FleetSnapshot(NOW, heads=[replace(HEAD, age=300.0)]),
+            alert_rules.QUEUE_OLD,
+            "images",
+            True,
+        ),
+        (
+            FleetSnapshot(NOW, heads=[replace(HEAD, age=299.0)]),
+            alert_rules.QUEUE_OLD,
+            "images",
+            False,
+        ),
         (
             FleetSnapshot(NOW, late=[LateSchedule("s", "t", 60.0, True, None)]),
-            rules.SCHEDULE_LATE,
+            alert_rules.SCHEDULE_LATE,
             "s",
             True,
         ),
         (
             FleetSnapshot(NOW, late=[LateSchedule("s", "t", 59.0, True, None)]),
-            rules.SCHEDULE_LATE,
+            alert_rules.SCHEDULE_LATE,
             "s",
             False,
         ),
         (
             FleetSnapshot(NOW, failing=[FailingSchedule("s", 3, False, 9)]),
-            rules.SCHEDULE_FAILS,
+            alert_rules.SCHEDULE_FAILS,
             "s",
             True,
         ),
         (
             FleetSnapshot(NOW, failing=[FailingSchedule("s", 1, True, 9)]),
-            rules.SCHEDULE_FAILS,
+            alert_rules.SCHEDULE_FAILS,
             "s",
             True,
         ),
         (
             FleetSnapshot(NOW, failing=[FailingSchedule("s", 2, False, 9)]),
-            rules.SCHEDULE_FAILS,
+            alert_rules.SCHEDULE_FAILS,
             "s",
             False,
         ),
         (
             FleetSnapshot(NOW, quarantined=[QuarantinedJobs("q", 1, 1, "t")]),
-            rules.QUARANTINE,
+            alert_rules.QUARANTINE,
             "q",
             True,
         ),
-        (FleetSnapshot(NOW, refused=[RefusedOutcomes("web-1", 10)]), rules.REFUSED, "web-1", True),
-        (FleetSnapshot(NOW, refused=[RefusedOutcomes("web-1", 9)]), rules.REFUSED, "web-1", False),
+        (
+            FleetSnapshot(NOW, refused=[RefusedOutcomes("web-1", 10)]),
+            alert_rules.REFUSED,
+            "web-1",
+            True,
+        ),
+        (
+            FleetSnapshot(NOW, refused=[RefusedOutcomes("web-1", 9)]),
+            alert_rules.REFUSED,
+            "web-1",
+            False,
+        ),
         (
             FleetSnapshot(NOW, server=[replace(WELL, snapshot_age=1800.0)]),
-            rules.SNAPSHOT_OLD,
+            alert_rules.SNAPSHOT_OLD,
             "database",
             True,
         ),
         (
             FleetSnapshot(NOW, server=[replace(WELL, notify_usage=0.5)]),
-            rules.NOTIFY_FULL,
+            alert_rules.NOTIFY_FULL,
             "database",
             True,
         ),
         (
             FleetSnapshot(NOW, server=[replace(WELL, notify_usage=0.3)]),
-            rules.NOTIFY_FULL,
+            alert_rules.NOTIFY_FULL,
             "database",
             False,
         ),
@@ -222,7 +245,7 @@ def test_a_queue_is_as_old_as_the_oldest_of_its_lanes() -> None:
     heads = [
         replace(HEAD, priority=lane, age=age) for lane, age in ((0, 10.0), (5, 400.0), (9, 20.0))
     ]
-    assert found(FleetSnapshot(NOW, heads=heads)) == [(rules.QUEUE_OLD, "images", True)]
+    assert found(FleetSnapshot(NOW, heads=heads)) == [(alert_rules.QUEUE_OLD, "images", True)]
 
 
 def test_a_job_that_stays_first_is_as_old_as_the_first_look_at_it() -> None:
@@ -230,9 +253,11 @@ def test_a_job_that_stays_first_is_as_old_as_the_first_look_at_it() -> None:
     memory = update_history({}, [head], NOW)
     later = NOW + timedelta(seconds=301)
     assert update_history(memory, [head], later) == memory
-    assert len(findings.evaluate_rules(USUAL, FleetSnapshot(later, heads=[head]), memory)) == 1
+    assert (
+        len(alert_decision.evaluate_rules(USUAL, FleetSnapshot(later, heads=[head]), memory)) == 1
+    )
     moved_on = update_history(memory, [replace(head, seq=8)], later)
-    assert findings.evaluate_rules(USUAL, FleetSnapshot(later, heads=[head]), moved_on) == []
+    assert alert_decision.evaluate_rules(USUAL, FleetSnapshot(later, heads=[head]), moved_on) == []
     put_back = update_history(memory, [head], NOW - timedelta(hours=1))
     assert put_back != memory, "what is remembered from the future is forgotten"
 
@@ -270,16 +295,16 @@ def test_each_that_died_has_one_in_its_place_or_is_missing(
 def test_who_died_is_told_by_host_for_a_while_and_for_as_long_as_nobody_takes_its_place() -> None:
     long_ago = died(1, 3600, "web-1")
     assert found(FleetSnapshot(NOW, dead=[died(2, 60)], alive=[came(30)])) == [
-        (rules.WORKER_DEAD, "web-1", True)
+        (alert_rules.WORKER_DEAD, "web-1", True)
     ]
     assert found(FleetSnapshot(NOW, dead=[long_ago], alive=[came(30)])) == []
-    assert found(FleetSnapshot(NOW, dead=[long_ago])) == [(rules.WORKER_DEAD, "web-1", True)]
+    assert found(FleetSnapshot(NOW, dead=[long_ago])) == [(alert_rules.WORKER_DEAD, "web-1", True)]
     several = FleetSnapshot(NOW, dead=[died(3, 9), died(4, 8, "web-2"), died(5, 7)])
     assert found(several) == [
-        (rules.WORKER_DEAD, "web-1", True),
-        (rules.WORKER_DEAD, "web-2", True),
+        (alert_rules.WORKER_DEAD, "web-1", True),
+        (alert_rules.WORKER_DEAD, "web-2", True),
     ]
-    [first, _] = findings.evaluate_rules(USUAL, several, {})
+    [first, _] = alert_decision.evaluate_rules(USUAL, several, {})
     assert "worker 5 on web-1 (process 1) died" in first.message
     assert "and 1 other there" in first.message
 
@@ -301,7 +326,9 @@ def test_an_alert_opens_at_once_and_closes_after_a_calm(ages: list[int], step: i
         at = number * step
         now = NOW + timedelta(seconds=at)
         seen = FleetSnapshot(now, heads=[replace(HEAD, age=float(age))])
-        told = findings.evaluate_rules(USUAL, seen, {HEAD.lane_key: (HEAD.seq, now.timestamp())})
+        told = alert_decision.evaluate_rules(
+            USUAL, seen, {HEAD.lane_key: (HEAD.seq, now.timestamp())}
+        )
         decision = decide(USUAL, told, [known] if known else [], now, CALM)
 
         if age >= 150:
@@ -330,8 +357,12 @@ def test_an_alert_opens_at_once_and_closes_after_a_calm(ages: list[int], step: i
     opened=st.sets(st.sampled_from("abcd")),
 )
 def test_each_that_is_open_is_decided_once(told: list[tuple[str, bool]], opened: set[str]) -> None:
-    told_of = [Finding(rules.QUEUE_OLD, name, "so", over) for name, over in dict(told).items()]
-    known = [OpenAlert(ord(name), rules.QUEUE_OLD, name, "so", None) for name in sorted(opened)]
+    told_of = [
+        Finding(alert_rules.QUEUE_OLD, name, "so", over) for name, over in dict(told).items()
+    ]
+    known = [
+        OpenAlert(ord(name), alert_rules.QUEUE_OLD, name, "so", None) for name in sorted(opened)
+    ]
 
     decision = decide(USUAL, told_of, known, NOW, CALM)
 
@@ -346,8 +377,8 @@ def test_each_that_is_open_is_decided_once(told: list[tuple[str, bool]], opened:
 
 
 def test_what_comes_back_within_the_calm_is_the_same_alert() -> None:
-    calm = OpenAlert(1, rules.QUEUE_OLD, "images", "so", NOW - timedelta(seconds=29))
-    again = Finding(rules.QUEUE_OLD, "images", "so")
+    calm = OpenAlert(1, alert_rules.QUEUE_OLD, "images", "so", NOW - timedelta(seconds=29))
+    again = Finding(alert_rules.QUEUE_OLD, "images", "so")
 
     assert decide(USUAL, [again], [calm], NOW, CALM).updated == [(1, "so")]
     assert decide(USUAL, [], [calm], NOW, CALM).closed == []

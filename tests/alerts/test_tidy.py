@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from rota import Rota
-from rota.engine import tidy as tidying
-from rota.engine.tidy import Cleaner, clean
+from rota.engine.maintenance import cleaner as tidying
+from rota.engine.maintenance.cleaner import Cleaner, clean
 from rota.model.settings import Settings
-from rota.store import rates, workers
+from rota.store import rate_limits, workers
 from rota.store.database import Database
 from rota.store.retention import FROM_START, CleanResult
 
@@ -70,7 +70,7 @@ async def test_a_rate_goes_when_it_is_as_if_never_used(db: Sql, database: Databa
     )
     await clean(database, FROM_START)
     assert await left(db, "rates", "name") == ["owing", "used"]
-    [turn] = await database.run(rates.take("idle", 1, 10.0, 1, 0.0))
+    [turn] = await database.run(rate_limits.take("idle", 1, 10.0, 1, 0.0))
     assert (turn.delay, turn.is_reserved) == (0.0, True)
 
 

@@ -10,17 +10,21 @@ import os
 import sys
 
 from rota import Rota
-from rota.engine import courier, watchman
-from rota.model import judging
+from rota.engine.alerting import delivery, evaluator
+from rota.model import alert_decision
 from rota.model.events import AlertCleared, AlertRaised, Event
 
 dsn, notes = sys.argv[1], sys.argv[2]
-watchman.EVALUATE_SECONDS, watchman.FIRST_EVALUATION_SECONDS, judging.CLOSE_AFTER_SECONDS = (
+(
+    evaluator.EVALUATE_SECONDS,
+    evaluator.FIRST_EVALUATION_SECONDS,
+    alert_decision.CLOSE_AFTER_SECONDS,
+) = (
     0.2,
     0.0,
     0.4,
 )
-courier.LEASE_SECONDS, courier.FIRST_RETRY_SECONDS = 1.0, 0.2
+delivery.LEASE_SECONDS, delivery.FIRST_RETRY_SECONDS = 1.0, 0.2
 app = Rota(dsn, heartbeat_interval=1.0, dead_after=5.0, poll_interval=0.2)
 
 

@@ -17,7 +17,7 @@ HEAVY = (
     *("psycopg", "psycopg_pool", "asyncpg", "sqlalchemy", "django", "pydantic", "click", "rich"),
     *("cronsim", "zoneinfo"),
 )
-EDGES = ("rota.cli", "rota.web", "rota.testing", "rota.localpg", "rota.engine.worker")
+EDGES = ("rota.cli", "rota.web", "rota.testing", "rota.localpg", "rota.engine.worker.worker")
 
 REPORT = """
 import json, sys, time

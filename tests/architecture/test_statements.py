@@ -23,7 +23,7 @@ SQL = re.compile(
     re.IGNORECASE,
 )
 # What mends a server is told to people, who read it and paste it; nobody here runs it.
-TOLD = ("engine/doctor_schema.py", "engine/doctor_server.py", "store/doctor.py")
+TOLD = ("engine/diagnosis/doctor_checks.py", "store/read/doctor.py")
 PREPARED = ("select", "insert", "update", "delete", "with")
 
 

@@ -10,7 +10,7 @@ from random import Random
 
 import psycopg
 
-from rota.testing.proxy import Proxy
+from rota.testing.proxy.proxy import Proxy
 
 from .crew import Crew
 from .evidence import Fault

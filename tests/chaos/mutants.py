@@ -89,7 +89,7 @@ create constraint trigger linger after insert on rota.outcomes
 
 def _heart_first() -> None:
     """A drain that begins with what should be its end."""
-    from rota.engine.drain import WorkerDrain
+    from rota.engine.worker.drain import WorkerDrain
 
     right = WorkerDrain.run
 
@@ -102,14 +102,14 @@ def _heart_first() -> None:
 
 def _no_amnesty() -> None:
     """What was seen of the others before a break counts after it."""
-    from rota.model.watch import FailureDetector
+    from rota.engine.worker.failure_detector import FailureDetector
 
     FailureDetector.reset = lambda self: None  # type: ignore[method-assign]
 
 
 def _record_afterwards() -> None:
     """What a step wrote is committed before it is kept that it did."""
-    from rota.engine.stepping import RunningStep
+    from rota.engine.durable.step import RunningStep
     from rota.store import steps
 
     async def commit(self: RunningStep, entry: Any) -> None:
@@ -128,7 +128,7 @@ def _record_afterwards() -> None:
 
 def _slow_to_lie_down() -> None:
     """A moment between the look for a signal and what it leads to."""
-    from rota.engine.ledger import WorkerJournal
+    from rota.engine.durable.journal import WorkerJournal
 
     right = WorkerJournal.read_signal
 

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import psycopg
 
-from rota.testing.proxy import Proxy
+from rota.testing.proxy.proxy import Proxy
 
 from . import app, history, mutants
 from .cgroups import limited

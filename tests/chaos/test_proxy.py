@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from rota.testing.proxy import Proxy
-from rota.testing.wire import MessageSplitter, TurnTracker
+from rota.testing.proxy.protocol import MessageSplitter, TurnTracker
+from rota.testing.proxy.proxy import Proxy
 
 Connection = psycopg.Connection[tuple[object, ...]]
 

@@ -28,7 +28,7 @@ import psycopg  # noqa: F401 - imported here, so that no worker has to
 
 from rota import Rota
 from rota.app import client  # noqa: F401
-from rota.engine import worker  # noqa: F401
+from rota.engine.worker import worker  # noqa: F401
 from rota.model import events
 from rota.store import migrate  # noqa: F401
 

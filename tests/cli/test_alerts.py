@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from rota import Rota as App
-from rota.cli.endings import FAILED, NOT_FOUND
+from rota.cli.exit_codes import FAILED, NOT_FOUND
 from rota.model.events import AlertRaised
 from rota.testing import Harness
 

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from rota.cli.endings import FAILED, NOT_FOUND, OK, USAGE_ERROR
+from rota.cli.exit_codes import FAILED, NOT_FOUND, OK, USAGE_ERROR
 
 from .conftest import Rota
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rota.cli import changes
-from rota.cli.changes import FileWatcher, find_syntax_error
+from rota.cli import file_watcher
+from rota.cli.file_watcher import FileWatcher, find_syntax_error
 
 
 def test_a_file_that_is_changed_added_or_removed_is_seen_once(tmp_path: Path) -> None:
@@ -73,8 +73,8 @@ def test_a_directory_inside_another_is_looked_at_once(tmp_path: Path) -> None:
 async def test_a_change_in_several_steps_is_told_when_it_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(changes, "POLL_SECONDS", 0.01)
-    monkeypatch.setattr(changes, "QUIET_SECONDS", 0.2)
+    monkeypatch.setattr(file_watcher, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(file_watcher, "QUIET_SECONDS", 0.2)
     seen = FileWatcher([tmp_path])
     next = asyncio.create_task(seen.wait_for_changes())
 

@@ -13,8 +13,8 @@ import pytest
 from pooler.bouncer import bouncer
 from rota import Context
 from rota import Rota as App
-from rota.cli.endings import FAILED
-from rota.engine import glance
+from rota.cli.exit_codes import FAILED
+from rota.engine.simulation import replay_check
 from rota.testing.server import DatabaseServer
 
 from .conftest import Rota
@@ -137,7 +137,7 @@ def test_code_that_does_not_come_to_where_it_was_is_left_alone(
     alone: Rota, empty_dsn: str, deploy: Deploy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     in_flight(empty_dsn, onboarding)
-    monkeypatch.setattr(glance, "REPLAY_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(replay_check, "REPLAY_TIMEOUT_SECONDS", 0.2)
     code = """
     import asyncio
     @app.task
@@ -270,7 +270,7 @@ def everything(dsn: str) -> dict[str, Any]:
 
 
 def test_its_transactions_can_write_nothing(empty_dsn: str) -> None:
-    from rota.store.inflight import ReadOnlySession
+    from rota.store.read.in_flight import ReadOnlySession
     from rota.store.runs import cancel
 
     async def writing() -> None:

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from rota import Rota as App
-from rota.cli.endings import FAILED, NO_DATABASE, USAGE_ERROR
+from rota.cli.exit_codes import FAILED, NO_DATABASE, USAGE_ERROR
 
 from .conftest import Rota
 from .deploys import OTHER, Deploy, deploying, in_flight, note, onboarding, report_of

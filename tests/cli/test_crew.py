@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from rota.cli import crew
-from rota.cli.crew import Supervisor
-from rota.cli.endings import FAILED, OK
+from rota.cli import supervisor
+from rota.cli.exit_codes import FAILED, OK
+from rota.cli.supervisor import Supervisor
 
 from .terminal import APPS, is_alive
 
 
 @pytest.fixture
 def notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(crew, "FIRST_RESTART_DELAY_SECONDS", 0.01)
+    monkeypatch.setattr(supervisor, "FIRST_RESTART_DELAY_SECONDS", 0.01)
     return tmp_path / "notes"
 
 
@@ -161,13 +161,14 @@ async def test_processes_that_die_once_they_are_up_are_replaced_for_ever(
     notes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They may die of jobs, and those are put aside in the end."""
-    monkeypatch.setattr(crew, "MAX_RESTART_DELAY_SECONDS", 0.02)
+    monkeypatch.setattr(supervisor, "MAX_RESTART_DELAY_SECONDS", 0.02)
     async with running(notes, "1", 1) as (made, task):
         Path(f"{notes}.brief").touch()  # noqa: ASYNC240
         victim = next(iter(made._children)).pid
         os.kill(victim, signal.SIGKILL)
         async with asyncio.timeout(60):
-            while not notes.exists() or len(notes.read_text().split()) <= crew.MAX_FAILED_STARTS:  # noqa: ASYNC240
+            limit = supervisor.MAX_FAILED_STARTS
+            while not notes.exists() or len(notes.read_text().split()) <= limit:  # noqa: ASYNC240
                 await asyncio.sleep(0.005)
         Path(f"{notes}.brief").unlink()  # noqa: ASYNC240
         # Who is there by now may have read that it is to be brief, and not have ended yet.
@@ -182,8 +183,8 @@ async def test_processes_that_die_once_they_are_up_are_replaced_for_ever(
 
 
 def test_the_more_have_died_the_later_the_next_one_starts() -> None:
-    rests = [crew.restart_delay(deaths) for deaths in range(1, 10)]
+    rests = [supervisor.restart_delay(deaths) for deaths in range(1, 10)]
 
     assert rests[:3] == [0.2, 0.4, 0.8]
     assert rests == sorted(rests)
-    assert crew.restart_delay(100_000) == crew.MAX_RESTART_DELAY_SECONDS == rests[-1]
+    assert supervisor.restart_delay(100_000) == supervisor.MAX_RESTART_DELAY_SECONDS == rests[-1]

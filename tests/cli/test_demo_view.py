@@ -13,10 +13,10 @@ import pytest
 from rich.console import Console
 
 from rota.cli.demo import command, summary
-from rota.cli.demo.scene import DemoState, DemoWorker, ProgressRow
-from rota.cli.demo.tally import DemoCounters, WorkerKill
+from rota.cli.demo.counters import DemoCounters, WorkerKill
+from rota.cli.demo.state import DemoState, DemoWorker, ProgressRow
 from rota.cli.demo.view import DemoView
-from rota.web.doorman import LocalAccess
+from rota.web.tokens_auth import LocalAccess
 
 
 def full_scene() -> DemoState:

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from rota.cli import app_loader
 from rota.cli import dev as module
-from rota.cli import load
-from rota.cli.changes import FileWatcher
-from rota.cli.endings import CommandError
-from rota.cli.lifeline import UP
+from rota.cli.exit_codes import CommandError
+from rota.cli.file_watcher import FileWatcher
+from rota.cli.parent_pipe import UP
 
 from .terminal import Program, Terminal, children_of, eventually, is_alive
 from .test_demo import home, processes
@@ -202,9 +202,9 @@ def test_a_module_lies_here_also_for_a_program_that_does_not_look_here(
     (tmp_path / "lies_here.py").write_text("raise RuntimeError('it was imported')")
     monkeypatch.chdir(tmp_path)
 
-    load.check_app_name("lies_here:app")
+    app_loader.check_app_name("lies_here:app")
     with pytest.raises(CommandError, match=r"there is no module 'lies_there'"):
-        load.check_app_name("lies_there:app")
+        app_loader.check_app_name("lies_there:app")
 
 
 def test_a_database_that_is_not_there_ends_it_at_its_first_start(project: Project) -> None:

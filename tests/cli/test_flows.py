@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rota.cli.endings import FAILED, NOT_FOUND, USAGE_ERROR
+from rota.cli.exit_codes import FAILED, NOT_FOUND, USAGE_ERROR
 
 from .conftest import Rota
 from .terminal import Program, eventually

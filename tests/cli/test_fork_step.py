@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rota.cli.endings import NOT_FOUND, USAGE_ERROR
+from rota.cli.exit_codes import NOT_FOUND, USAGE_ERROR
 
 from .conftest import Rota
 from .terminal import eventually

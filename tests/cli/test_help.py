@@ -8,7 +8,7 @@ import sys
 import pytest
 import rich_click as click
 
-from rota.cli.endings import EXIT_CODE_MEANINGS
+from rota.cli.exit_codes import EXIT_CODE_MEANINGS
 from rota.cli.main import COMMANDS, cli
 
 from .conftest import Rota

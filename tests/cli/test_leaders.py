@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from rota import Rota as App
-from rota.store import advisory
+from rota.store import advisory_locks
 
 from .conftest import Rota
 from .terminal import on_a_terminal
@@ -57,7 +57,7 @@ def test_a_leader_is_listed_as_alive_only_while_its_session_or_its_lease_is(
         holder.execute(
             "select pg_advisory_lock(%(space)s, -77), pg_advisory_lock(%(other)s, 7),"
             " pg_advisory_lock((%(space)s::bigint << 32) | 7)",
-            {"space": advisory.LEADER, "other": advisory.WORKER},
+            {"space": advisory_locks.LEADER, "other": advisory_locks.WORKER},
         )
         listed = {each["name"]: each for each in alone("leaders", "--json").json()}
         heading, *lines = table(alone("leaders").out)

@@ -43,7 +43,7 @@ def module(name: str, dsn: str) -> Any:
     """A module of the page, about a database of ours."""
     made: Any = ModuleType(name)
     exec(compile(block("python", f"# {name}.py"), f"{name}.py", "exec"), vars(made))
-    made.app.move_to(dsn)
+    made.app.switch_database(dsn)
     return made
 
 

@@ -13,9 +13,9 @@ import psycopg
 import pytest
 
 from rota import Rota as App
-from rota.cli.endings import FAILED, NOT_FOUND, USAGE_ERROR
+from rota.cli.exit_codes import FAILED, NOT_FOUND, USAGE_ERROR
 from rota.errors import Busy, LockLost
-from rota.store import advisory
+from rota.store import advisory_locks
 
 from .conftest import Rota
 from .terminal import eventually, on_a_terminal
@@ -294,12 +294,12 @@ def test_advisory_locks_are_listed_with_whose_they_are(
         "insert into rota.leaders (name, term, instance, seat)"
         " values ('mayor', 1, gen_random_uuid(), -77)"
     )
-    one = advisory.LEADER << 32 | 7  # in the other form, which is not ours
+    one = advisory_locks.LEADER << 32 | 7  # in the other form, which is not ours
     with psycopg.connect(empty_dsn, autocommit=True, application_name="shop") as holder:
         holder.execute(
             "select pg_advisory_lock(%s, -77), pg_advisory_lock(%s, 5), pg_advisory_lock_shared(-4, 5),"
             " pg_advisory_lock(-6), pg_advisory_lock(%s)",
-            (advisory.LEADER, advisory.MIGRATION, one),
+            (advisory_locks.LEADER, advisory_locks.MIGRATION, one),
         )
         pid = str(holder.info.backend_pid)
         listed = alone("locks", "advisory", "--json").json()

@@ -18,9 +18,9 @@ import pytest
 
 from rota import Rota
 from rota.cli.main import COMMANDS
-from rota.coord import campaigns, lease
+from rota.coord import elector, lease
 from rota.errors import LockLost
-from rota.model import rules
+from rota.model import alert_rules
 
 from .terminal import eventually
 
@@ -56,7 +56,7 @@ def module(name: str, dsn: str) -> Any:
     """A module of the guide, about a database of ours."""
     made: Any = ModuleType(name)
     exec(compile(block("python", f"# {name}.py"), f"{name}.py", "exec"), vars(made))
-    made.app.move_to(dsn)
+    made.app.switch_database(dsn)
     return made
 
 
@@ -137,14 +137,14 @@ async def test_the_assertion_in_sql_is_the_same_in_any_language(
 
 def test_the_runbook_knows_every_alert_and_every_word_of_a_log() -> None:
     kinds = (
-        rules.HELD_TOO_LONG,
-        rules.RENEWALS_FAIL,
-        rules.TOKEN_TWICE,
-        rules.FLAPPING,
+        alert_rules.HELD_TOO_LONG,
+        alert_rules.RENEWALS_FAIL,
+        alert_rules.TOKEN_TWICE,
+        alert_rules.FLAPPING,
     )
     for words in (*(f"| {kind} |" for kind in kinds), lease.EXPIRED, lease.TAKEN_BY_OTHER):
         assert words in RUNBOOK, words
-    for words in (campaigns.CONNECTION_LOST, campaigns.NOT_CONFIRMED):
+    for words in (elector.CONNECTION_LOST, elector.NOT_CONFIRMED):
         assert words in RUNBOOK, words
 
 

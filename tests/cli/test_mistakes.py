@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from rota.cli.endings import FAILED, NO_DATABASE, NOT_FOUND, USAGE_ERROR
+from rota.cli.exit_codes import FAILED, NO_DATABASE, NOT_FOUND, USAGE_ERROR
 from rota.testing.server import DatabaseServer
 
 from .conftest import Rota

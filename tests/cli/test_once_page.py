@@ -63,7 +63,7 @@ def test_code_that_does_not_await_is_as_shown(rota_dsn: str) -> None:
     code = next(text for _, text in BLOCK.findall(PAGE) if text.startswith("# plainly.py"))
     plainly: Any = ModuleType("plainly")
     exec(compile(code, "plainly.py", "exec"), vars(plainly))
-    plainly.app.move_to(rota_dsn)
+    plainly.app.switch_database(rota_dsn)
     try:
         assert plainly.plainly() == "receipt for 42"
     finally:

@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 from rota.cli import prune
-from rota.cli.endings import FAILED, USAGE_ERROR
-from rota.store.advisory import RETENTION, key_of
+from rota.cli.exit_codes import FAILED, USAGE_ERROR
+from rota.store.advisory_locks import RETENTION, key_of
 
 from .conftest import Rota
 from .terminal import Terminal

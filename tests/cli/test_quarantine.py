@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 from rota import Rota as App
-from rota.app.blocking import SyncRun
-from rota.cli.endings import FAILED, NOT_FOUND, USAGE_ERROR
+from rota.app.sync import SyncRun
+from rota.cli.exit_codes import FAILED, NOT_FOUND, USAGE_ERROR
 from rota.errors import RunNotFound
 
 from .conftest import Rota

@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from rota.cli.endings import FAILED, NOT_FOUND
+from rota.cli.exit_codes import FAILED, NOT_FOUND
 
 from .conftest import Rota
 from .terminal import Program, Terminal, eventually

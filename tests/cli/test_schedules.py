@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from rota import Rota as App
-from rota.cli.endings import FAILED, NOT_FOUND, USAGE_ERROR
+from rota.cli.exit_codes import FAILED, NOT_FOUND, USAGE_ERROR
 
 from .conftest import Rota
 from .terminal import Done
@@ -365,7 +365,7 @@ def test_a_time_is_backfilled_in_the_schedules_own_zone(alone: Rota, make: Make)
 def test_a_long_backfill_tells_how_far_it_is(
     alone: Rota, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.engine.by_hand.MAX_BATCH_RUNS", 1000)
+    monkeypatch.setattr("rota.engine.scheduling.backfill.MAX_BATCH_RUNS", 1000)
     make(lambda app: app.schedules.create("x", "report", cron="* * * * *"))
     words = ("schedules", "backfill", *CLOCK, "x", "--from", "2026-03-01T00Z")
 

@@ -10,7 +10,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from rota.cli.endings import NOT_FOUND
+from rota.cli.exit_codes import NOT_FOUND
 
 from .conftest import Rota
 from .terminal import on_a_terminal

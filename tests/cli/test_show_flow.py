@@ -21,9 +21,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from msgspec.structs import replace
 
-from rota.cli.show_flow import FlowReport
+from rota.cli.show.flow import FlowReport
 from rota.drawing.label import STATES
-from rota.store.views import ChildRunRow, FlowDetailRow, JobRow
+from rota.store.read.runs import ChildRunRow, FlowDetailRow, JobRow
 
 from .conftest import Rota
 from .terminal import APPS, Program, Terminal, eventually

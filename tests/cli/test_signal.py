@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.cli.endings import NOT_FOUND, USAGE_ERROR
+from rota.cli.exit_codes import NOT_FOUND, USAGE_ERROR
 
 from .conftest import Rota
 from .terminal import Program, Terminal, eventually

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from rota.cli.endings import FAILED
+from rota.cli.exit_codes import FAILED
 from rota.cli.start import DurationParameter, read_arguments
 
 from .conftest import Rota

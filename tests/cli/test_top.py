@@ -19,12 +19,12 @@ import pytest
 from rich.console import Console
 
 from rota.cli.top import command
-from rota.cli.top.glance import RATE_WINDOW_SECONDS, QueueSnapshot, ThroughputWindow, TopSnapshot
+from rota.cli.top.snapshot import RATE_WINDOW_SECONDS, QueueSnapshot, ThroughputWindow, TopSnapshot
 from rota.cli.top.view import TopView
-from rota.store.live import MinuteRateRow
-from rota.store.meters import FleetTotals
-from rota.store.standing import AlertRow
-from rota.store.views import RunRow, WorkerDetailRow
+from rota.store.metrics import FleetTotals
+from rota.store.read.coordination import AlertRow
+from rota.store.read.live import MinuteRateRow
+from rota.store.read.runs import RunRow, WorkerDetailRow
 
 from .conftest import Rota
 from .terminal import Program, Terminal, eventually

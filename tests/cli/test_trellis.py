@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from rota.cli.trellis import ASCII_STATE_MARKS, STATE_MARKS, draw_graph
+from rota.cli.graph_text import ASCII_STATE_MARKS, STATE_MARKS, draw_graph
 from rota.drawing.label import STATES, NodeLabel
 from rota.model.graph import Graph
 

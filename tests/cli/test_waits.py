@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rota.cli import waits
-from rota.store.timeline import JobProgressRow
+from rota.cli.format import wait
+from rota.store.read.job_detail import JobProgressRow
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
 
@@ -32,20 +32,20 @@ NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
     ],
 )
 def test_a_share_is_said_as_a_person_would(done: float, total: float | None, said: str) -> None:
-    assert waits.format_progress(float(done), total) == said
+    assert wait.format_progress(float(done), total) == said
 
 
 @given(st.floats(), st.none() | st.floats())
 def test_a_bar_is_as_long_as_a_bar_whatever_the_numbers(done: float, total: float | None) -> None:
-    said = waits.progress_bar(JobProgressRow(NOW, done, total, None), NOW)
+    said = wait.progress_bar(JobProgressRow(NOW, done, total, None), NOW)
 
     drawn = sum(said.count(letter) for letter in "█░")
-    assert drawn in (0, waits.BAR_WIDTH)
+    assert drawn in (0, wait.BAR_WIDTH)
     assert said.endswith(", 0 s ago")
 
 
 def test_a_note_is_one_line() -> None:
-    said = waits.progress_bar(
+    said = wait.progress_bar(
         JobProgressRow(NOW, 1.0, 2.0, "two\nlines"), NOW + timedelta(seconds=3)
     )
 
@@ -53,7 +53,7 @@ def test_a_note_is_one_line() -> None:
 
 
 def test_a_moment_today_has_no_date_and_any_other_has_no_seconds() -> None:
-    assert waits.format_short_time(NOW, NOW) == NOW.astimezone().strftime("%H:%M:%S")
-    assert waits.format_short_time(NOW + timedelta(days=7), NOW) == (
+    assert wait.format_short_time(NOW, NOW) == NOW.astimezone().strftime("%H:%M:%S")
+    assert wait.format_short_time(NOW + timedelta(days=7), NOW) == (
         (NOW + timedelta(days=7)).astimezone().strftime("%Y-%m-%d %H:%M")
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psycopg
 
-from rota.cli.endings import USAGE_ERROR
+from rota.cli.exit_codes import USAGE_ERROR
 
 from .terminal import Program, Terminal, children_of, eventually, is_alive
 

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from rota import Rota as App
-from rota.cli.endings import FAILED, NOT_FOUND, USAGE_ERROR
+from rota.cli.exit_codes import FAILED, NOT_FOUND, USAGE_ERROR
 from rota.errors import WorkerNotFound
 
 from .conftest import Rota

@@ -24,15 +24,15 @@ import psycopg  # noqa: F401 - imported here, so that no worker has to
 
 from rota import Context, Rota, Task
 from rota.app import client  # noqa: F401
-from rota.engine import worker  # noqa: F401
-from rota.engine.hand import ReconnectingConnection
-from rota.engine.ledger import WorkerJournal
-from rota.engine.notes import PendingEntries
-from rota.engine.port import JobServices
-from rota.engine.scribe import StepWriter
-from rota.engine.stepping import RunningStep
+from rota.engine.durable.journal import WorkerJournal
+from rota.engine.durable.pending import PendingEntries
+from rota.engine.durable.step import RunningStep
+from rota.engine.durable.step_writer import StepWriter
+from rota.engine.execution.job_services import JobServices
+from rota.engine.worker import worker  # noqa: F401
 from rota.model.events import JobFinished
 from rota.store import migrate  # noqa: F401
+from rota.store.connection import ReconnectingConnection
 
 LINES = ("own", "scribe", "exchange")
 STEPS = 10

@@ -16,9 +16,8 @@ from collections.abc import Callable
 from typing import Any
 
 from rota import Rota
-from rota.coord import roster
-from rota.coord.candidacy import Term
-from rota.coord.candidate import Candidate
+from rota.coord import service_balancer
+from rota.coord.candidate import Candidate, Term
 from rota.coord.leader import Leader
 from rota.errors import LeadershipLost
 from rota.model.events import Event, ServiceRan, ServicesStarted
@@ -116,7 +115,7 @@ async def main(order: dict[str, Any]) -> None:
             note("up")
 
     for name, seconds in order.get("balancing", {}).items():
-        setattr(roster, name, seconds)
+        setattr(service_balancer, name, seconds)
     app = Rota(order["dsn"], drain_timeout=5)
     for name in order["services"]:
         app.service(name, every=order["every"], lease=order["lease"])(monitor(note, order["takes"]))

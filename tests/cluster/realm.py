@@ -22,10 +22,10 @@ from cluster.reigns import Disruption, Effect, Notes
 from outage.pair import in_memory
 from pooler.bouncer import bouncer
 from rota import Rota
-from rota.coord import trust
+from rota.coord import lease_clock
 from rota.localpg import LocalPostgres
-from rota.store import advisory
-from rota.testing.proxy import Proxy
+from rota.store import advisory_locks
+from rota.testing.proxy.proxy import Proxy
 
 APP = Path(__file__).with_name("leader_app.py")
 PATH = os.pathsep.join(filter(None, (str(APP.parents[1]), os.environ.get("PYTHONPATH"))))
@@ -121,7 +121,7 @@ class Realm:
 
     def _acting(self) -> Subject | None:
         """Who acts at this moment, if it is one alone."""
-        now = trust.now()
+        now = lease_clock.now()
         acting = [each for each in self._subjects.values() if now - each.notes.last[1] < ACTS_NOW]
         return acting[0] if len(acting) == 1 else None
 
@@ -140,7 +140,7 @@ class Realm:
         await asyncio.sleep(random.uniform(0.05, 0.4))
         subject = await self.reigning()
         term = self.term
-        at = trust.now()
+        at = lease_clock.now()
         change, mend = getattr(self, "_" + kind.replace(" ", "_"))(subject)
         await change()
         if kind in self.harmless:
@@ -262,7 +262,7 @@ Change = tuple[Callable[[], Awaitable[None]], Callable[[], Awaitable[None]]]
 
 UNSEATED = (
     "select pg_terminate_backend(pid) from pg_locks"
-    f" where locktype = 'advisory' and classid::bigint = {advisory.LEADER} and granted"
+    f" where locktype = 'advisory' and classid::bigint = {advisory_locks.LEADER} and granted"
 )
 ENDED = (
     "select pg_terminate_backend(pid) from pg_stat_activity"

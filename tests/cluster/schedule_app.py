@@ -23,7 +23,8 @@ import psycopg  # noqa: F401 - imported here, so that no worker has to
 
 from rota import Context, Rota
 from rota.app import client  # noqa: F401
-from rota.engine import firing, worker  # noqa: F401
+from rota.engine.scheduling import fire as scheduling_fire
+from rota.engine.worker import worker  # noqa: F401
 from rota.store import migrate  # noqa: F401
 
 AT_MOST = 30
@@ -60,14 +61,14 @@ def define(app: Rota) -> None:
 def count_looks(notes: Path) -> None:
     """Note each look at what is due, and how many schedules it found: none, where another was faster."""
     file = os.open(notes, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    fire = firing.fire
+    fire = scheduling_fire.fire
 
     async def counted(*given: Any) -> Any:
         fired = await fire(*given)
         os.write(file, b"%d\n" % fired.handled)
         return fired
 
-    firing.fire = counted  # type: ignore[assignment]
+    scheduling_fire.fire = counted  # type: ignore[assignment]
 
 
 async def work(order: dict[str, Any]) -> None:

@@ -19,7 +19,7 @@ from cluster.reigns import Notes
 from coord.leading import elected, seats, until
 from pooler.bouncer import Bouncer, bouncer
 from rota import Rota
-from rota.coord import trust
+from rota.coord import lease_clock
 from rota.testing.server import DatabaseServer
 
 NAME = "housekeeping"
@@ -65,7 +65,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 def acts(notes: Notes) -> bool:
     notes.read()
-    return trust.now() - notes.last[1] < 0.1
+    return lease_clock.now() - notes.last[1] < 0.1
 
 
 async def test_one_that_is_killed_is_replaced_in_a_second_or_so(
@@ -88,9 +88,9 @@ async def test_one_that_is_frozen_is_replaced_after_its_lease_and_knows_when_it_
     await until(lambda: acts(notes))
     async with Rota(direct_dsn) as app, app.leader(NAME, lease=60) as leader:
         process.send_signal(signal.SIGSTOP)
-        frozen = trust.now()
+        frozen = lease_clock.now()
         assert (await elected(leader)).number == 2
-        elapsed = trust.now() - frozen
+        elapsed = lease_clock.now() - frozen
         process.send_signal(signal.SIGCONT)
         await asyncio.sleep(0.5)
     notes.read()
@@ -121,7 +121,7 @@ async def test_through_a_pooler_one_that_is_frozen_knows_it_when_it_wakes_up(
     await until(lambda: acts(notes))
     async with Rota(direct_dsn) as app, app.leader(NAME) as leader:
         process.send_signal(signal.SIGSTOP)
-        frozen = trust.now()
+        frozen = lease_clock.now()
         assert (await elected(leader)).number == 2
         process.send_signal(signal.SIGCONT)
         await asyncio.sleep(0.5)

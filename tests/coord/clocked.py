@@ -16,12 +16,12 @@ from typing import Any
 
 from coord import mutants
 from rota import Rota
-from rota.coord import trust
+from rota.coord import lease_clock
 from rota.errors import LockLost
 
 
 def say(**what: Any) -> None:
-    print(json.dumps({"wall": time.time(), "trust": trust.now(), **what}), flush=True)
+    print(json.dumps({"wall": time.time(), "trust": lease_clock.now(), **what}), flush=True)
 
 
 async def main(dsn: str, what: str, ttl: float) -> None:

@@ -9,11 +9,11 @@ from typing import Any
 import psycopg
 
 from rota.coord.leader import Leader, Term
-from rota.store import advisory
+from rota.store import advisory_locks
 
 SEATS = f"""
 select pid from pg_locks
- where locktype = 'advisory' and classid::bigint = {advisory.LEADER} and granted
+ where locktype = 'advisory' and classid::bigint = {advisory_locks.LEADER} and granted
    and database = (select oid from pg_database where datname = current_database())
 """
 

@@ -8,7 +8,7 @@ from rota import Rota
 
 if TYPE_CHECKING:
     from rota.app.locks import Lock
-    from rota.coord.company import Coordinator
+    from rota.coord.coordinator import Coordinator
 
 
 async def take_away(app: Rota, name: str = "invoices") -> None:

@@ -64,14 +64,14 @@ def _believe() -> None:
 
 def _own_clock() -> None:
     """Have the clock of this machine say what has run out, and until when something is held."""
-    from rota.coord import trust
+    from rota.coord import lease_clock
     from rota.store import locks, query
 
     def timed(statement: str, params: Mapping[str, Any], row: Callable[..., Any]) -> Any:
         return query.Query(statement, {**params, "now": time.time()}, row)
 
     vars(locks)["Query"] = timed
-    trust.now = time.time
+    lease_clock.now = time.time
 
 
 _OWN = (("rota.clock()", "to_timestamp(%(now)s::float8)"),)

@@ -10,7 +10,7 @@ import psycopg
 
 from rota import Rota
 from rota.model.events import ServiceRan
-from rota.store.advisory import LEADER
+from rota.store.advisory_locks import LEADER
 
 
 def ran(app: Rota) -> list[ServiceRan]:

@@ -16,8 +16,8 @@ import pytest_asyncio
 
 from rota import Rota
 from rota.errors import LockLost
+from rota.model.alert_rules import FLAPPING, HELD_TOO_LONG, RENEWALS_FAIL, TOKEN_TWICE
 from rota.model.events import AlertCleared, AlertRaised, Event, LockForfeited
-from rota.model.rules import FLAPPING, HELD_TOO_LONG, RENEWALS_FAIL, TOKEN_TWICE
 from rota.store import alerts
 from rota.store.database import pipeline
 from rota.testing import Harness, Proxy
@@ -316,7 +316,7 @@ async def test_who_holds_a_lock_for_long_closes_what_the_dead_left_open(
 async def test_who_told_of_it_also_tells_that_somebody_else_has_closed_it(
     rota_harness: Harness, sql: Sql, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.coord.alarms.RECHECK_SECONDS", 0.2)
+    monkeypatch.setattr("rota.coord.alert_sources.RECHECK_SECONDS", 0.2)
     async with rota_harness.app.lock("invoices", ttl=30, max_held=0.1):
         await until(sql, [(HELD_TOO_LONG, "invoices", True)])
         await sql.execute("update rota.alerts set cleared = now()")
@@ -382,7 +382,7 @@ async def test_what_happens_while_it_is_written_down_is_looked_at_at_once(
             await asyncio.sleep(0.01)
         return answers
 
-    monkeypatch.setattr("rota.coord.alarms.pipeline", slowly)
+    monkeypatch.setattr("rota.coord.alert_sources.pipeline", slowly)
     async with rota_harness.app.lock("invoices", ttl=30, max_held=0.1):
         assert await asyncio.to_thread(written.wait, 5)
     go_on.set()

@@ -25,8 +25,8 @@ from acceptance.test_on_your_own_connection import (
     sqlalchemy_url,
 )
 from rota import Rota
-from rota.coord import insert
-from rota.coord.insert import Inserted
+from rota.coord import insert_once
+from rota.coord.insert_once import Inserted
 from rota.errors import ArgumentError
 
 Db = AsyncConnection[tuple[Any, ...]]
@@ -172,7 +172,7 @@ async def test_of_two_who_come_with_the_same_rows_each_is_new_to_one(
     rota_app: Rota, direct_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A row at a time, from either end, in transactions that overlap: and yet they do not deadlock."""
-    monkeypatch.setattr(insert, "MAX_ROWS", 1)
+    monkeypatch.setattr(insert_once, "MAX_ROWS", 1)
 
     async def bring(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
         async with await AsyncConnection.connect(direct_dsn) as connection:
@@ -277,7 +277,7 @@ async def test_many_rows_go_in_several_statements(rota_app: Rota, db: Db) -> Non
 def test_a_statement_is_bounded_however_wide_its_rows() -> None:
     sizes = []
     wide = [{f"c{at}": row for at in range(700)} for row in range(100)]
-    going = insert._statements("t", wide, ["c0"])
+    going = insert_once._statements("t", wide, ["c0"])
     statement = next(going)
     try:
         while True:
@@ -287,7 +287,7 @@ def test_a_statement_is_bounded_however_wide_its_rows() -> None:
         pass
 
     assert sum(sizes) == 70_000
-    assert max(sizes) <= insert.MAX_VALUES
+    assert max(sizes) <= insert_once.MAX_VALUES
 
 
 # What is refused

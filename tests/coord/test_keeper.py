@@ -15,7 +15,7 @@ import pytest
 from psycopg import AsyncConnection
 
 from rota import Rota
-from rota.coord import keeper, renewals
+from rota.coord import renewal_thread
 from rota.errors import LockLost
 from rota.model.events import Event, LockForfeited
 from rota.store import locks
@@ -137,7 +137,7 @@ async def test_a_renewal_that_meets_the_giving_back_tells_of_no_loss(
         loop.call_soon_threadsafe(gone.set)
         return found
 
-    monkeypatch.setattr(renewals, "pipeline", slow)
+    monkeypatch.setattr(renewal_thread, "pipeline", slow)
     company = await rota_app.coordinator()
     right = company.release
 
@@ -160,7 +160,7 @@ async def test_a_renewal_that_meets_the_giving_back_tells_of_no_loss(
 async def test_its_connection_is_closed_when_there_has_been_nothing_for_a_while(
     rota_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper, "IDLE_CONNECTION_SECONDS", 0.3)
+    monkeypatch.setattr(renewal_thread, "IDLE_CONNECTION_SECONDS", 0.3)
     company = await rota_app.coordinator()
     async with rota_app.lock("invoices", ttl=SHORT):
         await asyncio.sleep(SHORT)

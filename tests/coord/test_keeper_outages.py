@@ -16,7 +16,7 @@ from psycopg import AsyncConnection
 from psycopg.conninfo import make_conninfo
 
 from rota import Rota
-from rota.coord import trust
+from rota.coord import lease_clock
 from rota.errors import LockLost
 from rota.model.events import Event, LockForfeited
 from rota.testing import Proxy
@@ -128,11 +128,11 @@ async def cut_off(direct_dsn: str, how: str, ttl: float) -> Ending:
                 try:
                     await asyncio.sleep(30)
                 finally:
-                    told.append((trust.now(), await database_time(db)))
+                    told.append((lease_clock.now(), await database_time(db)))
                     assert not lock.held
                     assert lock.lost.is_set()
 
-        began, before = time.monotonic(), trust.now()
+        began, before = time.monotonic(), lease_clock.now()
         then = await database_time(db)
         first = asyncio.create_task(body())
         await asyncio.sleep(0.3)

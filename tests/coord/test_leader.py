@@ -15,8 +15,8 @@ from psycopg.errors import LockNotAvailable
 
 from coord.leading import ask, elected, seats, until
 from rota import Rota
-from rota.coord import campaigns
-from rota.coord.campaigns import Elector
+from rota.coord import elector
+from rota.coord.elector import Elector
 from rota.coord.leader import Leader, Term
 from rota.errors import ArgumentError, LeadershipLost
 from rota.model.events import AlertRaised, LeaderElected, LeadershipEnded
@@ -45,7 +45,7 @@ async def test_one_leads_and_the_other_takes_over_when_it_resigns(
 async def test_who_has_resigned_leaves_it_to_others_and_leads_again_if_there_is_none(
     rota_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(campaigns, "ABSTAIN_SECONDS", 1.0)
+    monkeypatch.setattr(elector, "ABSTAIN_SECONDS", 1.0)
     async with rota_app.leader("housekeeping") as leader:
         term = await elected(leader)
         began = time.monotonic()

@@ -10,7 +10,7 @@ import pytest
 
 from coord.leading import ask, elected, until, vacated
 from rota import Rota
-from rota.coord import campaigns
+from rota.coord import elector
 from rota.errors import LeadershipLost
 
 NAME = "housekeeping"
@@ -173,7 +173,7 @@ async def test_who_waits_to_be_elected_can_stop_waiting(rota_app: Rota, direct_d
 async def test_a_block_within_one_that_stands_resigns_at_its_end(
     rota_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(campaigns, "ABSTAIN_SECONDS", 0.3)
+    monkeypatch.setattr(elector, "ABSTAIN_SECONDS", 0.3)
     async with rota_app.leader(NAME) as leader:
         async with leader.term() as first:
             pass

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from rota.coord import trust
+from rota.coord import lease_clock
 from rota.coord.candidate import PROBE_SHARE, TRUSTED_SHARE, Candidate
 
 LEASE = 10.0
@@ -19,7 +19,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(trust, "now", lambda: clock.now)
+    monkeypatch.setattr(lease_clock, "now", lambda: clock.now)
     return clock
 
 
@@ -134,7 +134,7 @@ def test_a_server_that_waits_less_is_trusted_for_less_at_once(clock: Clock, told
 
 def test_a_child_does_not_lead_because_its_parent_does(told: Told) -> None:
     candidate = told.candidate()
-    candidate.begin_term(1, trust.now(), LEASE, has_session_lock=True)
+    candidate.begin_term(1, lease_clock.now(), LEASE, has_session_lock=True)
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:

@@ -11,9 +11,9 @@ import pytest
 from coord.leading import ask, elected, seats, unseat, until
 from pooler.bouncer import Bouncer, bouncer
 from rota import Rota
-from rota.coord import campaigns, trust
+from rota.coord import elector, lease_clock
 from rota.errors import LeadershipLost
-from rota.testing.proxy import Proxy
+from rota.testing.proxy.proxy import Proxy
 from rota.testing.server import DatabaseServer
 
 NAME = "housekeeping"
@@ -70,7 +70,7 @@ async def test_a_term_that_cannot_be_confirmed_is_lost_by_the_clock(
                     try:
                         await asyncio.sleep(60)
                     finally:
-                        ended = trust.now()
+                        ended = lease_clock.now()
                         over.set()
                         assert not term.held
 
@@ -79,7 +79,7 @@ async def test_a_term_that_cannot_be_confirmed_is_lost_by_the_clock(
             async with other.leader(NAME) as second:
                 await asyncio.to_thread(proxy.drop)
                 await elected(second)
-                began = trust.now()
+                began = lease_clock.now()
                 assert over.is_set()
                 assert ended < began
                 # How long it may take to say goodbye, to nobody, is bounded.
@@ -91,7 +91,7 @@ async def test_a_term_that_cannot_be_confirmed_is_lost_by_the_clock(
 async def test_whoever_waits_is_told_that_somebody_has_resigned(
     direct_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(campaigns, "ELECTION_POLL_SECONDS", 60.0)  # nobody looks by himself
+    monkeypatch.setattr(elector, "ELECTION_POLL_SECONDS", 60.0)  # nobody looks by himself
     async with Rota(direct_dsn) as app, app.leader(NAME) as first:
         await elected(first)
         async with Rota(direct_dsn) as other, other.leader(NAME) as second:

@@ -15,8 +15,8 @@ import pytest
 
 from coord.leading import elected, seats, until
 from rota import Rota
-from rota.coord import campaigns
-from rota.coord.campaigns import Elector
+from rota.coord import elector
+from rota.coord.elector import Elector
 from rota.store import leaders
 
 
@@ -24,7 +24,7 @@ async def test_several_of_one_name_in_one_program_lead_one_at_a_time(
     rota_app: Rota, direct_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They share a session, in which a lock can be had twice."""
-    monkeypatch.setattr(campaigns, "ABSTAIN_SECONDS", 0.3)
+    monkeypatch.setattr(elector, "ABSTAIN_SECONDS", 0.3)
     three = [rota_app.leader("housekeeping") for _ in range(3)]
     async with AsyncExitStack() as opened:
         for leader in three:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rota.coord import trust
+from rota.coord import lease_clock
 from rota.coord.lease import EXPIRED, TAKEN_BY_OTHER, Lease
 
 TTL = 10.0
@@ -27,7 +27,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(trust, "now", clock)
+    monkeypatch.setattr(lease_clock, "now", clock)
     return clock
 
 
@@ -36,11 +36,11 @@ def lease(clock: Callable[[], float], told: list[str] | None = None) -> Lease:
 
 
 def test_it_is_relied_on_for_less_than_it_is_held(clock: Clock) -> None:
-    assert trust.trusted_seconds(1.0) == pytest.approx(0.9)
-    assert trust.trusted_seconds(30.0) == pytest.approx(28.97)
-    assert trust.trusted_seconds(36_000.0) == pytest.approx(35_963), "clocks drift"
+    assert lease_clock.trusted_seconds(1.0) == pytest.approx(0.9)
+    assert lease_clock.trusted_seconds(30.0) == pytest.approx(28.97)
+    assert lease_clock.trusted_seconds(36_000.0) == pytest.approx(35_963), "clocks drift"
     held = lease(clock)
-    clock.at += trust.trusted_seconds(TTL) - 0.001
+    clock.at += lease_clock.trusted_seconds(TTL) - 0.001
     assert held.is_held()
     clock.at += 0.002
     assert not held.is_held()
@@ -52,7 +52,7 @@ def test_a_renewal_counts_from_when_it_was_sent(clock: Clock) -> None:
     sent = clock.at
     clock.at += 2  # the answer took its time
     held.extend(sent)
-    assert held.trusted_until == pytest.approx(sent + trust.trusted_seconds(TTL))
+    assert held.trusted_until == pytest.approx(sent + lease_clock.trusted_seconds(TTL))
 
 
 def test_an_answer_that_comes_too_late_revives_nothing(clock: Clock) -> None:
@@ -110,7 +110,7 @@ def test_whoever_was_told_no_is_never_told_yes_again(
             act.wait()
         return now
 
-    monkeypatch.setattr(trust, "now", slow)
+    monkeypatch.setattr(lease_clock, "now", slow)
     renewing = threading.Thread(target=held.extend, args=(clock.at,))
     renewing.start()
     looked.wait()
@@ -128,4 +128,4 @@ def test_whoever_was_told_no_is_never_told_yes_again(
 
 
 def test_it_goes_on_while_the_machine_sleeps() -> None:
-    assert abs(trust.now() - time.clock_gettime(time.CLOCK_BOOTTIME)) < 1.0
+    assert abs(lease_clock.now() - time.clock_gettime(time.CLOCK_BOOTTIME)) < 1.0

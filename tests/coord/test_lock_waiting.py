@@ -13,11 +13,11 @@ from psycopg import AsyncConnection
 
 from coord.losing import freeze, take_away
 from rota import Rota
-from rota.coord import looking
+from rota.coord import acquire
 from rota.errors import Busy, DatabaseUnavailable
 from rota.store.database import run
 from rota.testing import Proxy
-from rota.testing.link import CutPoint
+from rota.testing.proxy.connection import CutPoint
 
 POOLED = os.environ.get("ROTA_TEST_POOLER") == "1"
 Db = AsyncConnection[tuple[Any, ...]]
@@ -41,7 +41,7 @@ def notified_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """A waiting call polls so seldom that only a notification ends the wait; through a pooler it polls."""
     if not POOLED:
         for name in ("FIRST_POLL_SECONDS", "MAX_POLL_SECONDS", "NOTIFIED_POLL_SECONDS"):
-            monkeypatch.setattr(looking, name, 600.0)
+            monkeypatch.setattr(acquire, name, 600.0)
 
 
 async def is_awaited(db: Db) -> None:
@@ -315,7 +315,7 @@ async def test_an_answer_that_came_too_late_to_be_relied_on_is_asked_for_again(
             await asyncio.sleep(0.4)
         return answer
 
-    monkeypatch.setattr(looking, "run", late)
+    monkeypatch.setattr(acquire, "run", late)
     lock = rota_app.lock("invoices", ttl=0.3, wait=0.1)
     if slow == 1:
         async with lock:
@@ -324,4 +324,4 @@ async def test_an_answer_that_came_too_late_to_be_relied_on_is_asked_for_again(
     else:
         with pytest.raises(DatabaseUnavailable, match="takes longer to answer than a ttl"):
             await lock.acquire()
-        assert asked == looking.MAX_LATE_ANSWERS
+        assert asked == acquire.MAX_LATE_ANSWERS

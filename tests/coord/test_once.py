@@ -16,14 +16,7 @@ import pytest
 from psycopg import AsyncConnection
 
 from rota import Rota
-from rota.errors import (
-    ArgumentError,
-    Busy,
-    DefinitionError,
-    LockLost,
-    PayloadTooLarge,
-    ResultError,
-)
+from rota.errors import ArgumentError, Busy, DefinitionError, LockLost, PayloadTooLarge, ResultError
 from rota.store.database import run
 
 Db = AsyncConnection[tuple[Any, ...]]
@@ -79,7 +72,7 @@ def notified_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """A waiting call polls so seldom that only a notification ends the wait; through a pooler it polls."""
     if not POOLED:
         for name in ("FIRST_POLL_SECONDS", "MAX_POLL_SECONDS", "NOTIFIED_POLL_SECONDS"):
-            monkeypatch.setattr(f"rota.coord.looking.{name}", 600.0)
+            monkeypatch.setattr(f"rota.coord.acquire.{name}", 600.0)
 
 
 async def is_true(db: Db, question: str) -> None:
@@ -144,7 +137,7 @@ async def test_a_result_that_is_there_is_one_statement(
         return await run(connection, query, schema)
 
     await rota_app.once("k", len, "abc")
-    monkeypatch.setattr("rota.coord.looking.run", counted)
+    monkeypatch.setattr("rota.coord.acquire.run", counted)
     monkeypatch.setattr("rota.store.database.run", counted)
 
     assert await rota_app.once("k", len, "abc") == 3
@@ -321,7 +314,7 @@ async def test_an_answer_that_was_lost_is_asked_for_again(
         cut(segments[0][0].statement)
         return answer
 
-    monkeypatch.setattr("rota.coord.looking.run", ran)
+    monkeypatch.setattr("rota.coord.acquire.run", ran)
     monkeypatch.setattr(database, "pipeline", exchanged)
 
     assert await asyncio.wait_for(rota_app.once("k", len, "abc"), 60) == 3

@@ -16,7 +16,7 @@ from psycopg import AsyncConnection
 
 from rota import Rota
 from rota.errors import ArgumentError, RateLimitExceeded
-from rota.store import rates
+from rota.store import rate_limits
 from rota.testing import Harness
 
 Db = AsyncConnection[tuple[Any, ...]]
@@ -114,7 +114,7 @@ async def test_in_no_stretch_of_time_more_go_than_may(rota_harness: Harness) -> 
     for _ in range(150):
         wait = dice.choice([0.0, 0.5, 5.0, math.inf])
         n = dice.randint(1, burst)
-        [turn] = await database.run(rates.take("feed", n, apart, burst, wait))
+        [turn] = await database.run(rate_limits.take("feed", n, apart, burst, wait))
         if turn.is_reserved:
             assert turn.delay <= wait
             went.append((now + turn.delay, n))

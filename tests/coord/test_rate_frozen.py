@@ -9,9 +9,9 @@ import time
 import pytest
 
 from rota import Rota
-from rota.coord.rate import RateLimiter
+from rota.coord.rate_limiter import RateLimiter
 from rota.errors import RateLimitExceeded
-from rota.store.rates import RateLimitSlot
+from rota.store.rate_limits import RateLimitSlot
 
 
 async def test_a_program_that_was_frozen_does_not_let_all_go_at_once_that_waited_in_it(

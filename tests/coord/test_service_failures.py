@@ -11,7 +11,7 @@ import pytest
 
 from coord.serving import ask, outcomes, ran, until
 from rota import Rota
-from rota.coord import post
+from rota.coord import service_runner
 from rota.errors import ArgumentError
 from rota.model.service import ServiceDefinition
 from rota.store import services
@@ -132,7 +132,7 @@ async def test_one_that_should_go_on_for_ever_and_does_not_is_not_begun_all_the_
 async def test_what_goes_wrong_in_between_costs_a_term_and_a_rest(
     rota_app: Rota, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(post, "ERROR_DELAY_SECONDS", 0.5)
+    monkeypatch.setattr(service_runner, "ERROR_DELAY_SECONDS", 0.5)
     heard = ran(rota_app)
     rota_app.service("filings", every=0.1)(lambda: None)
     async with rota_app.services():

@@ -12,10 +12,10 @@ import pytest
 
 from coord.serving import ask, outcomes, ran, until
 from rota import Rota
-from rota.coord import post
+from rota.coord import service_runner
 from rota.model.service import ServiceContext
-from rota.testing.link import CutPoint
-from rota.testing.proxy import Proxy
+from rota.testing.proxy.connection import CutPoint
+from rota.testing.proxy.proxy import Proxy
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ async def test_one_that_has_ended_is_written_down_though_the_answer_is_lost(prox
 async def test_what_has_ended_is_written_down_however_long_that_takes(
     rota_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(post, "RECORD_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(service_runner, "RECORD_TIMEOUT_SECONDS", 0.2)
     heard, running, enough = ran(rota_app), asyncio.Event(), asyncio.Event()
 
     @rota_app.service("filings", every=60)

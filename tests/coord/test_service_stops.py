@@ -10,7 +10,7 @@ import pytest
 
 from coord.serving import ask, outcomes, ran, until
 from rota import Rota
-from rota.coord import campaigns, post
+from rota.coord import elector, service_runner
 from rota.coord.services import ServiceGroup
 from rota.model.service import ServiceContext
 
@@ -34,7 +34,7 @@ async def test_one_that_goes_on_for_ever_is_told_to_stop(rota_app: Rota) -> None
 async def test_one_that_goes_on_for_ever_and_does_not_listen_is_cancelled(
     rota_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(post, "FOREVER_STOP_SECONDS", 0.3)
+    monkeypatch.setattr(service_runner, "FOREVER_STOP_SECONDS", 0.3)
     running = asyncio.Event()
 
     @rota_app.service("tail", forever=True)
@@ -212,8 +212,8 @@ async def test_passed_on_when_the_iteration_under_way_has_ended(
 async def test_passed_on_and_won_again_it_is_not_stopped_for_what_was_said_before(
     rota_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(post, "FOREVER_STOP_SECONDS", 1.0)
-    monkeypatch.setattr(campaigns, "ABSTAIN_SECONDS", 0.3)
+    monkeypatch.setattr(service_runner, "FOREVER_STOP_SECONDS", 1.0)
+    monkeypatch.setattr(elector, "ABSTAIN_SECONDS", 0.3)
     begun, cancelled = [], []
 
     @rota_app.service("tail", forever=True)

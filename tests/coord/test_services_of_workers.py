@@ -12,7 +12,7 @@ import pytest
 
 from coord.serving import ask, outcomes, ran, until
 from rota import Rota
-from rota.engine.worker import Worker
+from rota.engine.worker.worker import Worker
 from rota.errors import DefinitionError
 from rota.model.events import ServiceRan
 

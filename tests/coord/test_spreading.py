@@ -13,9 +13,14 @@ from hypothesis import strategies as st
 
 from coord.serving import ran, until
 from rota import Rota
-from rota.coord import post
+from rota.coord import service_runner
 from rota.coord.identity import InstanceIdentity
-from rota.coord.roster import FIRST_YIELD_SECONDS, PRESENT_SECONDS, YIELD_SECONDS, ServiceBalancer
+from rota.coord.service_balancer import (
+    FIRST_YIELD_SECONDS,
+    PRESENT_SECONDS,
+    YIELD_SECONDS,
+    ServiceBalancer,
+)
 from rota.coord.services import ServiceGroup
 from rota.model.service import ServiceContext
 from rota.store.services import InstanceRow, leader_of
@@ -188,9 +193,9 @@ def test_roster_with_an_instance_that_claims_what_runs_here_hands_nothing_over()
 async def test_two_instances_share_and_a_long_iteration_is_not_disturbed(
     rota_app: Rota, rota_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.coord.roster.HAND_OVER_PAUSE_SECONDS", 1.0)
-    monkeypatch.setattr("rota.coord.roster.BEAT_SECONDS", 0.3)
-    monkeypatch.setattr(post, "FOREVER_STOP_SECONDS", 0.2)
+    monkeypatch.setattr("rota.coord.service_balancer.HAND_OVER_PAUSE_SECONDS", 1.0)
+    monkeypatch.setattr("rota.coord.service_balancer.BEAT_SECONDS", 0.3)
+    monkeypatch.setattr(service_runner, "FOREVER_STOP_SECONDS", 0.2)
     inside: dict[str, int] = dict.fromkeys("abcd", 0)
 
     async def serve(ctx: ServiceContext) -> None:
@@ -235,8 +240,8 @@ async def test_two_instances_share_and_a_long_iteration_is_not_disturbed(
 async def test_what_only_one_knows_stays_with_it(
     rota_app: Rota, rota_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.coord.roster.HAND_OVER_PAUSE_SECONDS", 0.3)
-    monkeypatch.setattr("rota.coord.roster.BEAT_SECONDS", 0.2)
+    monkeypatch.setattr("rota.coord.service_balancer.HAND_OVER_PAUSE_SECONDS", 0.3)
+    monkeypatch.setattr("rota.coord.service_balancer.BEAT_SECONDS", 0.2)
     async with Rota(rota_dsn) as other:
         for name in "abc":
             rota_app.service(name, every=0.1)(lambda: None)

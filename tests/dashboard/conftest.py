@@ -19,7 +19,7 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from rota import Rota
-from rota.app.access import create_access_token
+from rota.app.tokens import create_access_token
 from rota.model.access import Role
 from rota.testing.server import DatabaseServer
 from web.instance import Instance

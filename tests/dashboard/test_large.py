@@ -252,8 +252,8 @@ async def _asked(
     import httpx2
 
     from rota import Rota
-    from rota.web.doorman import LocalAccess
     from rota.web.site import ALL_PARTS, site
+    from rota.web.tokens_auth import LocalAccess
 
     asked: dict[tuple[str, str, str], Query[Any]] = {}
     at = ""

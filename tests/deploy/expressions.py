@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from rota.web.metrics import METRIC_FAMILIES
+from rota.web.metric_definitions import METRIC_FAMILIES
 
 OF_PROMETHEUS = {"job", "instance", "le", "alertname", "alertstate"}
 """Labels that every series has from whoever asked for it, and those that histograms and alerts have."""

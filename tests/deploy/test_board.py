@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rota.web.metrics import METRIC_FAMILIES
+from rota.web.metric_definitions import METRIC_FAMILIES
 
 from .expressions import family, faults, metrics
 from .manifests import DEPLOY

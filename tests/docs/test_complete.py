@@ -19,10 +19,10 @@ import rota.errors
 import rota.logs
 import rota.testing
 from rota.cli.main import COMMANDS, cli
-from rota.engine.doctor import CHECKS
+from rota.engine.diagnosis.doctor import CHECKS
 from rota.model import events
+from rota.model.explanation import ReasonCode
 from rota.model.settings import Settings
-from rota.model.why import ReasonCode
 from rota.web.api import openapi
 
 from .pages import DOCS, ROOT, name, text, written

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx2
 import pytest
 
-from rota.app.access import create_access_token
+from rota.app.tokens import create_access_token
 from rota.model.access import Role
 
 from .pages import program

@@ -78,7 +78,7 @@ def test_options_of_tasks_and_starts_are_there(page: Path) -> None:
         "app.lock": Rota.lock,
         "app.leader": Rota.leader,
         "app.service": Rota.service,
-        "app.rate": Rota.rate_limit,
+        "app.rate_limit": Rota.rate_limit,
         "app.semaphore": Rota.semaphore,
         "app.worker": Rota.worker,
         "app.fork": Rota.fork,
@@ -88,8 +88,8 @@ def test_options_of_tasks_and_starts_are_there(page: Path) -> None:
         for node in ast.walk(tree):
             if isinstance(node, ast.Call):
                 called = ast.unparse(node.func)
-                known = takes.get(called) or (Task.options if called.endswith(".using") else None)
-                if known is None or called in ("ctx.using", "app.lifespan.using"):
+                known = takes.get(called) or (Task.options if called.endswith(".options") else None)
+                if known is None or called in ("ctx.options", "app.lifespan.options"):
                     continue
                 allowed = inspect.signature(known).parameters
                 for each in node.keywords:

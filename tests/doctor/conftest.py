@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from rota.engine.doctor import run_checks
-from rota.model.checkup import CheckResult
+from rota.engine.diagnosis.doctor import run_checks
+from rota.model.check_result import CheckResult
 from rota.model.settings import Settings
 from rota.store.database import Database
 

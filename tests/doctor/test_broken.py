@@ -12,8 +12,8 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection
 
-from rota.engine import doctor_server
-from rota.model.checkup import CheckResult
+from rota.engine.diagnosis import doctor_checks
+from rota.model.check_result import CheckResult
 
 from .conftest import Doctor, now
 
@@ -58,8 +58,8 @@ async def test_a_database_that_is_well_has_no_problem(doctor: Doctor, db: Databa
 async def test_a_transaction_that_is_left_open(
     doctor: Doctor, db: Database, direct_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor_server, "NOTICE_TRANSACTION_SECONDS", 0.0)
-    monkeypatch.setattr(doctor_server, "PROBLEM_TRANSACTION_SECONDS", 0.05)
+    monkeypatch.setattr(doctor_checks, "NOTICE_TRANSACTION_SECONDS", 0.0)
+    monkeypatch.setattr(doctor_checks, "PROBLEM_TRANSACTION_SECONDS", 0.05)
     holder = await psycopg.AsyncConnection.connect(direct_dsn, application_name="report")
     await holder.set_isolation_level(psycopg.IsolationLevel.REPEATABLE_READ)
     await holder.execute("select count(*) from rota.jobs")
@@ -230,7 +230,7 @@ async def test_jobs_of_workers_that_are_gone(doctor: Doctor, db: Database) -> No
 async def test_a_listener_who_does_not_read(
     doctor: Doctor, db: Database, direct_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor_server, "NOTICE_QUEUE_SHARE", 1e-5)
+    monkeypatch.setattr(doctor_checks, "NOTICE_QUEUE_SHARE", 1e-5)
     listener = await psycopg.AsyncConnection.connect(direct_dsn, autocommit=True)
     await listener.execute("listen filled")
     await listener.set_autocommit(False)

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from rota.engine import doctor_schema, doctor_server
-from rota.engine.charts import CheckContext
-from rota.engine.doctor import CHECKS
-from rota.model.checkup import CheckResult, format_duration, format_size
+from rota.engine.diagnosis import doctor_checks
+from rota.engine.diagnosis.doctor import CHECKS
+from rota.engine.diagnosis.doctor_checks import CheckContext
+from rota.model.check_result import CheckResult, format_duration, format_size
 from rota.model.settings import Settings
 from rota.store.database import Database
-from rota.store.doctor import (
+from rota.store.read.doctor import (
     ClockSkewRow,
     NotificationQueueRow,
     ServerRow,
@@ -52,7 +52,7 @@ def server(**different: Any) -> CheckContext:
     ],
 )
 async def test_the_server_itself(different: dict[str, Any], level: str, words: str) -> None:
-    [found] = await doctor_server.check_server(server(**different))
+    [found] = await doctor_checks.check_server(server(**different))
 
     assert found.level == level
     assert words in found.message
@@ -60,15 +60,15 @@ async def test_the_server_itself(different: dict[str, Any], level: str, words: s
 
 
 async def test_who_sees_little_is_told_so() -> None:
-    [_, unseen] = await doctor_server.check_server(server(can_see_all_sessions=False))
+    [_, unseen] = await doctor_checks.check_server(server(can_see_all_sessions=False))
 
     assert (unseen.level, unseen.fix) == ("unchecked", "grant pg_read_all_stats to me;")
 
 
 async def test_a_role_is_named_as_a_statement_has_to_name_it() -> None:
     odd = {"role": "Rota-App", "quoted_role": '"Rota-App"'}
-    [_, unseen] = await doctor_server.check_server(server(can_see_all_sessions=False, **odd))
-    [closed] = await doctor_server.check_server(server(is_read_only=True, **odd))
+    [_, unseen] = await doctor_checks.check_server(server(can_see_all_sessions=False, **odd))
+    [closed] = await doctor_checks.check_server(server(is_read_only=True, **odd))
 
     assert unseen.fix == 'grant pg_read_all_stats to "Rota-App";'
     assert closed.fix == 'alter role "Rota-App" set default_transaction_read_only = off;'
@@ -79,8 +79,8 @@ async def test_a_role_is_named_as_a_statement_has_to_name_it() -> None:
     [("fsync", "fsync", "problem"), ("full_page_writes", "full_page_writes", "notice")],
 )
 async def test_what_a_crash_would_destroy(off: str, named: str, level: str) -> None:
-    assert [each.level for each in await doctor_server.check_durability(server())] == ["ok"]
-    [found] = await doctor_server.check_durability(server(**{off: False}))
+    assert [each.level for each in await doctor_checks.check_durability(server())] == ["ok"]
+    [found] = await doctor_checks.check_durability(server(**{off: False}))
 
     assert found.level == level
     assert f"{named} is off: unless your provider's storage does this" in found.message
@@ -88,7 +88,7 @@ async def test_what_a_crash_would_destroy(off: str, named: str, level: str) -> N
 
 
 async def test_each_setting_that_is_off_is_judged_by_itself() -> None:
-    found = await doctor_server.check_durability(server(fsync=False, full_page_writes=False))
+    found = await doctor_checks.check_durability(server(fsync=False, full_page_writes=False))
 
     assert [each.level for each in found] == ["problem", "notice"]
 
@@ -113,13 +113,13 @@ async def test_rows_are_in_the_way_where_nobody_comes_for_them(
         return [VacuumRow(True, True, every, 1)]
 
     database = Database("postgresql://nowhere", Settings())
-    [found] = await doctor_schema.check_dead_rows(CheckContext(database, asked, False, now))
+    [found] = await doctor_checks.check_dead_rows(CheckContext(database, asked, False, now))
 
     assert (found.level, found.value) == (level, dead)
 
 
 async def test_the_clock_that_somebody_set_is_that_of_the_schema() -> None:
-    [found, _] = await doctor_server.check_clock(
+    [found, _] = await doctor_checks.check_clock(
         chart(ClockSkewRow(now(), 86400.0), settings=Settings(schema="other"))
     )
 
@@ -133,7 +133,7 @@ async def test_the_clock_that_somebody_set_is_that_of_the_schema() -> None:
     ("taken", "level"), [(79, "ok"), (80, "notice"), (94, "notice"), (95, "problem")]
 )
 async def test_connections_run_out(taken: int, level: str) -> None:
-    [found] = await doctor_server.check_connections(server(connections=taken))
+    [found] = await doctor_checks.check_connections(server(connections=taken))
 
     assert (found.level, found.value) == (level, taken)
 
@@ -161,7 +161,7 @@ async def test_connections_run_out(taken: int, level: str) -> None:
     ],
 )
 async def test_who_keeps_what_is_gone(holder: SnapshotHolderRow, level: str, words: str) -> None:
-    [found] = await doctor_server.check_snapshots(chart(holder))
+    [found] = await doctor_checks.check_snapshots(chart(holder))
 
     assert found.level == level
     assert words in found.message
@@ -171,7 +171,7 @@ async def test_who_keeps_what_is_gone(holder: SnapshotHolderRow, level: str, wor
 
 @pytest.mark.parametrize(("full", "level"), [(0.04, "ok"), (0.05, "notice"), (0.5, "problem")])
 async def test_the_queue_of_notifications_fills(full: float, level: str) -> None:
-    [found] = await doctor_server.check_notifications(
+    [found] = await doctor_checks.check_notifications(
         chart(NotificationQueueRow(full, 7, "me", 60.0))
     )
 
@@ -189,7 +189,7 @@ async def test_the_queue_of_notifications_fills(full: float, level: str) -> None
     ],
 )
 async def test_autovacuum_as_it_is_set(sweeping: VacuumRow, level: str, words: str) -> None:
-    [found] = await doctor_server.check_autovacuum(chart(sweeping))
+    [found] = await doctor_checks.check_autovacuum(chart(sweeping))
 
     assert found.level == level
     assert words in found.message
@@ -199,7 +199,7 @@ async def test_autovacuum_as_it_is_set(sweeping: VacuumRow, level: str, words: s
     ("age", "level"), [(10**9 - 1, "ok"), (10**9, "notice"), (15 * 10**8, "problem")]
 )
 async def test_transactions_run_out(age: int, level: str) -> None:
-    [found] = await doctor_server.check_wraparound(chart(VacuumRow(True, True, 60.0, age)))
+    [found] = await doctor_checks.check_wraparound(chart(VacuumRow(True, True, 60.0, age)))
 
     assert (found.level, found.value) == (level, age)
 

@@ -11,8 +11,8 @@ from psycopg.conninfo import make_conninfo
 
 from pooler.bouncer import Bouncer, bouncer
 from rota.cli import main
-from rota.cli.endings import FAILED, NO_DATABASE, OK
-from rota.engine import doctor_server
+from rota.cli.exit_codes import FAILED, NO_DATABASE, OK
+from rota.engine.diagnosis import doctor_checks
 from rota.testing.server import DatabaseServer
 
 from .conftest import Doctor
@@ -26,9 +26,9 @@ def well(monkeypatch: pytest.MonkeyPatch, direct_dsn: str) -> str:
     async def durable(_: object) -> list[object]:
         return []
 
-    from rota.engine import doctor
+    from rota.engine.diagnosis import doctor
 
-    checks = [each for each in doctor.CHECKS if each[1] is not doctor_server.check_durability]
+    checks = [each for each in doctor.CHECKS if each[1] is not doctor_checks.check_durability]
     monkeypatch.setattr(doctor, "CHECKS", [*checks, ("durability", durable)])
     return direct_dsn
 

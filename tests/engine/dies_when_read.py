@@ -7,7 +7,10 @@ import sys
 
 from rota import Rota
 
-if getattr(sys.modules["__main__"].__spec__, "name", "") == "rota.engine.child":
+if (
+    getattr(sys.modules["__main__"].__spec__, "name", "")
+    == "rota.engine.execution.process.child_main"
+):
     os._exit(7)
 
 app = Rota("postgresql://nowhere")

@@ -9,7 +9,7 @@ import pytest
 
 from engine.lasting import asleep, steps
 from rota import Context, Rota
-from rota.engine.ledger import WorkerJournal
+from rota.engine.durable.journal import WorkerJournal
 from rota.testing import Harness
 
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from rota import Context, Retry, RetryLater, Rota, RunExpired, RunFailed
 from rota.model.events import JobFinished, JobRetried
-from rota.store import views
+from rota.store.read import runs as read_runs
 from rota.testing import Harness
 
 
@@ -26,7 +26,7 @@ SOON = Retry(max_attempts=3, delay=0.01, jitter=0)
 
 async def attempts_of(app: Rota, run: int) -> list[tuple[int, str, dict[str, Any]]]:
     client = await app.open()
-    rows = await client.database.run(views.attempts(run))
+    rows = await client.database.run(read_runs.attempts(run))
     return [(row.attempt, row.state, msgspec.json.decode(row.error or b"null")) for row in rows]
 
 

@@ -11,7 +11,7 @@ import pytest
 from engine.asking import TWICE, fetch, until
 from engine.lasting import asleep, note, slept, steps
 from rota import Context, Retry, Rota, StepFailed, Task
-from rota.engine.ledger import WorkerJournal
+from rota.engine.durable.journal import WorkerJournal
 from rota.model.events import JobSuspended
 from rota.testing import Harness
 

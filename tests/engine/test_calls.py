@@ -165,7 +165,7 @@ async def test_async_code_that_blocks_is_told_instead_of_stopping_its_worker(
         def set(self, _: Any) -> None:
             raise AssertionError("this would never have ended")
 
-    monkeypatch.setattr("rota.engine.port._waiting_thread", Never())
+    monkeypatch.setattr("rota.engine.execution.job_services._waiting_thread", Never())
 
     @rota_app.task(retry=ONCE)
     async def parent(ctx: Context) -> int:

@@ -12,7 +12,7 @@ import pytest
 
 from engine.asking import ONCE, TWICE, counted, fetch, until
 from rota import Context, Retry, Rota, RunCancelled, RunFailed, Task
-from rota.engine.presence import ClaimReconciler
+from rota.engine.worker.reconciler import ClaimReconciler
 from rota.errors import ChildCallsChanged, ClaimLost
 from rota.model.events import JobClaimed, JobFinished, JobRetried, JobReturned
 from rota.testing import Harness

@@ -9,8 +9,8 @@ import pytest
 
 from engine.asking import fetch
 from rota import Context, Retry, Rota, RunCancelled
-from rota.engine.coroutines import CoroutineExecutor
-from rota.engine.execute import StopReason
+from rota.engine.execution.coroutines import CoroutineExecutor
+from rota.engine.execution.executor import StopReason
 from rota.model.events import JobClaimed
 from rota.model.outcome import FinalOutcome, Outcome, Returned
 from rota.model.task import TaskDefinition, TaskPolicy

@@ -15,10 +15,10 @@ import pytest
 
 from engine.workbench import Workbench, claimed, error
 from rota import Context, Requeue, Retry, RetryLater, TaskTimeout
-from rota.engine import coroutines, threads
-from rota.engine.coroutines import CoroutineExecutor
-from rota.engine.execute import StopReason
-from rota.engine.threads import ThreadExecutor
+from rota.engine.execution import coroutines, threads
+from rota.engine.execution.coroutines import CoroutineExecutor
+from rota.engine.execution.executor import StopReason
+from rota.engine.execution.threads import ThreadExecutor
 from rota.model.outcome import Discarded, FinalOutcome, Outcome, Retried, Returned, Succeeded
 from rota.model.task import TaskDefinition, TaskPolicy
 

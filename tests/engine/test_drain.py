@@ -13,7 +13,7 @@ import pytest
 from rota import Context, Requeue, Retry, Rota
 from rota.model.events import JobClaimed, JobReturned, WorkerDied, WorkerDraining, WorkerStopped
 from rota.testing import EventRecorder
-from rota.testing.proxy import Proxy
+from rota.testing.proxy.proxy import Proxy
 
 from .asking import fetch, until
 

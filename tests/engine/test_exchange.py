@@ -13,7 +13,7 @@ import pytest
 
 from engine.asking import fetch, until
 from rota import Rota, RunFailed
-from rota.engine.record import return_to_queue
+from rota.engine.worker.outcomes import return_to_queue
 from rota.model.events import JobClaimed, JobFinished, OutcomeRefused
 from rota.model.outcome import Succeeded
 from rota.store import claims, jobs
@@ -45,7 +45,7 @@ async def test_work_whose_answers_are_lost_is_recorded_once_and_none_is_forgotte
     """Every third answer is lost: completions are sent again, claims found again and given back."""
     caplog.set_level(logging.ERROR, "rota")
     cut = Cut(times={n for n in range(200) if n % 3 == 2})
-    monkeypatch.setattr("rota.engine.hand.pipeline", cut)
+    monkeypatch.setattr("rota.store.connection.pipeline", cut)
     runs: dict[int, int] = {}
 
     async with Rota(rota_dsn, poll_interval=0.05, heartbeat_interval=0.1) as app:
@@ -103,7 +103,7 @@ async def test_one_outcome_the_database_refuses_does_not_stop_the_others(
     """The codec lets something through that PostgreSQL cannot hold: that job fails, the rest do not."""
     caplog.set_level(logging.CRITICAL, "rota")
     monkeypatch.setattr(
-        "rota.engine.coroutines.success", lambda value, task, limit: Succeeded(value)
+        "rota.engine.execution.coroutines.success", lambda value, task, limit: Succeeded(value)
     )
     async with Rota(rota_dsn, poll_interval=0.05) as app:
 
@@ -244,7 +244,7 @@ async def test_an_idle_worker_costs_next_to_nothing(
         async with app.worker():
             await (await nothing.start()).result(timeout=60)
             began = time.monotonic()
-            monkeypatch.setattr("rota.engine.hand.pipeline", counted)
+            monkeypatch.setattr("rota.store.connection.pipeline", counted)
             await asyncio.sleep(3)  # the time it is measured over
             made, seconds = calls, time.monotonic() - began
     assert made <= 2 * seconds

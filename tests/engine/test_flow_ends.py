@@ -8,15 +8,7 @@ from typing import Any
 import pytest
 
 from engine.asking import ONCE, states
-from rota import (
-    ArgumentError,
-    Context,
-    Failure,
-    Retry,
-    Run,
-    RunCancelled,
-    RunFailed,
-)
+from rota import ArgumentError, Context, Failure, Retry, Run, RunCancelled, RunFailed
 from rota.errors import RunNotFound
 from rota.model.events import JobClaimed
 from rota.testing import Harness

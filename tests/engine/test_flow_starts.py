@@ -10,12 +10,7 @@ import psycopg
 import pytest
 
 from engine.asking import fetch, nothing, states
-from rota import (
-    ArgumentError,
-    KeyBusy,
-    Rota,
-    RunExpired,
-)
+from rota import ArgumentError, KeyBusy, Rota, RunExpired
 from rota.errors import PayloadTooLarge, RunNotFound
 from rota.testing import Harness
 

@@ -9,13 +9,9 @@ import psycopg
 import pytest
 
 from engine.asking import ONCE, equals, states, until
-from rota import (
-    Flow,
-    Rota,
-    RunFailed,
-)
-from rota.engine.hand import ReconnectingConnection
+from rota import Flow, Rota, RunFailed
 from rota.model.events import RunFinished
+from rota.store.connection import ReconnectingConnection
 from rota.testing import Harness
 
 # Results

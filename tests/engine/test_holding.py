@@ -9,7 +9,7 @@ import pytest
 
 from engine.asking import equals, fetch, until
 from rota import Context, Retry, Rota
-from rota.engine.exchange import ClaimLoop
+from rota.engine.worker.claim_loop import ClaimLoop
 from rota.model.events import JobClaimed, JobReturned
 from rota.testing import Harness
 
@@ -43,7 +43,7 @@ async def test_what_waits_too_long_for_a_place_is_given_back(
     rota_harness: Harness, rota_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Short jobs taught the worker to hold many; then a long one blocks its only place."""
-    monkeypatch.setattr("rota.engine.intake.STALE_JOB_SECONDS", 0.1)
+    monkeypatch.setattr("rota.engine.worker.claim_planner.STALE_JOB_SECONDS", 0.1)
     app = rota_harness.app
     go = asyncio.Event()
 

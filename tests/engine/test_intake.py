@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from rota.engine.desk import JobSlots
-from rota.engine.intake import ClaimPlanner, ClaimRequest
+from rota.engine.worker.claim_planner import ClaimPlanner, ClaimRequest
+from rota.engine.worker.slots import JobSlots
 from rota.model.settings import Settings
 from rota.model.task import TaskDefinition, TaskPolicy
 

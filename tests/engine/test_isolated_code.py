@@ -18,9 +18,9 @@ import pytest
 from engine import isolated
 from engine.workbench import Workbench, claimed, error, until_gone, until_written
 from rota import Rota
-from rota.engine.address import import_path_of
-from rota.engine.execute import StopReason
-from rota.engine.processes import ProcessExecutor
+from rota.engine.execution.executor import StopReason
+from rota.engine.execution.process.executor import ProcessExecutor
+from rota.engine.execution.process.task_address import import_path_of
 from rota.errors import ClaimLost, DefinitionError
 from rota.model.context import Failure
 from rota.model.outcome import FinalOutcome, Retried, Succeeded
@@ -225,7 +225,7 @@ import asyncio, os, sys
 from pathlib import Path
 from engine.workbench import Workbench
 from rota import Rota
-from rota.engine.processes import ProcessExecutor
+from rota.engine.execution.process.executor import ProcessExecutor
 
 app = Rota("postgresql://nowhere")
 Path(sys.argv[1]).open("a").write(__name__ + " ")
@@ -295,7 +295,7 @@ def test_a_program_that_starts_a_worker_wherever_it_is_read_is_told_so(tmp_path:
     file.write_text(
         file.read_text().replace(
             "async with Workbench(",
-            "from rota.engine.executors import ExecutorPool\n"
+            "from rota.engine.execution.pool import ExecutorPool\n"
             "    if __name__ != '__main__': ExecutorPool(print, 1, 1)\n    async with Workbench(",
         )
     )

@@ -7,9 +7,7 @@ import time
 import pytest
 
 from engine.asking import ONCE, fetch, nothing
-from rota import (
-    RunFailed,
-)
+from rota import RunFailed
 from rota.model.events import JobFinished
 from rota.testing import Harness
 

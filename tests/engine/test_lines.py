@@ -12,7 +12,7 @@ import pytest
 from engine.asking import TWICE
 from engine.lasting import asleep, note, slept
 from rota import Context, Rota
-from rota.engine.ledger import WorkerJournal
+from rota.engine.durable.journal import WorkerJournal
 from rota.testing import Harness
 
 HOUR = timedelta(hours=1)

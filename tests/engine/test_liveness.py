@@ -12,13 +12,7 @@ from typing import Any
 import pytest
 
 from rota import Context, Rota
-from rota.model.events import (
-    JobClaimed,
-    JobsReaped,
-    OutcomeRefused,
-    WorkerDied,
-    WorkerReregistered,
-)
+from rota.model.events import JobClaimed, JobsReaped, OutcomeRefused, WorkerDied, WorkerReregistered
 from rota.testing import EventRecorder
 
 from .asking import fetch, until

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rota.engine.desk import OutcomeBatch
-from rota.engine.meters import MAX_QUEUE_TASKS, OTHER, Counters, ProcessCounters
+from rota.engine.telemetry.counters import MAX_QUEUE_TASKS, OTHER, Counters, ProcessCounters
+from rota.engine.worker.slots import OutcomeBatch
 from rota.model.outcome import FinalOutcome, Rejected, Retried, Suspended
 from rota.store.jobs import ClaimedJob
 

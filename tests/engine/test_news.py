@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import psycopg
 import pytest
 
-from rota.engine.news import MAX_BATCH_SECONDS, Notifier
+from rota.engine.notify.notifier import MAX_BATCH_SECONDS, Notifier
 from rota.model.settings import Settings
 from rota.store.database import Database
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rota import Context, LostJob, Retry, Rota, RunCancelled, RunFailed, WorkerLost
-from rota.engine import lone
+from rota.engine.worker import exclusive_run
 from rota.model.events import JobClaimed, JobQuarantined
 from rota.testing import EventRecorder, Harness
 
@@ -238,7 +238,7 @@ async def test_one_that_is_taken_away_while_it_waits_to_be_alone_does_not_run(
 async def test_one_that_has_run_alone_for_a_while_lets_others_in(
     rota_app: Rota, rota_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lone, "HARMLESS_AFTER_SECONDS", 0.2)
+    monkeypatch.setattr(exclusive_run, "HARMLESS_AFTER_SECONDS", 0.2)
     go = asyncio.Event()
 
     @rota_app.task

@@ -14,7 +14,7 @@ import pytest
 from engine.asking import ONCE, TWICE, fetch, until
 from engine.lasting import asleep, note, slept, steps
 from rota import Context, Retry, Rota, RunCancelled, RunFailed, StepFailed
-from rota.engine.ledger import WorkerJournal
+from rota.engine.durable.journal import WorkerJournal
 from rota.model.events import JobClaimed, JobQuarantined
 from rota.testing import Harness
 

@@ -13,9 +13,10 @@ import pytest
 
 from engine import dies_when_read, isolated
 from engine.workbench import Workbench, error, is_alive, until_gone, until_written
-from rota.engine import children, processes
-from rota.engine.execute import StopReason
-from rota.engine.processes import ProcessExecutor
+from rota.engine.execution.executor import StopReason
+from rota.engine.execution.process import child_process
+from rota.engine.execution.process import executor as process_executor
+from rota.engine.execution.process.executor import ProcessExecutor
 from rota.model.outcome import Discarded, FinalOutcome, Outcome, Retried, Returned, Succeeded
 
 
@@ -194,7 +195,7 @@ async def test_starting_a_process_does_not_count_for_the_deadline(bench: Workben
 async def test_a_process_that_never_gets_ready_is_killed(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(processes, "BEGIN_TIMEOUT_SECONDS", 0.001)
+    monkeypatch.setattr(process_executor, "BEGIN_TIMEOUT_SECONDS", 0.001)
     assert "was not ready to run it within" in error(await bench.run(isolated.pid))[1]
 
 
@@ -229,7 +230,7 @@ async def test_code_that_is_told_to_stop_and_does(
 async def test_code_that_does_not_listen_is_killed(
     bench: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: Any
 ) -> None:
-    monkeypatch.setattr(processes, "STOP_GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(process_executor, "STOP_GRACE_SECONDS", 0.2)
     file = tmp_path / "pid"
     job = bench.start(task, file=str(file))
     pid = int(await until_written(file))
@@ -298,7 +299,7 @@ async def test_the_terminals_signals_do_not_end_it(single: Workbench) -> None:
 async def test_processes_nobody_needs_end(
     single: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(processes, "IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(process_executor, "IDLE_SECONDS", 0.05)
     pid = number(await single.run(isolated.pid))
     await until_gone(pid, within=5)
     assert number(await single.run(isolated.pid)) != pid
@@ -316,7 +317,7 @@ async def test_closing_ends_idle_and_busy_processes(tmp_path: Path) -> None:
 async def test_an_idle_process_that_does_not_end_is_killed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(children, "STOP_GRACE_SECONDS", 0.1)
+    monkeypatch.setattr(child_process, "STOP_GRACE_SECONDS", 0.1)
     async with Workbench(ProcessExecutor, max_processes=1) as bench:
         pid = number(await bench.run(isolated.pid))
         os.kill(pid, signal.SIGSTOP)

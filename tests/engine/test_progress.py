@@ -15,8 +15,8 @@ from engine import apart
 from engine.asking import ONCE, TWICE, fetch, until
 from engine.lasting import asleep
 from rota import Context, Rota, RunFailed
-from rota.engine import scribe
-from rota.engine.ledger import WorkerJournal
+from rota.engine.durable import step_writer
+from rota.engine.durable.journal import WorkerJournal
 from rota.store.database import Database
 from rota.testing import Harness
 
@@ -28,7 +28,7 @@ LINES = "select attempt, message from rota.logs order by at, ctid"
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(WorkerJournal, "inline_wait_seconds", 0.05)
-    monkeypatch.setattr(scribe, "FLUSH_SECONDS", 0.02)
+    monkeypatch.setattr(step_writer, "FLUSH_SECONDS", 0.02)
 
 
 async def reads(dsn: str, query: str, expected: list[Any]) -> None:
@@ -57,7 +57,7 @@ async def test_it_is_written_while_the_job_runs(
         run = await work.start()
         await reads(rota_dsn, PROGRESS, [(3, 10, "copying")])
         await reads(rota_dsn, LINES, [(1, "begun")])
-        monkeypatch.setattr(scribe, "FLUSH_SECONDS", 60)
+        monkeypatch.setattr(step_writer, "FLUSH_SECONDS", 60)
         go.set()
         await run.result(timeout=60)
     # The last words are written, too, though the job has ended.
@@ -144,7 +144,7 @@ async def test_much_that_is_said_costs_few_statements_and_only_the_last_progress
         return await insist(self, query, *args, **kwargs)
 
     monkeypatch.setattr(Database, "run_with_retry", counted)
-    monkeypatch.setattr(scribe, "FLUSH_SECONDS", 0.25)
+    monkeypatch.setattr(step_writer, "FLUSH_SECONDS", 0.25)
 
     @rota_app.task
     async def work(ctx: Context) -> None:

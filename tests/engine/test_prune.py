@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from rota import Rota
-from rota.engine import prune
-from rota.engine.prune import Pruner
+from rota.engine.maintenance import pruner
+from rota.engine.maintenance.pruner import Pruner
 from rota.model.settings import Settings
 from rota.store import retention, workers
 from rota.store.database import Database
@@ -38,8 +38,8 @@ async def history(dsn: str, count: int, age: str = "40 days", state: str = "succ
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker begins to look as soon as it is there, and looks often."""
-    monkeypatch.setattr(prune, "FIRST_PRUNE_SECONDS", 0.0)
-    monkeypatch.setattr(prune, "IDLE_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(pruner, "FIRST_PRUNE_SECONDS", 0.0)
+    monkeypatch.setattr(pruner, "IDLE_PAUSE_SECONDS", 0.01)
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ async def test_a_worker_that_has_just_begun_has_better_things_to_do(database: Da
 async def test_it_rests_longer_than_it_works_and_a_minute_when_there_is_no_more(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prune, "FIRST_PRUNE_SECONDS", 0.0)
+    monkeypatch.setattr(pruner, "FIRST_PRUNE_SECONDS", 0.0)
     await history(database.dsn, 3)
     service = Pruner(database, await worker(database))
     rests = []
@@ -129,7 +129,7 @@ async def test_it_rests_longer_than_it_works_and_a_minute_when_there_is_no_more(
         rests.append((rest, time.monotonic() - began))
 
     (busy, took), (idle, _) = rests
-    assert 0.5 * prune.PAUSE_FACTOR * took < busy <= prune.PAUSE_FACTOR * took
+    assert 0.5 * pruner.PAUSE_FACTOR * took < busy <= pruner.PAUSE_FACTOR * took
     assert 45 <= idle <= 75
     assert await fetch(database.dsn, LEFT) == [(0,)]
 

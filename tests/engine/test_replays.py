@@ -11,8 +11,8 @@ import pytest
 from engine.asking import TWICE, fetch
 from engine.lasting import asleep, lose_workers, note, slept, steps
 from rota import Context, ReplayMismatch, Retry, Rota, RunCancelled
-from rota.engine.clock import DatabaseClock
-from rota.engine.ledger import WorkerJournal
+from rota.engine.db_clock import DatabaseClock
+from rota.engine.durable.journal import WorkerJournal
 from rota.model.events import JobQuarantined
 from rota.testing import Harness
 

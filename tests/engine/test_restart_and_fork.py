@@ -11,7 +11,7 @@ import pytest
 from engine.asking import ONCE, TWICE, fetch, until
 from engine.lasting import asleep, note, slept, steps
 from rota import ArgumentError, Context, Rota, RunCancelled, Task
-from rota.engine.ledger import WorkerJournal
+from rota.engine.durable.journal import WorkerJournal
 from rota.errors import RunNotFound
 from rota.testing import Harness
 

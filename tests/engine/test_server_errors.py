@@ -7,7 +7,7 @@ import pytest
 
 from engine.asking import fetch, until
 from rota import Context, Retry, Rota, RunFailed
-from rota.engine.ledger import WorkerJournal
+from rota.engine.durable.journal import WorkerJournal
 
 JOBS = 20
 
@@ -28,7 +28,7 @@ SERVER_ERRORS = [
 
 @pytest.fixture(autouse=True)
 def short_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rota.engine.exchange.CONTENDED_RETRY_SECONDS", 0.1)
+    monkeypatch.setattr("rota.engine.worker.claim_loop.CONTENDED_RETRY_SECONDS", 0.1)
     monkeypatch.setattr(WorkerJournal, "inline_wait_seconds", 0.05)
 
 

@@ -13,7 +13,7 @@ import pytest
 from engine.asking import ONCE, TWICE, fetch
 from engine.lasting import asleep, note, slept, steps
 from rota import ArgumentError, Context, Rota, RunCancelled, RunFailed, SignalTimeout
-from rota.engine.ledger import WorkerJournal
+from rota.engine.durable.journal import WorkerJournal
 from rota.errors import DefinitionError, RunNotFound
 from rota.model.events import JobSuspended
 from rota.testing import Harness

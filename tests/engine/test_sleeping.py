@@ -12,7 +12,7 @@ import pytest
 from engine.asking import ONCE, TWICE, fetch
 from engine.lasting import asleep, slept, steps
 from rota import ArgumentError, Context, Rota, RunCancelled, StepFailed, Task
-from rota.engine.ledger import WorkerJournal
+from rota.engine.durable.journal import WorkerJournal
 from rota.errors import RotaError
 from rota.model.events import JobClaimed, JobSuspended
 from rota.testing import Harness

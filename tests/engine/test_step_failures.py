@@ -21,7 +21,7 @@ from rota import (
     RunFailed,
     StepFailed,
 )
-from rota.engine.ledger import WorkerJournal
+from rota.engine.durable.journal import WorkerJournal
 from rota.model.events import JobRetried, JobReturned
 from rota.testing import Harness
 

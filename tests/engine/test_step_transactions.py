@@ -15,11 +15,11 @@ import pytest
 from engine.asking import ONCE, TWICE, fetch, until
 from engine.lasting import lose_workers, steps
 from rota import ClaimLost, Context, Retry, Rota, RunCancelled, StepFailed
-from rota.engine.transaction import JobTransaction
+from rota.engine.execution.job_transaction import JobTransaction
 from rota.errors import RotaError
 from rota.model.events import JobFinished
 from rota.testing import Harness, Proxy
-from rota.testing.link import CutPoint
+from rota.testing.proxy.connection import CutPoint
 
 NOTE = "insert into note (n) values (%s)"
 

@@ -16,9 +16,9 @@ from pydantic import BaseModel
 from engine.asking import ONCE, TWICE, fetch
 from engine.lasting import asleep, lose_workers, note, steps
 from rota import ArgumentError, Context, Rota, RunFailed
-from rota.engine.ledger import WorkerJournal
+from rota.engine.durable.journal import WorkerJournal
 from rota.model.events import JobClaimed, JobReturned
-from rota.model.replay import JournalEntry
+from rota.model.journal import JournalEntry
 from rota.testing import Harness
 
 

@@ -10,10 +10,10 @@ import pytest
 from psycopg import AsyncConnection
 
 from rota import Rota
-from rota.engine import tally
-from rota.engine.clock import DatabaseClock
-from rota.engine.meters import Counters
-from rota.engine.tally import MinuteStats
+from rota.engine.db_clock import DatabaseClock
+from rota.engine.telemetry import minute_stats
+from rota.engine.telemetry.counters import Counters
+from rota.engine.telemetry.minute_stats import MinuteStats
 from rota.store.database import Database
 from rota.store.jobs import ClaimedJob
 from rota.store.query import Query
@@ -141,7 +141,7 @@ async def test_who_has_nothing_to_write_writes_nothing(
     loop = MinuteStats(database, 1, clock, meters)
     rests = [await loop.tick() for _ in range(20)]
     assert asked == []
-    assert all(0 < rest <= tally.WRITE_SECONDS for rest in rests)
+    assert all(0 < rest <= minute_stats.WRITE_SECONDS for rest in rests)
 
     # Once a minute somebody has to look how deep the queues are.
     clock.set(clock.now() + timedelta(minutes=1))
@@ -153,7 +153,7 @@ async def test_who_has_nothing_to_write_writes_nothing(
 async def test_now_and_then_it_tidies(
     database: Database, db: AsyncConnection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tally, "COMPACT_SECONDS", 0.0)
+    monkeypatch.setattr(minute_stats, "COMPACT_SECONDS", 0.0)
     await db.execute(
         "insert into rota.samples values (rota.clock() - interval '8 days', 'default', 1, 0, 1)"
     )

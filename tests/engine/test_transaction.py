@@ -11,7 +11,7 @@ import pytest
 from rota import ClaimLost, Context, Retry, Rota, RunFailed
 from rota.errors import RotaError
 from rota.testing import Harness
-from rota.testing.proxy import Proxy
+from rota.testing.proxy.proxy import Proxy
 
 from .asking import ONCE, TWICE, fetch
 

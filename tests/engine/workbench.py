@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from rota import Task
-from rota.engine.coroutines import CoroutineExecutor
-from rota.engine.execute import StopReason
-from rota.engine.processes import ProcessExecutor
-from rota.engine.threads import ThreadExecutor
+from rota.engine.execution.coroutines import CoroutineExecutor
+from rota.engine.execution.executor import StopReason
+from rota.engine.execution.process.executor import ProcessExecutor
+from rota.engine.execution.threads import ThreadExecutor
 from rota.model.outcome import FinalOutcome, Outcome, Retried
 from rota.model.task import TaskDefinition
 from rota.store.jobs import ClaimedJob

@@ -148,5 +148,5 @@ def nothing_left(directory: Path) -> bool:
 
 
 def watcher_of(directory: Path) -> int:
-    (pid,) = [pid for pid, command in processes(directory).items() if "watch.py" in command]
+    (pid,) = [pid for pid, command in processes(directory).items() if "watcher.py" in command]
     return pid

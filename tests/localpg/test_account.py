@@ -17,7 +17,8 @@ import pytest
 
 import rota
 from rota.errors import LocalPostgresError
-from rota.localpg import LocalPostgres, account, default_directory, find_binaries, places, reach
+from rota.localpg import LocalPostgres, account, default_directory, find_binaries, runnable_binaries
+from rota.localpg import paths as localpg_paths
 
 from .apps import App, ask, nothing_left, pid_of, tell
 
@@ -100,7 +101,9 @@ def test_binaries_that_the_user_cannot_reach_are_copied_once(
     closed = home / "closed"
     closed.mkdir(mode=0o700)
     package = closed / real.parent.name
-    shutil.copytree(real, package / real.name, symlinks=True, ignore=reach.IGNORED_FILES)
+    shutil.copytree(
+        real, package / real.name, symlinks=True, ignore=runnable_binaries.IGNORED_FILES
+    )
     libraries = real.parent.with_name(f"{real.parent.name}.libs")
     if libraries.is_dir():
         shutil.copytree(libraries, closed / libraries.name)
@@ -139,7 +142,7 @@ def test_the_default_directory_of_a_root_that_drops_is_one_the_user_can_reach(
     assert default_directory(18) == home / "root/.local/share/rota/pg18"
 
     monkeypatch.setenv("ROTA_LOCAL_ROOT", "drop")
-    assert default_directory(18) == places.SYSTEM_DIRECTORY / "pg18"
+    assert default_directory(18) == localpg_paths.SYSTEM_DIRECTORY / "pg18"
 
 
 @as_root

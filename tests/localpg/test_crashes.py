@@ -11,9 +11,9 @@ from threading import Thread
 import psycopg
 import pytest
 
-from rota.localpg import LocalPostgres, watch
+from rota.localpg import LocalPostgres, watcher
 from rota.localpg.locks import is_free
-from rota.localpg.places import ServerPaths
+from rota.localpg.paths import ServerPaths
 
 from .apps import App, ask, eventually, nothing_left, on_linux, pid_of, processes, tell
 
@@ -124,12 +124,12 @@ def test_an_initdb_that_outlives_its_app_keeps_the_others_waiting(
 
 
 def test_the_log_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "MAX_LOG_BYTES", 1000)
-    monkeypatch.setattr(watch, "LOG_TAIL_BYTES", 100)
+    monkeypatch.setattr(watcher, "MAX_LOG_BYTES", 1000)
+    monkeypatch.setattr(watcher, "LOG_TAIL_BYTES", 100)
     log = tmp_path / "server.log"
     with log.open("ab", buffering=0) as server:  # it keeps the file open, and appends
         server.write(b"old " * 500)
-        watch._trim_log(str(log))
+        watcher._trim_log(str(log))
         server.write(b"new")
 
     assert log.read_bytes() == b"old " * 25 + b"new"

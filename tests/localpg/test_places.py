@@ -11,7 +11,7 @@ import pytest
 
 from rota.errors import LocalPostgresError
 from rota.localpg import LocalPostgres, default_directory, find_binaries
-from rota.localpg.places import make_private
+from rota.localpg.paths import make_private
 
 from .apps import ask, nothing_left
 

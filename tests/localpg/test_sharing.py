@@ -15,7 +15,7 @@ import pytest
 from rota.errors import LocalPostgresError
 from rota.localpg import LocalPostgres
 from rota.localpg.locks import ServerShare, control_lock, is_free
-from rota.localpg.places import ServerPaths
+from rota.localpg.paths import ServerPaths
 from rota.localpg.postmaster import is_serving
 
 from .apps import App, ask, eventually, nothing_left, on_linux, pid_of, processes, watcher_of
@@ -29,7 +29,7 @@ def test_three_apps_at_once_on_a_fresh_directory_end_on_one_server(fresh: Path, 
 
     assert len(dsns) == 1
     assert ask(dsns.pop(), "select 1") == 1
-    assert len([c for c in processes(fresh).values() if "watch.py" not in c]) == 1
+    assert len([c for c in processes(fresh).values() if "watcher.py" not in c]) == 1
 
 
 def test_the_last_app_stops_the_server_and_no_earlier_one_does(made: Path, app: Start) -> None:

@@ -15,7 +15,7 @@ import psycopg
 
 from rota.localpg import LocalPostgres, account
 from rota.localpg.binaries import find_binaries
-from rota.localpg.cluster import server_environment
+from rota.localpg.data_directory import server_environment
 
 
 @contextmanager

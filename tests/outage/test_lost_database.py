@@ -17,7 +17,7 @@ from outage.pair import Pair
 from pooler.bouncer import bouncer
 from rota.errors import DatabaseUnavailable
 from rota.localpg import LocalPostgres
-from rota.testing.proxy import Proxy
+from rota.testing.proxy.proxy import Proxy
 
 AWAY = 4.0
 FLUSHED = "select pg_current_wal_flush_lsn() = pg_current_wal_insert_lsn()"

@@ -15,11 +15,12 @@ from psycopg import AsyncConnection
 from pooler.bouncer import Bouncer, bouncer
 from rota import KeyBusy, Rota
 from rota.model.settings import Settings
-from rota.store import jobs, views
+from rota.store import jobs
+from rota.store.connection import PgConnection
 from rota.store.database import Database, pipeline, run
 from rota.store.jobs import StartJob
 from rota.store.query import Query
-from rota.store.session import PgConnection
+from rota.store.read import runs
 from rota.testing.server import DatabaseServer
 from store.test_role_settings import SAID, SAID_BY_ENGINES, change
 
@@ -64,7 +65,7 @@ async def test_there_is_a_way_past_it(pooled_dsn: str, direct_dsn: str) -> None:
 async def test_what_is_said_of_it_wins(direct_dsn: str, said: str, pooled: bool) -> None:
     async with await Database(direct_dsn, Settings(pooler=said)).connect() as connection:
         assert connection.pooled is pooled
-        assert await run(connection, views.state_counts(), "rota")
+        assert await run(connection, runs.state_counts(), "rota")
 
 
 @pytest.mark.parametrize("engine", [False, True], ids=["a client's", "a worker's"])
@@ -111,7 +112,7 @@ async def test_no_connection_is_kept_by_whoever_does_nothing(database: Database)
     sessions = [await database.connect(engine=True) for _ in range(10)]
     segments: list[list[Query[Any]]] = [
         [jobs.start(job(), notify=True), jobs.reserve_ids(1)],
-        [views.state_counts()],
+        [runs.state_counts()],
     ]
 
     async def transaction(session: PgConnection) -> None:
@@ -146,7 +147,7 @@ async def test_an_error_leaves_the_session_usable_and_what_came_before_committed
             )
         assert session.is_idle
         assert await (await db.execute("select count(*) from rota.jobs")).fetchone() == (1,)
-        assert await run(session, views.state_counts(), "rota")
+        assert await run(session, runs.state_counts(), "rota")
 
 
 async def test_values_arrive_as_they_were_sent(database: Database) -> None:

@@ -12,7 +12,7 @@ from psycopg import AsyncConnection
 
 from rota import ArgumentError, Retry, Rota
 from rota.cli import main
-from rota.cli.endings import FAILED, NOT_FOUND, OK
+from rota.cli.exit_codes import FAILED, NOT_FOUND, OK
 from web.visitors import Visitors, shop
 
 Database = AsyncConnection[Any]

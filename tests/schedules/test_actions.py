@@ -60,8 +60,8 @@ async def test_a_config_is_checked_where_its_handler_is_known(rota_app: Rota) ->
 async def test_a_type_that_nobody_knows_is_kept_and_told_of_once(
     rota_harness: Harness, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rota.engine.scheduler.SWEEP_SECONDS", 0.05)
-    monkeypatch.setattr("rota.engine.scheduler.IDLE_SWEEP_SECONDS", 0.05)
+    monkeypatch.setattr("rota.engine.scheduling.scheduler.SWEEP_SECONDS", 0.05)
+    monkeypatch.setattr("rota.engine.scheduling.scheduler.IDLE_SWEEP_SECONDS", 0.05)
     app = rota_harness.app
 
     @app.task

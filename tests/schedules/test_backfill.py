@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from rota import ArgumentError, Rota
-from rota.engine import by_hand
+from rota.engine.scheduling import backfill
 from rota.testing import Harness
 
 from .conftest import Seen
@@ -93,7 +93,7 @@ async def test_what_is_backfilled_before_the_clock_comes_to_it_is_not_started_ag
 async def test_backfills_at_the_same_time_do_not_double_each_other(
     rota_dsn: str, app: Rota, rota_harness: Harness, seen: Seen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(by_hand, "MAX_BATCH_RUNS", 7)
+    monkeypatch.setattr(backfill, "MAX_BATCH_RUNS", 7)
     await rota_harness.clock.set(NOON)
     await app.schedules.create("x", "report", cron="* * * * *")
 
@@ -128,8 +128,8 @@ async def test_it_goes_by_starts_and_ends_and_by_when_every_began(
 async def test_a_long_one_tells_how_far_it_is(
     app: Rota, rota_harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(by_hand, "MAX_BATCH_RUNS", 50)
-    monkeypatch.setattr(by_hand, "MAX_BATCH_JOBS", 80)
+    monkeypatch.setattr(backfill, "MAX_BATCH_RUNS", 50)
+    monkeypatch.setattr(backfill, "MAX_BATCH_JOBS", 80)
     await rota_harness.clock.set(NOON)
     await app.schedules.create("x", "report", cron="* * * * *")
     await app.schedules.create("y", "etl", cron="* * * * *", input={"day": "friday"})

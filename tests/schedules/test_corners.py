@@ -10,11 +10,12 @@ import pytest
 from psycopg import AsyncConnection
 
 from rota import ArgumentError, Context, Retry, Rota
-from rota.app.scheduling import define_schedule
-from rota.app.ticking import run_factories
-from rota.engine import firing, schedules
-from rota.engine.firing import FireResult
-from rota.engine.misfits import DeferredSchedules
+from rota.app.schedule_decorator import define_schedule
+from rota.app.schedule_targets import run_factories
+from rota.engine.scheduling import definitions
+from rota.engine.scheduling import fire as scheduling_fire
+from rota.engine.scheduling.deferred import DeferredSchedules
+from rota.engine.scheduling.fire import FireResult
 from rota.testing import Harness
 
 DB = AsyncConnection[tuple[Any, ...]]
@@ -43,7 +44,9 @@ async def app(rota_harness: Harness) -> Rota:
 async def fire(app: Rota) -> FireResult:
     """What a worker would start now; nobody is there to do it."""
     client = await app.open()
-    return await firing.fire(client.database, run_factories(app), ("here", 1), DeferredSchedules())
+    return await scheduling_fire.fire(
+        client.database, run_factories(app), ("here", 1), DeferredSchedules()
+    )
 
 
 async def told(app: Rota, name: str = "x") -> list[tuple[datetime, str, str | None]]:
@@ -163,7 +166,7 @@ async def test_one_that_has_had_all_its_runs_is_not_woken_by_other_times(
 async def declare(app: Rota, **how: Any) -> None:
     client = await app.open()
     definition = define_schedule("x", "task", "report", declared=True, **how)
-    await schedules.declare(client.database, [definition], ["report"])
+    await definitions.declare(client.database, [definition], ["report"])
 
 
 async def test_one_and_true_are_not_the_same_input(app: Rota, db: DB) -> None:

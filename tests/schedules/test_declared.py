@@ -12,8 +12,8 @@ import psycopg
 import pytest
 
 from rota import ArgumentError, Context, Rota
-from rota.engine import scheduler
-from rota.engine.schedules import declare
+from rota.engine.scheduling import scheduler
+from rota.engine.scheduling.definitions import declare
 from rota.errors import DefinitionError
 from rota.store.database import Database
 from rota.testing import Harness

@@ -12,7 +12,7 @@ import pytest
 from psycopg import AsyncConnection
 
 from rota import Context, Retry, Rota
-from rota.engine import scheduler
+from rota.engine.scheduling import scheduler
 from rota.model.events import ScheduleTicked
 from rota.testing import Harness
 

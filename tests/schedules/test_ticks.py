@@ -15,11 +15,12 @@ import pytest
 from psycopg import AsyncConnection
 
 from rota import Context, Rota
-from rota.engine import firing, scheduler
+from rota.engine.scheduling import fire as scheduling_fire
+from rota.engine.scheduling import scheduler
 from rota.model.events import ScheduleTicked
 from rota.testing import Harness
-from rota.testing.link import CutPoint
-from rota.testing.proxy import Proxy
+from rota.testing.proxy.connection import CutPoint
+from rota.testing.proxy.proxy import Proxy
 
 DB = AsyncConnection[tuple[Any, ...]]
 
@@ -171,7 +172,7 @@ async def test_one_that_hears_nothing_and_polls_seldom_fires_in_time(rota_dsn: s
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What schedulers ask of the database."""
     asked: list[str] = []
-    fire, ask = firing.fire, scheduler.Scheduler._query
+    fire, ask = scheduling_fire.fire, scheduler.Scheduler._query
 
     async def counted_fire(*given: Any) -> Any:
         asked.append("fire")
@@ -181,7 +182,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         asked.append(query.statement)
         return await ask(self, query)
 
-    monkeypatch.setattr(firing, "fire", counted_fire)
+    monkeypatch.setattr(scheduling_fire, "fire", counted_fire)
     monkeypatch.setattr(scheduler.Scheduler, "_query", counted_ask)
     return asked
 

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from rota import Rota
-from rota.engine import webhook
-from rota.engine.webhook import WebhookRequest, send
+from rota.engine.alerting import webhook
+from rota.engine.alerting.webhook import WebhookRequest, send
 from rota.errors import ArgumentError, RetryLater, WebhookFailed, WebhookRefused
-from rota.model.hosts import WebhookHosts
+from rota.model.webhook_hosts import WebhookHosts
 from rota.testing import Harness
 
 from .receiver import CERTIFICATE, Receiver, no_one_listens, receiving

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rota.engine import record
+from rota.engine.worker import outcomes
+from rota.model.journal import JournalEntry, StoredEntry
 from rota.model.outcome import Suspended
-from rota.model.replay import JournalEntry, StoredEntry
 from rota.store import claims, jobs, signals, steps
 from rota.store.jobs import ClaimedJob, MoveResult
 from rota.store.query import Query
@@ -75,7 +75,7 @@ def lying(
     record, suspend, release."""
     job = under(batch, batch.members[0])
     asleep = Suspended(tuple(waits if kept is None else kept), tuple(waits))
-    return record.suspend(batch.worker, [(job, asleep)])
+    return outcomes.suspend(batch.worker, [(job, asleep)])
 
 
 async def lie_down(

@@ -13,7 +13,7 @@ from typing import Any
 from psycopg.errors import LockNotAvailable
 
 from rota.store import claims, flows, jobs, runs
-from rota.store.arrays import array_items
+from rota.store.array_literals import array_items
 from rota.store.flows import CallingJob, JobColumns, StartRun
 from rota.store.jobs import MoveResult, StartedJob
 from rota.store.runs import ReleaseResult

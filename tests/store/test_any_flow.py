@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 from psycopg.errors import OperationalError
 
-from rota.store import failures, runs, timers
+from rota.store import pg_errors, runs, timers
 
 from . import flows
 from .flows import Laid, end, in_words, retry, start
@@ -141,7 +141,7 @@ class Telling:
                             await asyncio.sleep(0.002)  # the window, held open
                     break
                 except OperationalError as error:
-                    if failures.sqlstate(error) == "40P01" or not failures.is_transient(error):
+                    if pg_errors.sqlstate(error) == "40P01" or not pg_errors.is_transient(error):
                         raise
             self.ended += len(which)
 
@@ -154,7 +154,7 @@ class Telling:
                     [answer] = await self.stage.run(runs.cancel(target), on)
                     break
                 except OperationalError as error:
-                    if failures.sqlstate(error) == "40P01" or not failures.is_transient(error):
+                    if pg_errors.sqlstate(error) == "40P01" or not pg_errors.is_transient(error):
                         raise
             if answer in ("cancelled", "requested"):
                 self.wished.add(name)

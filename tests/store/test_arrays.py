@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 from psycopg import Connection
 
-from rota.store.arrays import int_array, microsecond_array, text_array
+from rota.store.array_literals import int_array, microsecond_array, text_array
 
 Text = some.text(some.characters(exclude_categories=["Cs"], exclude_characters="\x00"))
 # One connection for all examples is the point: what is sent leaves nothing behind.

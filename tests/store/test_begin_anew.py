@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from rota.model.replay import JournalEntry
+from rota.model.journal import JournalEntry
 from rota.store import runs, steps
 from rota.store.jobs import MoveResult
 

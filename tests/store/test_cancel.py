@@ -12,7 +12,7 @@ import pytest
 from psycopg import AsyncConnection
 from psycopg.errors import LockNotAvailable
 
-from rota.store import claims, runs, timers, waiters
+from rota.store import claims, listeners, runs, timers
 
 from .stage import Stage
 
@@ -96,7 +96,7 @@ async def test_a_job_that_succeeds_although_it_was_to_be_cancelled_leaves_no_wis
     await cancel(stage, batch.jobs[0])
 
     await stage.complete(batch)
-    await stage.run(waiters.notify_waiters(batch.jobs))
+    await stage.run(listeners.notify_waiters(batch.jobs))
 
     assert await stage.place(batch.jobs[0]) == "succeeded"
     assert await stage.sql("select job from rota.cancels") == []
@@ -187,7 +187,7 @@ async def test_a_wish_that_a_completion_had_to_wait_for_is_not_left_behind(stage
         completing = stage.meanwhile(stage.complete(batch, batch.jobs[:1]))
         await stage.waits(stage.engine, canceller)
     await completing
-    await stage.run(waiters.notify_waiters(batch.jobs[:1]))
+    await stage.run(listeners.notify_waiters(batch.jobs[:1]))
 
     assert await stage.sql("select job from rota.cancels") == []
 
@@ -196,7 +196,7 @@ async def test_telling_forgets_no_wish_about_a_job_that_goes_on(stage: Stage) ->
     batch = await stage.held(1)
     await cancel(stage, batch.jobs[0])
 
-    await stage.run(waiters.notify_waiters(batch.jobs))
+    await stage.run(listeners.notify_waiters(batch.jobs))
 
     assert await stage.sql("select job from rota.cancels") == batch.jobs
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from rota.store import audit, chronicle, runs, views
+from rota.store import audit, runs
+from rota.store.read import run_history
+from rota.store.read import runs as read_runs
 
 from . import flows
 from .durably import heard, keep, lie_down, say, sleep, step, wait
@@ -40,7 +42,7 @@ async def test_jobs_of_a_run_are_told_as_the_view_of_all_jobs_tells_them(stage: 
     laid = await everywhere(stage)
     await stage.start_several(5)
 
-    found = await stage.run(views.jobs(laid.run))
+    found = await stage.run(read_runs.jobs(laid.run))
 
     told = [
         (each.job, each.task, each.queue, each.state, each.attempt, each.worker, each.since)
@@ -62,7 +64,7 @@ async def test_what_happened_is_told_the_last_first(stage: Stage) -> None:
     await say(stage, laid.run, "other")
     await flows.cancel(stage, laid["going"])
 
-    found = await stage.run(chronicle.run_events(laid.run))
+    found = await stage.run(run_history.run_events(laid.run))
 
     assert [each.at for each in found] == sorted((each.at for each in found), reverse=True)
     names = {job: name for name, job in laid.jobs.items()} | {laid.run: "run", None: ""}
@@ -79,7 +81,7 @@ async def test_what_happened_is_told_the_last_first(stage: Stage) -> None:
 async def test_an_attempt_began_when_it_ended_less_what_it_took(stage: Stage) -> None:
     laid = await everywhere(stage)
 
-    found = await stage.run(chronicle.run_events(laid["bad"]))
+    found = await stage.run(run_history.run_events(laid["bad"]))
 
     [began] = [each for each in found if each.kind == "began"]
     [failed] = [each for each in found if each.kind == "failed"]
@@ -91,7 +93,7 @@ async def test_an_attempt_began_when_it_ended_less_what_it_took(stage: Stage) ->
 async def test_of_one_job_only_its_own_doings_are_told(stage: Stage) -> None:
     laid = await everywhere(stage)
 
-    found = await stage.run(chronicle.run_events(laid["napping"]))
+    found = await stage.run(run_history.run_events(laid["napping"]))
 
     assert {each.job for each in found} == {laid["napping"]}
     assert {each.kind for each in found} == {"created", "step", "wait", "asleep"}
@@ -100,8 +102,8 @@ async def test_of_one_job_only_its_own_doings_are_told(stage: Stage) -> None:
 async def test_no_more_is_told_than_asked_for_and_steps_only_of_few_jobs(stage: Stage) -> None:
     laid = await everywhere(stage)
 
-    assert len(await stage.run(chronicle.run_events(laid.run, limit=3))) == 3
-    told = await stage.run(chronicle.run_events(laid.run, max_jobs_with_steps=5))
+    assert len(await stage.run(run_history.run_events(laid.run, limit=3))) == 3
+    told = await stage.run(run_history.run_events(laid.run, max_jobs_with_steps=5))
     assert "step" not in {each.kind for each in told}
 
 
@@ -113,7 +115,7 @@ async def test_doings_are_what_the_code_did_and_slept_through(stage: Stage) -> N
     again = await stage.claim(batch.worker)
     await keep(stage, again, heard("go", position=3))
 
-    found = await stage.run(chronicle.run_steps(batch.jobs[0]))
+    found = await stage.run(run_history.run_steps(batch.jobs[0]))
 
     assert [(each.kind, each.name, each.open) for each in found] == [
         *(("step", "look", False), ("sleep", "sleep", False), ("wait", "go", False)),
@@ -126,12 +128,12 @@ async def test_doings_are_what_the_code_did_and_slept_through(stage: Stage) -> N
 async def test_the_trace_of_a_run_is_that_of_its_first_job(stage: Stage) -> None:
     trace = f"00-{'4' * 32}-{'1' * 16}-01"
     laid = await flows.start(stage, {"a": (), "b": ("a",)})
-    assert await stage.run(chronicle.traceparent(laid.run)) == []
+    assert await stage.run(run_history.traceparent(laid.run)) == []
 
     await stage.sql("update rota.jobs set trace = %s where id = %s", trace, laid["a"])
 
-    assert await stage.run(chronicle.traceparent(laid.run)) == [trace]
-    assert await stage.run(chronicle.traceparent(laid["a"])) == [trace]
+    assert await stage.run(run_history.traceparent(laid.run)) == [trace]
+    assert await stage.run(run_history.traceparent(laid["a"])) == [trace]
 
 
 async def test_jobs_of_others_are_not_read(own_stage: Stage) -> None:
@@ -142,12 +144,12 @@ async def test_jobs_of_others_are_not_read(own_stage: Stage) -> None:
     laid = await everywhere(stage)
     deeds = audit.entries(10, subject=str(laid.run))
     queries = (
-        views.jobs(laid.run),
-        views.job_attempts(laid.run),
-        views.child_runs(laid.run),
-        chronicle.run_events(laid.run),
-        chronicle.run_steps(laid.run),
-        chronicle.traceparent(laid.run),
+        read_runs.jobs(laid.run),
+        read_runs.job_attempts(laid.run),
+        read_runs.child_runs(laid.run),
+        run_history.run_events(laid.run),
+        run_history.run_steps(laid.run),
+        run_history.traceparent(laid.run),
         runs.results(laid.run),
         deeds,
     )

@@ -14,9 +14,10 @@ from psycopg.errors import ReadOnlySqlTransaction
 
 from rota.errors import DatabaseError, DatabaseUnavailable, SchemaMissing
 from rota.model.settings import Settings
-from rota.store import jobs, views
+from rota.store import jobs
 from rota.store.database import Database
-from rota.testing.proxy import Proxy
+from rota.store.read import runs
+from rota.testing.proxy.proxy import Proxy
 from rota.testing.server import DatabaseServer, with_database
 
 
@@ -41,9 +42,9 @@ async def test_no_more_are_open_than_allowed_and_who_waits_too_long_is_told(
 ) -> None:
     async with database.connection(), database.connection(), database.connection():
         with pytest.raises(DatabaseUnavailable, match=r"all 3 connections were busy for 0\.3 s"):
-            await database.run(views.state_counts())
+            await database.run(runs.state_counts())
 
-    assert await database.run(views.state_counts())
+    assert await database.run(runs.state_counts())
 
 
 async def test_who_waits_for_a_place_gets_the_one_that_becomes_free(database: Database) -> None:
@@ -105,14 +106,14 @@ async def test_a_database_that_is_not_there_is_said_at_once(rota_server: Databas
 
     async with asyncio.timeout(60):
         with pytest.raises(DatabaseError, match="does not exist; check ROTA_DATABASE_URL"):
-            await nowhere.run_with_retry(views.state_counts())
+            await nowhere.run_with_retry(runs.state_counts())
 
 
 async def test_a_server_that_is_away_is_insisted_on_for_a_while(tmp_path: object) -> None:
     away = Database(f"postgresql:///x?host={tmp_path}", Settings(outage_timeout=0.3))
 
     with pytest.raises(DatabaseUnavailable, match="did not answer in time: cannot reach"):
-        await away.run_with_retry(views.state_counts())
+        await away.run_with_retry(runs.state_counts())
 
 
 # Connections that are of no more use
@@ -126,13 +127,13 @@ async def test_a_silent_server_is_given_up_and_the_next_call_goes_through(
     with Proxy(store_dsn) as proxy:
         database = Database(proxy.dsn, Settings(statement_timeout=0.5))
         try:
-            assert await database.run(views.state_counts())
+            assert await database.run(runs.state_counts())
             proxy.drop()
             async with asyncio.timeout(60):
                 with pytest.raises(DatabaseUnavailable, match=r"no answer in 0\.7 s"):
-                    await database.run(views.state_counts())
+                    await database.run(runs.state_counts())
             proxy.heal()
-            assert await database.run(views.state_counts())
+            assert await database.run(runs.state_counts())
         finally:
             await database.close()
 
@@ -143,7 +144,7 @@ async def test_a_server_that_says_nothing_from_the_start_is_given_up(store_dsn: 
         database = Database(f"{proxy.dsn} connect_timeout=2", Settings())
         async with asyncio.timeout(60):
             with pytest.raises(DatabaseUnavailable, match="timeout expired"):
-                await database.run(views.state_counts())
+                await database.run(runs.state_counts())
 
 
 async def test_a_connection_whose_user_was_interrupted_is_closed(
@@ -190,4 +191,4 @@ async def test_who_found_no_place_does_not_wait_a_second_time(database: Database
     async with database.connection(), database.connection(), database.connection():
         with pytest.raises(DatabaseUnavailable, match="all 3 connections were busy"):
             async with asyncio.timeout(2):
-                await database.run(views.state_counts(), outage_timeout=60)
+                await database.run(runs.state_counts(), outage_timeout=60)

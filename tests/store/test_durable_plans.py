@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rota.model.replay import JournalEntry
+from rota.model.journal import JournalEntry
 from rota.store import runs, signals, steps, timers
 from rota.store.jobs import ClaimedJob
 from rota.store.query import Query

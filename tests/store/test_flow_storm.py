@@ -9,10 +9,10 @@ import time
 import pytest
 from psycopg.errors import OperationalError
 
-from rota.engine.desk import OutcomeBatch as Finished
-from rota.engine.record import statements_for, waiter_ids
+from rota.engine.worker.outcomes import statements_for, waiter_ids
+from rota.engine.worker.slots import OutcomeBatch as Finished
 from rota.model.outcome import FinalOutcome, Retried
-from rota.store import failures, runs, timers, waiters
+from rota.store import listeners, pg_errors, runs, timers
 
 from . import flows
 from .flows import Laid, cancel, start
@@ -42,7 +42,7 @@ class Storm:
                 await self._move(worker, on)
                 self.moves += 1
             except OperationalError as error:
-                if failures.sqlstate(error) == "40P01" or not failures.is_transient(error):
+                if pg_errors.sqlstate(error) == "40P01" or not pg_errors.is_transient(error):
                     raise
 
     async def _move(self, worker: int, on: Connection) -> None:
@@ -93,9 +93,9 @@ class Storm:
                 await stage.together(*segments[0], on=on)
                 del segments[0]
             except OperationalError as error:
-                if failures.sqlstate(error) == "40P01" or not failures.is_transient(error):
+                if pg_errors.sqlstate(error) == "40P01" or not pg_errors.is_transient(error):
                     raise
-        await stage.run(waiters.notify_waiters(waiter_ids(ended)), on)
+        await stage.run(listeners.notify_waiters(waiter_ids(ended)), on)
         return len(batch.jobs)
 
     async def calm_down(self) -> None:

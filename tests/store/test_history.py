@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from rota.store import history, meters
-from rota.store.history import QueueHistoryRow
-from rota.store.meters import MinuteTotals
+from rota.store import metrics as store_metrics
+from rota.store.metrics import MinuteTotals
+from rota.store.read import metrics
+from rota.store.read.metrics import QueueHistoryRow
 
 from .flows import DIAMOND, claim_only, end
 from .flows import start as lay
@@ -35,7 +36,7 @@ async def tell(
     minute = int((await this_minute(stage)).timestamp()) // 60 - ago
     given = dict.fromkeys(MinuteTotals.__struct_fields__, 0) | counts
     await stage.run(
-        meters.write_minutes(
+        store_metrics.write_minutes(
             worker, [MinuteTotals(**(given | {"minute": minute, "queue": queue, "task": task}))]
         )
     )
@@ -61,7 +62,7 @@ async def test_every_stretch_has_a_row_and_counts_of_all_workers(stage: Stage) -
     await tell(stage, 5, succeeded=99)
 
     now = await this_minute(stage)
-    found = await stage.run(history.counts(60.0, 5))
+    found = await stage.run(metrics.counts(60.0, 5))
 
     assert [each.at for each in found] == [now - ago * MINUTE for ago in (4, 3, 2, 1, 0)]
     assert [each.succeeded for each in found] == [0, 0, 7, 0, 5]
@@ -77,7 +78,7 @@ async def test_longer_stretches_begin_at_whole_multiples_and_leave_nothing_out(
     for ago in range(25):
         await tell(stage, ago, succeeded=1, max_seconds=1.5)
 
-    found = await stage.run(history.counts(300.0, 6))
+    found = await stage.run(metrics.counts(300.0, 6))
 
     assert all(each.at.minute % 5 == each.at.second == 0 for each in found)
     assert sum(each.succeeded for each in found) == 25
@@ -90,7 +91,7 @@ async def test_counts_of_one_queue_or_one_task_are_those_alone(stage: Stage) -> 
     await tell(stage, 0, task="other", succeeded=100)
 
     async def total(**only: str) -> int:
-        return sum(each.succeeded for each in await stage.run(history.counts(60.0, 3, **only)))
+        return sum(each.succeeded for each in await stage.run(metrics.counts(60.0, 3, **only)))
 
     assert await total() == 111
     assert await total(queue="aside") == 10
@@ -103,19 +104,19 @@ async def test_each_task_has_its_sums(stage: Stage) -> None:
     await tell(stage, 20, task="a", queue="aside", failed=10)
     await tell(stage, 1, task="b", cancelled=4)
 
-    found = {each.task: each for each in await stage.run(history.task_counts(10))}
+    found = {each.task: each for each in await stage.run(metrics.task_counts(10))}
     assert (found["a"].success_rate, found["a"].mean_seconds, found["a"].retried) == (0.9, 0.5, 2)
     assert (found["b"].success_rate, found["b"].mean_seconds, found["b"].ended) == (None, None, 4)
-    longer = {each.task: each for each in await stage.run(history.task_counts(60))}
+    longer = {each.task: each for each in await stage.run(metrics.task_counts(60))}
     assert (longer["a"].success_rate, longer["b"].success_rate) == (9 / 20, None)
 
 
 async def test_for_how_long_there_are_counts(stage: Stage) -> None:
-    assert await stage.run(history.history_seconds()) == [None]
+    assert await stage.run(metrics.history_seconds()) == [None]
     await tell(stage, 3, succeeded=1)
     await tell(stage, 1, succeeded=1)
 
-    [age] = await stage.run(history.history_seconds())
+    [age] = await stage.run(metrics.history_seconds())
     assert age is not None
     assert 180 <= age <= 241
 
@@ -124,7 +125,7 @@ async def test_for_how_long_there_are_counts(stage: Stage) -> None:
 
 
 async def deep(stage: Stage, step: float, many: int) -> list[int | None]:
-    return [ready for _, ready in await stage.run(history.queue_depths(step, many))]
+    return [ready for _, ready in await stage.run(metrics.queue_depths(step, many))]
 
 
 async def test_the_depth_is_that_of_all_queues_together(stage: Stage) -> None:
@@ -157,9 +158,9 @@ async def test_a_longer_stretch_is_as_deep_as_it_was_at_most(stage: Stage) -> No
     for ago in range(12, -1, -1):
         await sample(stage, ago, ago + 1)
 
-    found = await stage.run(history.queue_depths(300.0, 2))
+    found = await stage.run(metrics.queue_depths(300.0, 2))
 
-    [now] = await stage.run(history.counts(60.0, 1))
+    [now] = await stage.run(metrics.counts(60.0, 1))
     for at, ready in found:
         assert ready == min((now.at - at) // MINUTE, 12) + 1
 
@@ -175,7 +176,7 @@ async def test_a_queue_has_its_past(stage: Stage) -> None:
     await sample(stage, 1, 7, "a")
     await sample(stage, 0, 0, "a")
 
-    [past] = await stage.run(history.queue_history(["a"], 60.0, 4))
+    [past] = await stage.run(metrics.queue_history(["a"], 60.0, 4))
 
     assert past == QueueHistoryRow("a", [0, 4, 0, 3], [0, 3, 0, 1], [0, 10, 7, 0])
     # 10 came though none was taken; of 4 that were taken 3 had been there; 7 went nowhere; 3 came and went.
@@ -186,7 +187,7 @@ async def test_of_a_queue_nobody_looked_at_that_is_said(stage: Stage) -> None:
     await sample(stage, 8, 10, "a")
     await sample(stage, 1, 3, "a")
 
-    [past, never] = await stage.run(history.queue_history(["a", "b"], 60.0, 4))
+    [past, never] = await stage.run(metrics.queue_history(["a", "b"], 60.0, 4))
 
     assert past.queued == [None, None, 3, None]
     assert past.arrived(queued_now=0) == [None, None, None, None]
@@ -201,7 +202,7 @@ async def test_what_no_worker_would_take_is_found_however_many_wait_behind_it(st
     await stage.start_several(300)
     alone = await stage.start(queue="aside")
 
-    found = await stage.run(history.unserved_tasks())
+    found = await stage.run(metrics.unserved_tasks())
 
     assert [
         (each.queue, each.task, each.jobs, each.first_run, each.serving_workers) for each in found
@@ -233,7 +234,7 @@ async def test_figures_of_a_flow_are_those_of_its_last_runs(stage: Stage) -> Non
     await finish(stage, laid[4].run, "failed", 100.0)
     await finish(stage, laid[0].run, "failed", 100.0)
 
-    [past] = await stage.run(history.flow_history(["f", "unknown"], run_limit=5))
+    [past] = await stage.run(metrics.flow_history(["f", "unknown"], run_limit=5))
 
     assert (past.flow, past.runs, past.running, past.succeeded, past.failed) == ("f", 5, 1, 3, 1)
     assert (past.median_seconds, past.max_seconds, past.success_rate) == (2.0, 9.0, 0.75)
@@ -249,8 +250,8 @@ async def test_figures_of_its_tasks_are_of_as_many_runs_as_can_be_looked_at(stag
         await end(stage, await claim_only(stage, worker, "a"), state)
         await stage.sql("update rota.outcomes set took = %s where job = %s", took, each["a"])
 
-    found = {each.task: each for each in await stage.run(history.flow_task_history("f"))}
-    few = {each.task: each for each in await stage.run(history.flow_task_history("f", job_limit=8))}
+    found = {each.task: each for each in await stage.run(metrics.flow_task_history("f"))}
+    few = {each.task: each for each in await stage.run(metrics.flow_task_history("f", job_limit=8))}
 
     assert (found["f.a"].ended, found["f.a"].success_rate, found["f.a"].median_seconds) == (
         3,
@@ -261,7 +262,7 @@ async def test_figures_of_its_tasks_are_of_as_many_runs_as_can_be_looked_at(stag
     assert (few["f.a"].ended, few["f.a"].success_rate) == (2, 1.0)
     [least] = [
         each
-        for each in await stage.run(history.flow_task_history("f", job_limit=1))
+        for each in await stage.run(metrics.flow_task_history("f", job_limit=1))
         if each.task == "f.a"
     ]
     assert least.ended == 1, "one run is read, however large"
@@ -271,7 +272,7 @@ async def test_the_last_runs_of_a_flow_come_last_first(stage: Stage) -> None:
     laid = [await lay(stage, DIAMOND) for _ in range(3)]
     await finish(stage, laid[0].run, "failed", 2.0)
 
-    found = await stage.run(history.flow_runs("f"))
+    found = await stage.run(metrics.flow_runs("f"))
 
     assert [(each.run, each.state, each.seconds) for each in found] == [
         (laid[2].run, "running", None),
@@ -285,7 +286,7 @@ async def test_a_flow_says_how_far_it_has_come(stage: Stage) -> None:
     begun, fresh = await lay(stage, DIAMOND), await lay(stage, DIAMOND)
     await end(stage, await claim_only(stage, worker, "a"))
 
-    found = await stage.run(history.flow_progress([begun.run, fresh.run, 0]))
+    found = await stage.run(metrics.flow_progress([begun.run, fresh.run, 0]))
 
     assert sorted((each.run, each.done, each.total) for each in found) == [
         (begun.run, 1, 4),
@@ -299,11 +300,11 @@ async def test_the_last_runs_of_a_task_are_looked_for_among_the_latest(stage: St
     last = await stage.start(task="rare")
     await lay(stage, {"a": []})
 
-    found = await stage.run(history.task_runs("rare"))
+    found = await stage.run(metrics.task_runs("rare"))
     assert [(each.run, each.state) for each in found] == [(last, "ready"), (first, "ready")]
-    few = await stage.run(history.task_runs("rare", scan_limit=3))
+    few = await stage.run(metrics.task_runs("rare", scan_limit=3))
     assert [each.run for each in few] == [last]
-    assert await stage.run(history.task_runs("f.a")) == []
+    assert await stage.run(metrics.task_runs("f.a")) == []
 
 
 # Schedules
@@ -342,7 +343,7 @@ async def test_schedules_that_somebody_should_look_at_are_found(stage: Stage) ->
             ago,
         )
 
-    found = await stage.run(history.problem_schedules(late_seconds=60.0))
+    found = await stage.run(metrics.problem_schedules(late_seconds=60.0))
 
     assert sorted((each.name, each.problem, each.count) for each in found) == [
         ("broken", "failing", 4),

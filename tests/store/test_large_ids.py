@@ -11,7 +11,7 @@ import pytest
 
 from rota.app.client import Client
 from rota.model.settings import Settings
-from rota.store import claims, jobs, runs, timers, waiters, workers
+from rota.store import claims, jobs, listeners, runs, timers, workers
 
 from .losses import bury, judge, orphans, quarantine, reap, seen, split, suspects
 from .stage import Stage
@@ -72,9 +72,9 @@ async def test_ids_survive_keys_copies_floors_and_news(large: Stage) -> None:
     listener = await large.connect()
     await large.sql('listen "rota.a"', on=listener)
     ended = batch.jobs[0]
-    await large.run(waiters.register("rota.a", [ended]))
+    await large.run(listeners.register("rota.a", [ended]))
     await large.complete(batch)
-    await large.run(waiters.notify_waiters([ended]))
+    await large.run(listeners.notify_waiters([ended]))
     [heard] = [note async for note in listener.notifies(timeout=5, stop_after=1)]
     assert int(heard.payload) == ended
 

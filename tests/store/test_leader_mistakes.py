@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from psycopg.errors import LockNotAvailable
 
-from rota.store import advisory
+from rota.store import advisory_locks
 
 from . import test_leaders
 from .polls import Polls, mistake
@@ -109,12 +109,12 @@ async def test_a_known_mistake_is_found(
         (
             "leader/probe",
             "held.classid::bigint = %(space)s::bigint",
-            f"pg_advisory_lock({advisory.WORKER}, {SEAT})",
+            f"pg_advisory_lock({advisory_locks.WORKER}, {SEAT})",
         ),
         (
             "leader/vacant",
             "held.classid::bigint = %(space)s::bigint",
-            f"pg_advisory_lock({advisory.WORKER}, {SEAT})",
+            f"pg_advisory_lock({advisory_locks.WORKER}, {SEAT})",
         ),
     ],
 )

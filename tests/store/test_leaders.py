@@ -7,12 +7,12 @@ import asyncio
 import psycopg
 import pytest
 
-from rota.store import advisory, leaders
+from rota.store import advisory_locks, leaders
 from rota.testing.server import DatabaseServer
 
 from .polls import LEASE, NAME, Polls, polls_at
 
-LEADER = advisory.LEADER
+LEADER = advisory_locks.LEADER
 
 
 # Seats and leases
@@ -300,7 +300,7 @@ SEAT = leaders.session_lock_key(NAME, "rota")
         "1",
         f"pg_advisory_lock({BIGINT})",
         f"pg_advisory_lock({SEAT}::bigint & 4294967295)",
-        f"pg_advisory_lock({advisory.WORKER}, {SEAT})",
+        f"pg_advisory_lock({advisory_locks.WORKER}, {SEAT})",
         f"pg_advisory_lock({LEADER}, {SEAT ^ 1})",
         f"pg_advisory_lock(0, {SEAT})",
     ],

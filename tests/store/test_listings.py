@@ -7,7 +7,8 @@ from itertools import product
 
 import pytest
 
-from rota.store import audit, standing, ticks, views
+from rota.store import audit, ticks
+from rota.store.read import coordination, runs
 
 from .stage import Stage
 from .test_schedule_plans import explain, read_by
@@ -95,9 +96,9 @@ async def test_those_who_have_left_are_listed_the_last_first(stage: Stage) -> No
     )
     await stage.sql(later, "stopped", 2, left)
     await stage.sql(later, "dead", 1, died)
-    assert [each.worker for each in await stage.run(views.ended_workers())] == [left, died]
-    assert [each.worker for each in await stage.run(views.ended_workers(1))] == [left]
-    assert there in [each.worker for each in await stage.run(views.workers())]
+    assert [each.worker for each in await stage.run(runs.ended_workers())] == [left, died]
+    assert [each.worker for each in await stage.run(runs.ended_workers(1))] == [left]
+    assert there in [each.worker for each in await stage.run(runs.workers())]
 
 
 async def test_alerts_that_are_over_are_listed_page_by_page_and_open_ones_are_not(
@@ -109,9 +110,9 @@ async def test_alerts_that_are_over_are_listed_page_by_page_and_open_ones_are_no
         " select 'k', n::text, 'm', 'h', 1, case when n <> 3 then rota.clock() end"
         "   from generate_series(1, 5) as n order by n"
     )
-    first = await stage.run(standing.closed_alerts(limit=3))
+    first = await stage.run(coordination.closed_alerts(limit=3))
     assert [each.subject for each in first] == ["5", "4", "2"]
-    rest = await stage.run(standing.closed_alerts(first[-1].id, 3))
+    rest = await stage.run(coordination.closed_alerts(first[-1].id, 3))
     assert [each.subject for each in rest] == ["1"]
 
 
@@ -126,7 +127,7 @@ async def test_calls_made_once_are_found_by_how_their_keys_begin(stage: Stage) -
         "        case when key = 'b:done' then 'infinity' else rota.clock() end, '42'"
         "   from unnest(array['a', 'b', 'b:done', 'b:lost', 'b:on', 'b\U0001f600 done', 'c']) as key"
     )
-    lines = await stage.run(standing.once_calls("b"))
+    lines = await stage.run(coordination.once_calls("b"))
     states = {each.key: (each.state, each.retained_until is None) for each in lines}
     assert states == {
         "b": ("running", False),
@@ -135,11 +136,11 @@ async def test_calls_made_once_are_found_by_how_their_keys_begin(stage: Stage) -
         "b:on": ("running", False),
         "b\U0001f600 done": ("finished", False),
     }
-    assert [each.key for each in await stage.run(standing.once_calls("b", "b:done", 2))] == [
+    assert [each.key for each in await stage.run(coordination.once_calls("b", "b:done", 2))] == [
         "b:lost",
         "b:on",
     ]
-    assert len(await stage.run(standing.once_calls())) == 7
+    assert len(await stage.run(coordination.once_calls())) == 7
 
 
 async def test_a_rate_says_how_much_of_it_is_used_up(stage: Stage) -> None:
@@ -149,11 +150,11 @@ async def test_a_rate_says_how_much_of_it_is_used_up(stage: Stage) -> None:
         " values ('busy', rota.clock() + interval '20 s', 2, rota.clock()),"
         "        ('idle', rota.clock() - interval '20 s', 2, rota.clock())"
     )
-    busy, idle = await stage.run(standing.rate_limits())
+    busy, idle = await stage.run(coordination.rate_limits())
     assert (busy.name, idle.name) == ("busy", "idle")
     assert 8 < busy.used <= 10
     assert idle.used == 0
-    assert await stage.run(standing.rate_limits("busy")) == [idle]
+    assert await stage.run(coordination.rate_limits("busy")) == [idle]
 
 
 @pytest.mark.parametrize("analysed", [False, True])
@@ -169,15 +170,15 @@ async def test_a_few_locks_that_are_held_are_found_among_many_that_are_not(
     )
     if analysed:
         await own_stage.sql("analyze rota.locks")
-    found = await own_stage.run(standing.locks())
+    found = await own_stage.run(coordination.locks())
     held = await own_stage.sql(
         "select name from rota.locks where instance is not null order by name, slot limit 200"
     )
     assert [each.name for each in found] == held
     after = (found[9].name, found[9].permit)
-    page = await own_stage.run(standing.locks(after=after, limit=5))
+    page = await own_stage.run(coordination.locks(after=after, limit=5))
     assert [each.name for each in page] == held[10:15]
-    scans = await explain(own_stage.watch, own_stage.schema, standing.locks())
+    scans = await explain(own_stage.watch, own_stage.schema, coordination.locks())
     assert read_by(scans)["locks"] <= 2 * len(held), scans
-    free = await own_stage.run(standing.locks("lock 7", include_free=True))
+    free = await own_stage.run(coordination.locks("lock 7", include_free=True))
     assert [(each.name, each.held) for each in free] == [("lock 7", False)]

@@ -7,8 +7,8 @@ import json
 import os
 from typing import Any
 
-from rota.store import meters
-from rota.store.meters import MinuteTotals
+from rota.store import metrics
+from rota.store.metrics import MinuteTotals
 
 from .stage import Stage
 
@@ -42,7 +42,7 @@ async def tallied(stage: Stage, what: str = "claimed") -> list[Any]:
 async def test_what_is_told_again_counts_once(stage: Stage) -> None:
     minute = await this_minute(stage)
     for _ in range(3):
-        await stage.run(meters.write_minutes(1, [told(minute, 5, seconds=1.5)]))
+        await stage.run(metrics.write_minutes(1, [told(minute, 5, seconds=1.5)]))
 
     assert await tallied(stage) == [(1, 5)]
     assert await tallied(stage, "took") == [(1, 1.5)]
@@ -51,26 +51,26 @@ async def test_what_is_told_again_counts_once(stage: Stage) -> None:
 async def test_what_comes_late_takes_nothing_away(stage: Stage) -> None:
     """A statement that was cut off may still be carried out, after those that were sent later."""
     minute = await this_minute(stage)
-    await stage.run(meters.write_minutes(1, [told(minute, 9, seconds=3.0, max_seconds=0.5)]))
-    await stage.run(meters.write_minutes(1, [told(minute, 5, seconds=1.0, max_seconds=0.2)]))
+    await stage.run(metrics.write_minutes(1, [told(minute, 9, seconds=3.0, max_seconds=0.5)]))
+    await stage.run(metrics.write_minutes(1, [told(minute, 5, seconds=1.0, max_seconds=0.2)]))
 
     assert await tallied(stage, "claimed, took, longest") == [(1, 9, 3.0, 0.5)]
 
 
 async def test_workers_count_each_for_itself(stage: Stage) -> None:
     minute = await this_minute(stage)
-    await stage.run(meters.write_minutes(1, [told(minute, 5)]))
-    await stage.run(meters.write_minutes(2, [told(minute, 7), told(minute - 1, 3)]))
+    await stage.run(metrics.write_minutes(1, [told(minute, 5)]))
+    await stage.run(metrics.write_minutes(2, [told(minute, 7), told(minute - 1, 3)]))
 
     assert await tallied(stage) == [(2, 3), (1, 5), (2, 7)]
 
 
 async def test_what_may_have_been_folded_is_not_told_any_more(stage: Stage) -> None:
     minute = await this_minute(stage)
-    await stage.run(meters.write_minutes(1, [told(minute - 31, 5), told(minute - 29, 6)]))
+    await stage.run(metrics.write_minutes(1, [told(minute - 31, 5), told(minute - 29, 6)]))
 
     assert await tallied(stage) == [(1, 6)]
-    assert meters.MAX_LATE_SECONDS < meters.COMPACT_AFTER_SECONDS
+    assert metrics.MAX_LATE_SECONDS < metrics.COMPACT_AFTER_SECONDS
 
 
 async def test_folding_keeps_every_count(stage: Stage) -> None:
@@ -79,10 +79,10 @@ async def test_folding_keeps_every_count(stage: Stage) -> None:
         some = [
             told(minute - ago, worker, seconds=0.5, max_seconds=worker / 10) for ago in range(5)
         ]
-        await stage.run(meters.write_minutes(worker, some))
+        await stage.run(metrics.write_minutes(worker, some))
 
     # All but this minute; a few rows at a time, so that a minute is folded in parts.
-    while (await stage.run(meters.compact(age=60.0, limit=2)))[0]:
+    while (await stage.run(metrics.compact(age=60.0, limit=2)))[0]:
         pass
 
     rows = "worker, claimed, took, longest"
@@ -96,11 +96,11 @@ async def test_folding_keeps_every_count(stage: Stage) -> None:
 
 async def test_what_is_too_old_is_removed(stage: Stage) -> None:
     minute = await this_minute(stage)
-    await stage.run(meters.write_minutes(1, [told(minute - 3), told(minute)]))
+    await stage.run(metrics.write_minutes(1, [told(minute - 3), told(minute)]))
     await stage.sql(
         "insert into rota.samples values (rota.clock() - interval '1 h', 'default', 1, 0, 1)"
     )
-    [gone] = await stage.run(meters.delete_old(age=120.0))
+    [gone] = await stage.run(metrics.delete_old(age=120.0))
 
     assert gone == 2
     assert await tallied(stage) == [(1, 1)]
@@ -192,11 +192,11 @@ async def test_the_worker_that_was_there_first_samples_and_once_a_minute(stage: 
     first, second = await stage.worker(), await stage.worker()
     samples = "select queue, ready from rota.samples order by minute"
 
-    await stage.run(meters.sample_queues(second))
+    await stage.run(metrics.sample_queues(second))
     assert await stage.sql(samples) == []
-    await stage.run(meters.sample_queues(first))
+    await stage.run(metrics.sample_queues(first))
     await stage.start_several(2)
-    await stage.run(meters.sample_queues(first))
+    await stage.run(metrics.sample_queues(first))
     assert await stage.sql(samples) == [("default", 3)]
 
 
@@ -206,7 +206,7 @@ async def test_a_queue_that_has_become_empty_is_sampled_once_more(stage: Stage) 
         "insert into rota.samples select date_trunc('minute', rota.clock()) - interval '1 min',"
         " queue, ready, 0, 1 from (values ('default', 3), ('empty', 0)) as given (queue, ready)"
     )
-    await stage.run(meters.sample_queues(worker))
+    await stage.run(metrics.sample_queues(worker))
 
     newest = (
         "select queue, ready from rota.samples where minute = date_trunc('minute', rota.clock())"

@@ -9,8 +9,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from rota.store import onces
-from rota.store.onces import OnceStart, RenewedOnce
+from rota.store import once_calls
+from rota.store.once_calls import OnceStart, RenewedOnce
 from rota.store.query import Query
 
 from .stage import Connection, Stage
@@ -32,7 +32,7 @@ def beginning(
     ttl: float = 30,
     wait: bool = False,
 ) -> Query[OnceStart]:
-    return onces.begin(key, nonce or uuid4(), earlier, WHO, ttl, wait=wait)
+    return once_calls.begin(key, nonce or uuid4(), earlier, WHO, ttl, wait=wait)
 
 
 async def begin(stage: Stage, key: str = "k", **how: Any) -> OnceStart:
@@ -49,7 +49,7 @@ async def begun(stage: Stage, key: str = "k", **how: Any) -> int:
 async def finish(
     stage: Stage, token: int, result: str = "1", keep: float | None = DAY, key: str = "k"
 ) -> list[bool]:
-    return await stage.run(onces.finish(key, token, result, keep))
+    return await stage.run(once_calls.finish(key, token, result, keep))
 
 
 async def run_out(stage: Stage, column: str = "expires", key: str = "%") -> None:
@@ -82,7 +82,7 @@ async def test_tokens_only_rise_also_over_a_row_that_went(calls: Stage) -> None:
     for _ in range(3):
         nonce = uuid4()
         tokens.append(await begun(calls, nonce=nonce))
-        await calls.run(onces.release("k", [nonce]))
+        await calls.run(once_calls.release("k", [nonce]))
         tokens.append(await begun(calls))
         await run_out(calls)
         tokens.append(await begun(calls))
@@ -148,11 +148,11 @@ async def test_whoever_begins_anew_is_asked_anew(calls: Stage) -> None:
     assert await finish(calls, token, keep=-1) == [False]
     nonce = uuid4()
     await begun(calls, nonce=nonce)
-    assert await calls.run(onces.release("k", [nonce])) == [False]
+    assert await calls.run(once_calls.release("k", [nonce])) == [False]
     nonce = uuid4()
     await begun(calls, nonce=nonce)
     await begin(calls, wait=True)
-    assert await calls.run(onces.release("k", [nonce])) == [True]
+    assert await calls.run(once_calls.release("k", [nonce])) == [True]
 
 
 # Keeping
@@ -165,7 +165,7 @@ async def test_who_was_replaced_keeps_nothing_and_frees_nothing(calls: Stage) ->
     token = await begun(calls)
 
     assert await finish(calls, zombie, '"zombie"') == []
-    assert await calls.run(onces.release("k", [nonce])) == []
+    assert await calls.run(once_calls.release("k", [nonce])) == []
     assert not (await begin(calls)).is_done
     assert await finish(calls, token, '"mine"') == [False]
     assert await finish(calls, zombie, '"zombie"') == []
@@ -185,7 +185,7 @@ async def test_a_result_that_is_kept_cannot_be_freed(calls: Stage) -> None:
     token = await begun(calls, nonce=nonce)
     await finish(calls, token)
 
-    assert await calls.run(onces.release("k", [nonce])) == []
+    assert await calls.run(once_calls.release("k", [nonce])) == []
     assert (await begin(calls)).has_result
 
 
@@ -199,7 +199,7 @@ async def test_who_begins_while_a_zombie_writes_waits_for_neither_nor_loses_it(
         zombie = await begun(calls)
         await run_out(calls)
         written, [answer] = await asyncio.gather(
-            calls.run(onces.finish("k", zombie, "1", DAY), one), calls.run(beginning(), other)
+            calls.run(once_calls.finish("k", zombie, "1", DAY), one), calls.run(beginning(), other)
         )
         assert bool(written) != (answer.token is not None)
 
@@ -274,7 +274,7 @@ async def test_calls_go_on_until_they_are_replaced_or_have_run_out(calls: Stage)
     async with other.transaction():
         await other.execute("select from rota.onces where key = 'locked' for update")
         answers = await calls.run(
-            onces.renew(
+            once_calls.renew(
                 [
                     ("held", held, 90.0),
                     ("over", over, 90.0),
@@ -327,9 +327,9 @@ async def read_by(stage: Stage, on: Connection, keeper: Connection) -> dict[str,
     statements: dict[str, Query[Any]] = {
         "begin": beginning(f"new {nonce}"),
         "wait": beginning(key, wait=True),
-        "renew": onces.renew([(key, token, 30.0), ("gone", 1, 30.0)]),
-        "free": onces.release(key, [nonce]),
-        "finish": onces.finish(key, token, "1", DAY),
+        "renew": once_calls.renew([(key, token, 30.0), ("gone", 1, 30.0)]),
+        "free": once_calls.release(key, [nonce]),
+        "finish": once_calls.finish(key, token, "1", DAY),
     }
     found = dict[str, int]()
     for name, query in statements.items():

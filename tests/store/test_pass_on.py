@@ -257,8 +257,8 @@ async def test_claims_are_locked_before_those_who_wait(stage: Stage) -> None:
 async def test_ends_and_wishes_recorded_together_take_their_locks_in_order(stage: Stage) -> None:
     """One batch with a failure and a job that was to be tried again but is wished cancelled, as the engine
     records it, against a batch whose jobs the same two wait for."""
-    from rota.engine.desk import OutcomeBatch as Finished
-    from rota.engine.record import statements_for
+    from rota.engine.worker.outcomes import statements_for
+    from rota.engine.worker.slots import OutcomeBatch as Finished
     from rota.model.outcome import FinalOutcome, Retried
 
     graph = {"p": [], "q": [], "r": [], "s": [], "low": ["p", "q"], "high": ["r", "s"]}

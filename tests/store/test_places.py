@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from rota.app.listing import find_runs, load_rows
-from rota.store import runs, timers, views
-from rota.store.listing import MAX_ID, RunFilter
+from rota.app.run_search import find_runs, load_rows
+from rota.store import runs, timers
+from rota.store.read import runs as read_runs
+from rota.store.read.run_list import MAX_ID, RunFilter
 
 from .stage import Stage
 
@@ -95,8 +96,8 @@ async def test_places_are_counted(stage: Stage) -> None:
     await stage.start_several(2)
     await stage.start(delay=timedelta(hours=1))
 
-    assert await stage.run(views.state_counts()) == [
-        views.StateCounts(2, sleeping=1, quarantined=0, running=3)
+    assert await stage.run(read_runs.state_counts()) == [
+        read_runs.StateCounts(2, sleeping=1, quarantined=0, running=3)
     ]
 
 
@@ -105,13 +106,13 @@ async def test_a_run_is_told_in_full(stage: Stage) -> None:
     [run] = batch.jobs
     await stage.retry(batch)
 
-    [detail] = await stage.run(views.run(run))
-    [attempt] = await stage.run(views.attempts(run))
+    [detail] = await stage.run(read_runs.run(run))
+    [attempt] = await stage.run(read_runs.attempts(run))
 
     assert (detail.state, detail.attempt, detail.args, detail.result) == ("asleep", 2, b"{}", None)
     assert detail.wakes is not None
     assert (attempt.attempt, attempt.state, attempt.seconds) == (1, "failed", 0.5)
-    assert await stage.run(views.run(999)) == []
+    assert await stage.run(read_runs.run(999)) == []
 
 
 async def test_runs_are_listed_from_the_latest_and_by_what_is_asked(stage: Stage) -> None:
@@ -135,7 +136,7 @@ async def test_queues_tell_what_waits_and_whether_anybody_will_come(stage: Stage
     await stage.start("unknown")
     await stage.worker()
 
-    lines = await stage.run(views.queues())
+    lines = await stage.run(read_runs.queues())
 
     assert [(line.queue, line.task, line.queued, line.workers) for line in lines] == [
         ("default", "unknown", 1, 0),

@@ -18,7 +18,7 @@ from uuid import uuid4
 import pytest
 from psycopg import sql
 
-from rota.store import claims, jobs, runs, timers, waiters
+from rota.store import claims, jobs, listeners, runs, timers
 from rota.store.query import Query, positional
 
 from .stage import Batch, Stage
@@ -136,7 +136,7 @@ async def check_all(stage: Stage) -> None:
         "claim": claim,
         "complete": _complete(batch),
         "wake": timers.wake(BATCH),
-        "tell": waiters.notify_waiters(given),
+        "tell": listeners.notify_waiters(given),
         "hold": claims.lock(worker, [batch.id]),
         "seize": claims.lock_exclusive(worker, [batch.id]),
         "release": claims.release(worker, [batch.id], given[: many // 2]),

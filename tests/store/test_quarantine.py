@@ -8,7 +8,7 @@ import random
 import pytest
 from psycopg.errors import OperationalError
 
-from rota.store import claims, failures, jobs, runs
+from rota.store import claims, jobs, pg_errors, runs
 
 from . import flows
 from .losses import (
@@ -237,8 +237,8 @@ async def test_a_storm_of_deaths_cancels_and_releases_leaves_each_job_in_one_pla
                 await globals()[f"_{what}"](stage, chance, laid, on)
                 moves[what] += 1
             except OperationalError as error:
-                deadlock = failures.sqlstate(error) == "40P01"
-                if deadlock or on.closed or not failures.is_transient(error):
+                deadlock = pg_errors.sqlstate(error) == "40P01"
+                if deadlock or on.closed or not pg_errors.is_transient(error):
                     raise
 
     sessions = [await stage.connect(engine=True) for _ in range(8)]

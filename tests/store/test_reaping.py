@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from rota.engine.announce import EventBus
-from rota.engine.heart import BeatResult
-from rota.engine.news import Notifier
-from rota.engine.reaper import CLAIMS_PER_PAGE, Reaper
+from rota.engine.notify.notifier import Notifier
+from rota.engine.telemetry.event_bus import EventBus
+from rota.engine.worker.heartbeat import BeatResult
+from rota.engine.worker.reaper import CLAIMS_PER_PAGE, Reaper
 from rota.model import events
 
 from . import flows

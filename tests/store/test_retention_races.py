@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from rota.store import jobs, retention, waiters
+from rota.store import jobs, listeners, retention
 
 from .past import Past
 from .stage import Connection, Stage
@@ -142,7 +142,7 @@ async def test_those_who_stop_waiting_for_it_are_not_waited_for(
     run = await past.ended(40)
     await stage.sql("insert into rota.waiters values (%s, 'me')", run)
     await stage.sql("insert into rota.cancels values (%s)", run)
-    await stage.run(waiters.notify_waiters([run]), other)
+    await stage.run(listeners.notify_waiters([run]), other)
 
     await past.prune()
 

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from psycopg import sql
 
-from rota.app import listing
-from rota.app.listing import RunSearchResult
-from rota.store import listing as store
+from rota.app import run_search
+from rota.app.run_search import RunSearchResult
 from rota.store import runs
-from rota.store.listing import FAILED_STATES, MAX_ID, OPEN_STATES, ListPosition, RunFilter
 from rota.store.query import Query, load, positional
+from rota.store.read import run_list as store
+from rota.store.read.run_list import FAILED_STATES, MAX_ID, OPEN_STATES, ListPosition, RunFilter
 
 from . import flows
 from .losses import quarantine
@@ -79,11 +79,11 @@ async def pages(
     bound = more.pop("after" if newer else "before", 0 if newer else MAX_ID)
     for _ in range(1000):
         side = {"after": bound} if newer else {"before": bound}
-        found = await listing.find_runs(
+        found = await run_search.find_runs(
             stage.together, matching, limit, oldest_first=newer, seconds=0, **side, **more
         )
         assert len(found.positions) <= limit
-        lines = await listing.load_rows(stage.together, matching, found.positions)
+        lines = await run_search.load_rows(stage.together, matching, found.positions)
         # Nothing moves meanwhile: what is found is what is listed.
         assert [each.run for each in lines] == sorted(
             (each.id for each in found.positions), reverse=True
@@ -126,7 +126,7 @@ async def test_those_in_a_state_are_those_that_are(
             matching = RunFilter(params.pop("name"), params.pop("queue"), states)
             # Small windows end before a page is full, and at different places.
             for window, limit in ((2, 2), (1000, 100)):
-                monkeypatch.setattr(listing, "_scan_limit", lambda matching, size=window: size)
+                monkeypatch.setattr(run_search, "_scan_limit", lambda matching, size=window: size)
                 monkeypatch.setattr(store, "MAX_SCAN_ROWS", window)
                 assert await pages(stage, matching, limit, **params) == expected
                 found = await pages(stage, matching, limit, newer=True, **params)
@@ -216,7 +216,7 @@ async def test_times_are_kept_exactly_though_they_are_looked_for_by_ids(stage: S
 
 async def test_a_moment_is_found_where_there_is_nothing(stage: Stage) -> None:
     assert await stage.run(store.last_id_before(datetime(2026, 1, 1, tzinfo=UTC))) == [0]
-    found = await listing.find_runs(stage.together, RunFilter(since=datetime.now(UTC)), 5)
+    found = await run_search.find_runs(stage.together, RunFilter(since=datetime.now(UTC)), 5)
     assert found == RunSearchResult([], False, None)
 
 

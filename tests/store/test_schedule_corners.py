@@ -11,15 +11,17 @@ from typing import Any
 import pytest
 from psycopg.errors import LockNotAvailable
 
-from rota.engine import firing, misfits, schedules
-from rota.engine.firing import RunToStart
-from rota.engine.misfits import DeferredSchedules
+from rota.engine.scheduling import deferred, definitions
+from rota.engine.scheduling import fire as scheduling_fire
+from rota.engine.scheduling.deferred import DeferredSchedules
+from rota.engine.scheduling.fire import RunToStart
 from rota.errors import ScheduleNotFound
 from rota.model.settings import Settings
-from rota.store import agenda, ticks
+from rota.store import ticks
 from rota.store.database import Database
-from rota.testing.link import CutPoint
-from rota.testing.proxy import Proxy
+from rota.store.read import schedules as read_schedules
+from rota.testing.proxy.connection import CutPoint
+from rota.testing.proxy.proxy import Proxy
 
 from .flows import DIAMOND, run_of
 from .stage import Batch, Stage
@@ -86,7 +88,7 @@ SIZE = 4
 async def test_no_more_is_caught_up_with_than_a_transaction_takes(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(firing, "MAX_BATCH_JOBS", 3 * SIZE)
+    monkeypatch.setattr(scheduling_fire, "MAX_BATCH_JOBS", 3 * SIZE)
     tick = await lay(stage, every=60.0, late=10.5 * 60 * SECOND, overlap="allow", catch_up="all")
     fired = await fire(stage, targets=FLOW)
     assert list(fired.started) == [("beat", tick + n * 60 * SECOND) for n in (8, 9, 10)]
@@ -97,7 +99,7 @@ async def test_no_more_is_caught_up_with_than_a_transaction_takes(
 async def test_one_run_that_is_more_than_that_is_started_all_the_same(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(firing, "MAX_BATCH_JOBS", SIZE - 1)
+    monkeypatch.setattr(scheduling_fire, "MAX_BATCH_JOBS", SIZE - 1)
     tick = await lay(stage, every=60.0, late=90 * SECOND, overlap="allow", catch_up="all")
     assert list((await fire(stage, targets=FLOW)).started) == [("beat", tick + 60 * SECOND)]
 
@@ -105,7 +107,7 @@ async def test_one_run_that_is_more_than_that_is_started_all_the_same(
 async def test_those_of_others_are_left_for_the_next_transaction(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(firing, "MAX_BATCH_JOBS", 2 * SIZE)
+    monkeypatch.setattr(scheduling_fire, "MAX_BATCH_JOBS", 2 * SIZE)
     for n in range(5):
         await lay(stage, f"s{n}")
     sizes = []
@@ -118,9 +120,9 @@ async def test_one_over_which_it_takes_too_long_is_put_off_alone(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server has no patience with who holds schedules and does not speak."""
-    plans = firing._FireTransaction._plans
+    plans = scheduling_fire._FireTransaction._plans
 
-    async def hurried(self: firing._FireTransaction, *args: Any, **more: Any) -> Any:
+    async def hurried(self: scheduling_fire._FireTransaction, *args: Any, **more: Any) -> Any:
         await self._connection.execute("set local idle_in_transaction_session_timeout = '200ms'")
         return await plans(self, *args, **more)
 
@@ -129,7 +131,7 @@ async def test_one_over_which_it_takes_too_long_is_put_off_alone(
             time.sleep(0.8)
         return make(due, *rest)
 
-    monkeypatch.setattr(firing._FireTransaction, "_plans", hurried)
+    monkeypatch.setattr(scheduling_fire._FireTransaction, "_plans", hurried)
     await lay(stage, "slow", late=9 * SECOND)
     good = {(f"s{n}", await lay(stage, f"s{n}")): 1 for n in range(3)}
     seeing = scheduler(stage, {"work": slow})
@@ -152,7 +154,7 @@ async def test_each_tick_that_does_not_fit_is_left_to_others_anew(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Others took the one before, so they are there. It is longer ago than they are given."""
-    monkeypatch.setattr(misfits, "DEFER_SECONDS", 0.0)
+    monkeypatch.setattr(deferred, "DEFER_SECONDS", 0.0)
     tick = await lay(stage, late=9 * SECOND)
     here = DeferredSchedules()
     for _ in range(3):
@@ -166,7 +168,7 @@ async def test_each_tick_that_does_not_fit_is_left_to_others_anew(
 async def test_one_that_fits_nobody_is_refused_though_a_run_is_open_that_it_would_cancel(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(misfits, "DEFER_SECONDS", 0.0)
+    monkeypatch.setattr(deferred, "DEFER_SECONDS", 0.0)
     first = await lay(stage, overlap="cancel_running")
     await fire(stage)
     await due_again(stage, first + SECOND / 10)
@@ -270,10 +272,10 @@ async def test_what_was_begun_again_and_has_succeeded_has_not_failed(stage: Stag
     await stage.run(ticks.record_outcomes(["beat"]))
     assert await row(stage, "failures") == 1
     await stage.sql("select rota.retry(%s)", run)
-    [seen] = await stage.run(agenda.ticks("beat", 1))
+    [seen] = await stage.run(read_schedules.ticks("beat", 1))
     assert (seen.planned, seen.outcome) == (tick, None)
     await stage.complete(await stage.claim(await stage.worker()))
-    [seen] = await stage.run(agenda.ticks("beat", 1))
+    [seen] = await stage.run(read_schedules.ticks("beat", 1))
     assert seen.outcome == "succeeded"
     await stage.run(ticks.record_outcomes(["beat"]))
     assert await row(stage, "failures, succeeded is not null") == (0, True)
@@ -335,10 +337,10 @@ async def test_what_is_deleted_is_gone_whatever_is_heard_of_it(
         database = Database(proxy.dsn, Settings())
         try:
             proxy.cut(where, hold_seconds=0.3)
-            await schedules.delete(database, "beat")
+            await definitions.delete(database, "beat")
             assert proxy.wait_for_cuts()
             with pytest.raises(ScheduleNotFound):
-                await schedules.delete(database, "beat")
+                await definitions.delete(database, "beat")
         finally:
             await database.close()
     assert await stage.sql("select name from rota.schedules") == []

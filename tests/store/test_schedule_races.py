@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from rota.engine import firing
-from rota.engine.firing import FireResult, Overtaken
-from rota.engine.misfits import DeferredSchedules
+from rota.engine.scheduling import fire as scheduling_fire
+from rota.engine.scheduling.deferred import DeferredSchedules
+from rota.engine.scheduling.fire import FireResult, Overtaken
 from rota.errors import DatabaseUnavailable
 from rota.model.settings import Settings
 from rota.store import ticks
 from rota.store.database import Database
-from rota.testing.link import CutPoint
-from rota.testing.proxy import Proxy
+from rota.testing.proxy.connection import CutPoint
+from rota.testing.proxy.proxy import Proxy
 
 from .layers import LAYERS, NO_KEY, take_away
 from .stage import Stage
@@ -43,15 +43,15 @@ class Window:
 @pytest.fixture
 def window(monkeypatch: pytest.MonkeyPatch) -> Iterator[Window]:
     window = Window()
-    advance = firing._FireTransaction._advance
+    advance = scheduling_fire._FireTransaction._advance
 
-    async def later(self: firing._FireTransaction, plans: Any, started: Any) -> None:
+    async def later(self: scheduling_fire._FireTransaction, plans: Any, started: Any) -> None:
         if self._process in window.whom:
             window.there.put_nowait(self._process)
             await window.go.wait()
         await advance(self, plans, started)
 
-    monkeypatch.setattr(firing._FireTransaction, "_advance", later)
+    monkeypatch.setattr(scheduling_fire._FireTransaction, "_advance", later)
     yield window
     window.go.set()
 
@@ -59,10 +59,10 @@ def window(monkeypatch: pytest.MonkeyPatch) -> Iterator[Window]:
 @asynccontextmanager
 async def stopped(stage: Stage, window: Window) -> AsyncIterator[asyncio.Task[FireResult]]:
     """Somebody who fires and has come to the window."""
-    firing = stage.meanwhile(fire(stage))
+    scheduling_fire = stage.meanwhile(fire(stage))
     async with asyncio.timeout(60):
         await window.there.get()
-    yield firing
+    yield scheduling_fire
     window.go.set()
 
 
@@ -230,10 +230,11 @@ async def test_a_commit_of_which_nobody_knows_has_fired_once_or_not_at_all(
         try:
             proxy.cut(where, hold_seconds=0.3)
             with pytest.raises(DatabaseUnavailable):
-                await firing.fire(database, TARGETS, ME, DeferredSchedules())
+                await scheduling_fire.fire(database, TARGETS, ME, DeferredSchedules())
             # He tries again at once, and so does another.
             [mine, yours] = await asyncio.gather(
-                firing.fire(database, TARGETS, ME, DeferredSchedules()), fire(stage, who=OTHER)
+                scheduling_fire.fire(database, TARGETS, ME, DeferredSchedules()),
+                fire(stage, who=OTHER),
             )
             [cut] = proxy.wait_for_cuts()
         finally:
@@ -288,11 +289,11 @@ async def test_no_more_runs_than_were_allowed_whoever_starts_them(stage: Stage) 
 
 
 async def test_what_is_deleted_while_it_fires_leaves_no_ticks(stage: Stage, window: Window) -> None:
-    from rota.engine import schedules
+    from rota.engine.scheduling import definitions
 
     await lay(stage)
     async with stopped(stage, window) as first:
-        deleting = stage.meanwhile(schedules.delete(stage.database, "beat"))
+        deleting = stage.meanwhile(definitions.delete(stage.database, "beat"))
         async with asyncio.timeout(60):
             while not await stage.one(WAITING):
                 await asyncio.sleep(0.01)

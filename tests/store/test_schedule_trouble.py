@@ -13,14 +13,14 @@ import msgspec
 import pytest
 from psycopg.errors import OperationalError
 
-from rota.engine import by_hand, misfits, schedules
-from rota.engine.announce import EventBus
-from rota.engine.firing import RunToStart
-from rota.engine.misfits import DeferredSchedules
-from rota.engine.news import Notifier
-from rota.engine.scheduler import Scheduler
+from rota.engine.notify.notifier import Notifier
+from rota.engine.scheduling import backfill, deferred, definitions
+from rota.engine.scheduling.deferred import DeferredSchedules
+from rota.engine.scheduling.fire import RunToStart
+from rota.engine.scheduling.scheduler import Scheduler
+from rota.engine.telemetry.event_bus import EventBus
 from rota.errors import ArgumentError, DatabaseUnavailable, ScheduleNotFound
-from rota.store import failures, runs, ticks
+from rota.store import pg_errors, runs, ticks
 from rota.store.schedules import ScheduleDefinition
 
 from .stage import Stage
@@ -43,7 +43,7 @@ BAD: dict[str, dict[str, Any]] = {
 @pytest.fixture
 def nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """Others have had their time for what does not fit."""
-    monkeypatch.setattr(misfits, "DEFER_SECONDS", 0.0)
+    monkeypatch.setattr(deferred, "DEFER_SECONDS", 0.0)
 
 
 def scheduler(stage: Stage, targets: Any = TARGETS) -> Scheduler:
@@ -83,10 +83,10 @@ async def test_what_one_cannot_decide_on_does_not_undo_the_rest(stage: Stage) ->
 async def test_what_one_cannot_decide_on_is_left_to_others_who_may(stage: Stage) -> None:
     """One machine lacks a time zone, say."""
     tick = await lay(stage, tz="Mars/Olympus")
-    misfits = DeferredSchedules()
-    assert not (await fire(stage, misfits=misfits)).handled
+    deferred = DeferredSchedules()
+    assert not (await fire(stage, misfits=deferred)).handled
     assert await row(stage, "why, due") == (None, tick)
-    assert misfits.deferred_names() == ["beat"]
+    assert deferred.deferred_names() == ["beat"]
     await stage.sql("update rota.schedules set tz = 'UTC'")  # as those see it who know it
     assert list((await fire(stage, who=OTHER)).started) == [("beat", tick)]
 
@@ -240,7 +240,7 @@ class Storm:
                 await self._move(fires, worker, on)
                 self.moves += 1
             except OperationalError as error:
-                if failures.sqlstate(error) == "40P01" or not failures.is_transient(error):
+                if pg_errors.sqlstate(error) == "40P01" or not pg_errors.is_transient(error):
                     raise
                 self.waited += 1
 
@@ -256,18 +256,18 @@ class Storm:
                 case "work":
                     await self._work(worker, on)
                 case "pause":
-                    await schedules.pause(database, name, "in a storm")
-                    await schedules.resume(database, name)
+                    await definitions.pause(database, name, "in a storm")
+                    await definitions.resume(database, name)
                 case "trigger":
-                    await by_hand.trigger(database, name, self._by_hand)
+                    await backfill.trigger(database, name, self._by_hand)
                 case "backfill":
                     now = await self.stage.one("select rota.clock()")
                     begin = now - timedelta(seconds=0.5)
-                    async for _ in by_hand.backfill(database, name, begin, now, self._by_hand):
+                    async for _ in backfill.backfill(database, name, begin, now, self._by_hand):
                         pass
                 case "declare":
                     some = self.chance.sample(self.NAMES, 10)
-                    await schedules.declare(
+                    await definitions.declare(
                         database, [self.definition(each) for each in some], ["work"]
                     )
                 case "cancel":
@@ -283,7 +283,7 @@ class Storm:
             await asyncio.sleep(self.chance.uniform(0, 0.05))
             await self.stage.complete(batch, on=on)
 
-    def _by_hand(self, definition: ScheduleDefinition) -> by_hand.TickFactory:
+    def _by_hand(self, definition: ScheduleDefinition) -> backfill.TickFactory:
         def making(tick: datetime, backfilled: bool) -> RunToStart:
             due: Any = definition
             return make(due, tick, backfilled)
@@ -297,7 +297,7 @@ async def test_nothing_of_all_that_is_done_to_schedules_deadlocks_or_starts_a_ti
 ) -> None:
     storm = Storm(own_stage, seed)
     everything = [storm.definition(name) for name in storm.NAMES]
-    await schedules.declare(own_stage.database, everything, ["work"])
+    await definitions.declare(own_stage.database, everything, ["work"])
     found: dict[Any, int] = {}
     for _ in range(10):
         until = time.monotonic() + 2.5

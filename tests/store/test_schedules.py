@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from rota.engine import misfits
-from rota.engine.firing import FireResult, RunToStart
-from rota.engine.misfits import DeferredSchedules
+from rota.engine.scheduling import deferred
+from rota.engine.scheduling.deferred import DeferredSchedules
+from rota.engine.scheduling.fire import FireResult, RunToStart
 from rota.errors import ArgumentError
 from rota.model.schedule import TickDecision
 from rota.store import ticks, timers
@@ -280,27 +280,27 @@ def picky(due: ticks.DueSchedule, *rest: Any) -> Any:
 @pytest.fixture
 def nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """Others have had their time for what does not fit."""
-    monkeypatch.setattr(misfits, "DEFER_SECONDS", 0.0)
+    monkeypatch.setattr(deferred, "DEFER_SECONDS", 0.0)
 
 
 async def refuse(stage: Stage) -> FireResult:
     """Fire with code that nothing fits, once others have had their time for it."""
-    misfits = DeferredSchedules()
-    assert not (await fire(stage, "beat", targets={"work": picky}, misfits=misfits)).handled
-    return await fire(stage, targets={"work": picky}, misfits=misfits)
+    deferred = DeferredSchedules()
+    assert not (await fire(stage, "beat", targets={"work": picky}, misfits=deferred)).handled
+    return await fire(stage, targets={"work": picky}, misfits=deferred)
 
 
 async def test_an_input_that_does_not_fit_is_left_to_those_whose_code_it_fits(stage: Stage) -> None:
     tick = await lay(stage)
     other = await lay(stage, "other")
     before = await row(stage, "next, due, ticks, runs, missed")
-    misfits = DeferredSchedules()
-    fired = await fire(stage, targets={"work": picky}, misfits=misfits)
+    deferred = DeferredSchedules()
+    fired = await fire(stage, targets={"work": picky}, misfits=deferred)
     assert (fired.handled, list(fired.started)) == (1, [("other", other)])
     assert await told(stage) == []
     assert await row(stage, "next, due, ticks, runs, missed") == before
-    assert misfits.deferred_names() == ["beat"]
-    assert not (await fire(stage, targets={"work": picky}, misfits=misfits)).handled
+    assert deferred.deferred_names() == ["beat"]
+    assert not (await fire(stage, targets={"work": picky}, misfits=deferred)).handled
     assert list((await fire(stage, who=OTHER)).started) == [("beat", tick)]
 
 
@@ -338,10 +338,10 @@ async def test_one_that_is_refused_uses_up_no_run(stage: Stage) -> None:
 @pytest.mark.usefixtures("nobody_else")
 async def test_after_it_was_refused_the_next_one_is_left_to_others_again(stage: Stage) -> None:
     await lay(stage)
-    misfits = DeferredSchedules()
+    deferred = DeferredSchedules()
     for _ in range(2):
         for seen in (False, True):
-            fired = await fire(stage, targets={"work": picky}, misfits=misfits)
+            fired = await fire(stage, targets={"work": picky}, misfits=deferred)
             assert bool(fired.handled) is seen
         await stage.sql("update rota.schedules set next = rota.clock(), due = rota.clock()")
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from rota.engine import record
+from rota.engine.worker import outcomes
 from rota.model.outcome import Suspended
 
 from . import flows
@@ -44,7 +44,7 @@ async def test_signals_are_locked_in_one_order_and_before_any_claim(
     async with job.transaction(force_rollback=True):
         async with sender.transaction():
             await say(stage, batch.jobs[1], on=sender)
-            first, *_ = record.suspend(batch.worker, going)
+            first, *_ = outcomes.suspend(batch.worker, going)
             expecting = stage.meanwhile(stage.run(first, job))
             await stage.waits(job, sender)
             assert not await is_free(stage, batch.jobs[0])

@@ -8,7 +8,7 @@ import random
 from collections import Counter
 from typing import Any
 
-from rota.engine import record
+from rota.engine.worker import outcomes
 from rota.model.outcome import Suspended
 from rota.store import runs, timers
 
@@ -47,7 +47,7 @@ async def test_whoever_meets_whom_no_wake_up_is_lost(stage: Stage) -> None:
             for each in order
         ]
         async with on.transaction():
-            for query in record.suspend(batch.worker, going):
+            for query in outcomes.suspend(batch.worker, going):
                 await stage.run(query, on)
                 await rest()
 

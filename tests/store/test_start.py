@@ -17,8 +17,8 @@ from rota.errors import ArgumentError, KeyBusy
 from rota.model.settings import Settings
 from rota.store import jobs, runs
 from rota.store.jobs import StartedJob, StartJob
-from rota.store.on import run_on
 from rota.store.query import Query
+from rota.store.user_connection import run_on
 
 from .stage import Connection, Stage
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rota.model.replay import JournalEntry
+from rota.model.journal import JournalEntry
 from rota.store import claims, steps
 from rota.store.steps import ProgressUpdate, UnwrittenEntry
 

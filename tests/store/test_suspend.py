@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rota.engine import record
+from rota.engine.worker import outcomes
 from rota.model.outcome import Suspended
 from rota.store import jobs, runs, timers
 from rota.store.jobs import MoveResult
@@ -197,7 +197,7 @@ async def test_many_lie_down_together_each_for_its_own(stage: Stage) -> None:
         (d, Suspended((wait("go"),), (wait("go"),))),
     ]
 
-    *_, [moved], _ = await stage.together(*record.suspend(batch.worker, going))
+    *_, [moved], _ = await stage.together(*outcomes.suspend(batch.worker, going))
 
     assert sorted(moved.jobs) == [a.job, b.job, c.job, d.job]
     assert await stage.sql("select job, signals from rota.asleep order by job") == [

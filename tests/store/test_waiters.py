@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rota.store import waiters
+from rota.store import listeners
 
 from .stage import Connection, Stage
 
@@ -25,9 +25,9 @@ async def over(stage: Stage, *ids: int) -> None:
 
 async def test_who_waits_for_what_is_still_open_is_not_told(stage: Stage) -> None:
     run = await stage.start()
-    await stage.run(waiters.register("rota.a", [run]))
+    await stage.run(listeners.register("rota.a", [run]))
 
-    await stage.run(waiters.notify_waiters([run]))
+    await stage.run(listeners.notify_waiters([run]))
 
     assert await stage.sql("select job from rota.waiters") == [run]
 
@@ -35,13 +35,13 @@ async def test_who_waits_for_what_is_still_open_is_not_told(stage: Stage) -> Non
 async def test_whoever_waits_is_told_once(stage: Stage) -> None:
     listener = await stage.connect()
     await stage.sql('listen "rota.a"', on=listener)
-    await stage.run(waiters.register("rota.a", [7, 8]))
-    await stage.run(waiters.register("rota.a", [7]))
+    await stage.run(listeners.register("rota.a", [7, 8]))
+    await stage.run(listeners.register("rota.a", [7]))
     await over(stage, 7, 8)
 
-    await stage.run(waiters.notify_waiters([7, 9]))
-    await stage.run(waiters.notify_waiters([7]))
-    await stage.run(waiters.notify_waiters([8]))
+    await stage.run(listeners.notify_waiters([7, 9]))
+    await stage.run(listeners.notify_waiters([7]))
+    await stage.run(listeners.notify_waiters([8]))
 
     assert await hear(listener, 2) == [("rota.a", "7"), ("rota.a", "8")]
     assert await stage.sql("select job from rota.waiters") == []
@@ -51,19 +51,19 @@ async def test_each_listener_of_a_job_is_told(stage: Stage) -> None:
     listener = await stage.connect()
     for name in ("rota.a", "rota.b"):
         await stage.sql(f'listen "{name}"', on=listener)
-        await stage.run(waiters.register(name, [7]))
+        await stage.run(listeners.register(name, [7]))
     await over(stage, 7)
 
-    await stage.run(waiters.notify_waiters([7]))
+    await stage.run(listeners.notify_waiters([7]))
 
     assert set(await hear(listener, 2)) == {("rota.a", "7"), ("rota.b", "7")}
 
 
 async def test_who_has_forgotten_is_not_told(stage: Stage) -> None:
     for name in ("rota.a", "rota.b"):
-        await stage.run(waiters.register(name, [7, 8]))
+        await stage.run(listeners.register(name, [7, 8]))
 
-    await stage.run(waiters.unregister("rota.a", [7]))
+    await stage.run(listeners.unregister("rota.a", [7]))
 
     assert await stage.sql("select listener, job from rota.waiters order by 1, 2") == [
         *(("rota.a", 8), ("rota.b", 7), ("rota.b", 8)),
@@ -78,12 +78,12 @@ async def test_a_waiter_that_registers_too_late_to_be_told_sees_the_outcome(stag
     async with completing.transaction():
         await stage.complete(batch, on=completing)
         # Told too early, nobody is there: which is why telling comes after the commit …
-        await stage.run(waiters.notify_waiters(batch.jobs), telling)
-        await stage.run(waiters.register("rota.a", batch.jobs))
+        await stage.run(listeners.notify_waiters(batch.jobs), telling)
+        await stage.run(listeners.register("rota.a", batch.jobs))
         assert await stage.sql("select job from rota.outcomes") == []
 
     # … where it finds the one who looked in vain.
-    await stage.run(waiters.notify_waiters(batch.jobs), telling)
+    await stage.run(listeners.notify_waiters(batch.jobs), telling)
     assert await stage.sql("select job from rota.waiters") == []
 
 
@@ -91,6 +91,6 @@ async def test_news_is_one_word_a_queue(stage: Stage) -> None:
     listener = await stage.connect()
     await stage.sql('listen "rota.wake"', on=listener)
 
-    await stage.run(waiters.notify("rota.wake", ["images", "mail"]))
+    await stage.run(listeners.notify("rota.wake", ["images", "mail"]))
 
     assert await hear(listener, 2) == [("rota.wake", "images"), ("rota.wake", "mail")]

@@ -7,7 +7,7 @@ import asyncio
 import psycopg
 import pytest
 
-from rota.store import advisory, claims, runs, workers
+from rota.store import advisory_locks, claims, runs, workers
 from rota.store.database import run
 from rota.store.workers import ObservedWorker
 
@@ -201,13 +201,16 @@ async def test_nobody_elses_lock_is_taken_for_it(own_stage: Stage, direct_dsn: s
         psycopg.conninfo.make_conninfo(direct_dsn, dbname="postgres"), autocommit=True
     )
     async with elsewhere:
-        await elsewhere.execute("select pg_advisory_lock(%s, %s)", [advisory.WORKER, seat])
+        await elsewhere.execute("select pg_advisory_lock(%s, %s)", [advisory_locks.WORKER, seat])
         other = await stage.connect()
         await stage.sql(
-            "select pg_advisory_lock(%s::int, %s::int)", advisory.RETENTION, seat, on=other
+            "select pg_advisory_lock(%s::int, %s::int)", advisory_locks.RETENTION, seat, on=other
         )
         await stage.sql(
-            "select pg_advisory_lock((%s::bigint << 32) | %s)", advisory.WORKER, seat, on=other
+            "select pg_advisory_lock((%s::bigint << 32) | %s)",
+            advisory_locks.WORKER,
+            seat,
+            on=other,
         )
 
         assert await looks(stage) == {worker: False}

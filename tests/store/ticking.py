@@ -8,9 +8,9 @@ from typing import Any
 
 from psycopg import sql
 
-from rota.engine import firing
-from rota.engine.firing import FireResult, RunToStart, tick_options
-from rota.engine.misfits import DeferredSchedules
+from rota.engine.scheduling import fire as scheduling_fire
+from rota.engine.scheduling.deferred import DeferredSchedules
+from rota.engine.scheduling.fire import FireResult, RunToStart, tick_options
 from rota.store.jobs import StartJob
 from rota.store.ticks import DueSchedule
 
@@ -73,7 +73,9 @@ async def fire(
     misfits: DeferredSchedules | None = None,
 ) -> FireResult:
     """As a scheduler does, on a connection of its own."""
-    return await firing.fire(stage.database, targets, who, misfits or DeferredSchedules(), name)
+    return await scheduling_fire.fire(
+        stage.database, targets, who, misfits or DeferredSchedules(), name
+    )
 
 
 async def runs(stage: Stage) -> Counter[tuple[str, datetime]]:

@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from rota.engine.ledger import WorkerJournal
+from rota.engine.durable.journal import WorkerJournal
 
 from .seen import Seen
 

@@ -11,7 +11,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from engine.asking import fetch
 from rota import Context, Retry, Rota, RunCancelled, RunFailed
-from rota.engine import spans
+from rota.engine.telemetry import span_names
 from rota.model.retention import Retention
 from rota.store import retention
 from rota.testing import Harness
@@ -37,25 +37,28 @@ async def test_each_attempt_is_a_span_of_the_same_trace(rota_app: Rota, seen: Se
     start, first, second = seen.one("start resize"), *seen.named("run resize")
     assert (start.kind, first.kind) == (SpanKind.PRODUCER, SpanKind.CONSUMER)
     assert dict(first.attributes or {}) == {
-        spans.SYSTEM: "rota",
-        spans.OPERATION: "run",
-        spans.OPERATION_TYPE: "process",
-        spans.DESTINATION: "images",
-        spans.MESSAGE: str(run.id),
-        spans.JOB_ID: run.id,
-        spans.RUN_ID: run.id,
-        spans.ATTEMPT: 1,
-        spans.TASK: "resize",
-        spans.WORKER: number,
-        spans.OUTCOME: "failed",
-        spans.RETRY_IN: 0.0,
-        spans.ERROR: "ValueError",
+        span_names.SYSTEM: "rota",
+        span_names.OPERATION: "run",
+        span_names.OPERATION_TYPE: "process",
+        span_names.DESTINATION: "images",
+        span_names.MESSAGE: str(run.id),
+        span_names.JOB_ID: run.id,
+        span_names.RUN_ID: run.id,
+        span_names.ATTEMPT: 1,
+        span_names.TASK: "resize",
+        span_names.WORKER: number,
+        span_names.OUTCOME: "failed",
+        span_names.RETRY_IN: 0.0,
+        span_names.ERROR: "ValueError",
     }
     assert (first.status.status_code, first.status.description) == (StatusCode.ERROR, "ValueError")
-    assert (said_of(second, spans.ATTEMPT), said_of(second, spans.OUTCOME)) == (2, "succeeded")
+    assert (said_of(second, span_names.ATTEMPT), said_of(second, span_names.OUTCOME)) == (
+        2,
+        "succeeded",
+    )
     assert second.status.status_code is StatusCode.UNSET
-    assert said_of(start, spans.RUN_ID) == run.id
-    assert said_of(start, spans.DESTINATION) == "images"
+    assert said_of(start, span_names.RUN_ID) == run.id
+    assert said_of(start, span_names.DESTINATION) == "images"
 
 
 async def test_a_job_that_slept_goes_on_in_its_trace(rota_harness: Harness, seen: Seen) -> None:
@@ -78,9 +81,12 @@ async def test_a_job_that_slept_goes_on_in_its_trace(rota_harness: Harness, seen
     )
     assert len(seen.traces()) == 1
     before, after = seen.named("run onboard")
-    assert [said_of(each, spans.OUTCOME) for each in (before, after)] == ["asleep", "succeeded"]
-    assert [said_of(each, spans.RESUMED) for each in (before, after)] == [None, True]
-    assert [said_of(each, spans.ATTEMPT) for each in (before, after)] == [1, 1]
+    assert [said_of(each, span_names.OUTCOME) for each in (before, after)] == [
+        "asleep",
+        "succeeded",
+    ]
+    assert [said_of(each, span_names.RESUMED) for each in (before, after)] == [None, True]
+    assert [said_of(each, span_names.ATTEMPT) for each in (before, after)] == [1, 1]
 
 
 async def test_a_step_that_fails_is_told_by_the_class_of_its_error(
@@ -99,8 +105,10 @@ async def test_a_step_that_fails_is_told_by_the_class_of_its_error(
             await run.result(timeout=60)
 
     first, second = seen.named("step charge")
-    assert said_of(first, spans.ERROR) == said_of(second, spans.ERROR) == "PermissionError"
-    assert said_of(seen.one("run pay"), spans.ERROR) == "PermissionError"
+    assert (
+        said_of(first, span_names.ERROR) == said_of(second, span_names.ERROR) == "PermissionError"
+    )
+    assert said_of(seen.one("run pay"), span_names.ERROR) == "PermissionError"
     assert SECRET not in "".join(each.to_json() for each in seen.spans)
     assert not [event for each in seen.spans for event in each.events]
 
@@ -142,7 +150,7 @@ async def test_what_ends_otherwise_says_how(rota_app: Rota, seen: Seen) -> None:
         await began.wait()
         worker.hurry()
 
-    outcomes = [said_of(each, spans.OUTCOME) for each in seen.named("run hang")]
+    outcomes = [said_of(each, span_names.OUTCOME) for each in seen.named("run hang")]
     assert outcomes == ["cancelled", "given back"]
     assert await left.status() == "ready"
 
@@ -164,12 +172,12 @@ async def test_calls_that_an_earlier_attempt_has_made_are_marked(
         await (await whole.start()).result(timeout=60)
 
     first, second = seen.named("map part")
-    assert [said_of(each, spans.REPLAYED) for each in (first, second)] == [None, True]
+    assert [said_of(each, span_names.REPLAYED) for each in (first, second)] == [None, True]
     assert {each.parent.span_id for each in seen.named("run part") if each.parent} == {id_of(first)}
     assert {link.context.span_id for link in second.links} == {
         id_of(each) for each in seen.named("run part")
     }
-    assert said_of(first, spans.COUNT) == 2
+    assert said_of(first, span_names.COUNT) == 2
 
 
 async def test_a_worker_that_was_lost_leaves_the_trace_whole(rota_app: Rota, seen: Seen) -> None:
@@ -196,7 +204,7 @@ async def test_a_worker_that_was_lost_leaves_the_trace_whole(rota_app: Rota, see
     assert (
         {trace_of(each) for each in more} == {trace_of(one)} == {trace_of(seen.one("start work"))}
     )
-    assert "lost" in {said_of(each, spans.OUTCOME) for each in seen.named("run work")}
+    assert "lost" in {said_of(each, span_names.OUTCOME) for each in seen.named("run work")}
 
 
 async def test_links_go_with_the_run_they_belong_to(
@@ -226,6 +234,6 @@ async def test_links_go_with_the_run_they_belong_to(
 
 def test_the_page_tells_of_every_attribute() -> None:
     page = (Path(__file__).parents[2] / "docs" / "guides" / "tracing.md").read_text("utf-8")
-    told = [name for word, name in vars(spans).items() if word.isupper() and "." in name]
+    told = [name for word, name in vars(span_names).items() if word.isupper() and "." in name]
     assert len(told) > 15
     assert [name for name in told if f"`{name}`" not in page] == []

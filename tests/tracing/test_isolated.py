@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from rota import Rota
-from rota.engine import spans
+from rota.engine.telemetry import span_names
 from rota.testing import Harness
 
 from . import tasks
@@ -29,7 +29,7 @@ async def test_code_in_a_process_is_where_its_attempt_is(app: Rota, seen: Seen) 
     for name, found in (("run awaited", awaited), ("run plain", plain)):
         attempt = seen.one(name)
         assert found == [f"{trace_of(attempt):x}", f"{id_of(attempt):x}"]
-        assert said_of(attempt, spans.OUTCOME) == "succeeded"
+        assert said_of(attempt, span_names.OUTCOME) == "succeeded"
 
 
 async def test_without_a_provider_it_is_nowhere(app: Rota) -> None:

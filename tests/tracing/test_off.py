@@ -10,7 +10,7 @@ from opentelemetry import trace
 
 from engine.asking import fetch
 from rota import Context, Rota
-from rota.engine import otel
+from rota.engine.telemetry import otel
 from rota.errors import SettingsError
 from rota.model.settings import Settings
 
@@ -48,9 +48,9 @@ def forbid(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("something is traced")
 
     monkeypatch.setattr(otel.OtelTracer, "__init__", never)
-    monkeypatch.setattr("rota.store.links.write", never)
-    monkeypatch.setattr("rota.store.links.read", never)
-    monkeypatch.setattr("rota.store.links.read_of_calls", never)
+    monkeypatch.setattr("rota.store.trace_links.write", never)
+    monkeypatch.setattr("rota.store.trace_links.read", never)
+    monkeypatch.setattr("rota.store.trace_links.read_of_calls", never)
 
 
 async def test_without_a_provider_nothing_is_kept(
@@ -134,7 +134,8 @@ async def test_whoever_watches_does_not_keep_the_work_from_being_done(
 
 
 def test_it_is_not_imported_unless_the_program_does() -> None:
-    code = "import rota, rota.app.client, rota.engine.worker, sys; print('opentelemetry' in sys.modules)"
+    modules = "rota, rota.app.client, rota.engine.worker.worker, sys"
+    code = f"import {modules}; print('opentelemetry' in sys.modules)"
     answer = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )

@@ -15,7 +15,7 @@ from opentelemetry.trace import SpanKind
 from engine.asking import fetch
 from rota import Context, Rota, Run
 from rota.app.client import MIN_COPY_JOBS
-from rota.engine import spans
+from rota.engine.telemetry import span_names
 from rota.testing import Harness
 
 from .seen import Seen, id_of, said_of, trace_of
@@ -36,7 +36,7 @@ async def test_many_started_together_are_below_one_start(
     start = seen.one("start work")
     assert seen.tree() == "request\n  start work"
     assert start.kind is SpanKind.PRODUCER
-    assert said_of(start, spans.COUNT) == many
+    assert said_of(start, span_names.COUNT) == many
     assert start.context is not None
     place = f"00-{trace_of(start):032x}-{id_of(start):016x}-{start.context.trace_flags:02x}"
     assert await fetch(rota_dsn, TRACES) == [(place,)] * many
@@ -64,7 +64,7 @@ async def test_flows_started_together_are_below_one_start(rota_app: Rota, seen: 
 
     both = "\n  run pair.one" * 2 + "\n  run pair.two" * 2
     assert seen.tree() == f"start pair{both}"
-    assert said_of(seen.one("start pair"), spans.FLOW) == "pair"
+    assert said_of(seen.one("start pair"), span_names.FLOW) == "pair"
 
 
 async def test_a_start_on_a_connection_of_the_users_is_in_his_trace(
@@ -138,7 +138,7 @@ async def test_a_key_that_is_taken_leaves_the_job_where_it_was(rota_app: Rota, s
         await (await work.options(key="a").start()).result(timeout=60)
 
     first, *others = seen.named("start work")
-    assert [said_of(each, spans.CREATED) for each in (first, *others)] == [True, False, False]
+    assert [said_of(each, span_names.CREATED) for each in (first, *others)] == [True, False, False]
     run = seen.one("run work")
     assert run.parent is not None
     assert run.parent.span_id == id_of(first)
@@ -216,7 +216,7 @@ async def test_each_tick_of_a_schedule_is_a_trace(rota_harness: Harness, seen: S
 
     assert len(ticks) >= 2
     assert len({trace_of(each) for each in ticks}) == len(ticks)
-    assert {said_of(each, spans.SCHEDULE) for each in ticks} == {"tick"}
+    assert {said_of(each, span_names.SCHEDULE) for each in ticks} == {"tick"}
     assert len({trace_of(each) for each in seen.named("run tick")}) == len(seen.named("run tick"))
     [night] = nights
     assert {trace_of(each) for each in seen.named("run nightly.one")} == {trace_of(night)}

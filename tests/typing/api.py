@@ -23,7 +23,7 @@ from rota import (
     TaskTimeout,
     WorkerLost,
 )
-from rota.app.blocking import SyncRun
+from rota.app.sync import SyncRun
 from rota.model.events import JobFinished
 from rota.testing import Harness, run_until_idle
 

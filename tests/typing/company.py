@@ -9,7 +9,7 @@ from psycopg import AsyncConnection, Connection
 
 from rota import Rota, ServiceContext
 from rota.app.locks import Lock, Permit, SyncLock
-from rota.coord.insert import Inserted
+from rota.coord.insert_once import Inserted
 from rota.coord.leader import Term
 from rota.coord.services import ServiceGroup
 

@@ -8,7 +8,7 @@ from typing import Any, assert_type
 from psycopg import AsyncConnection, Connection
 
 from rota import BoundFlow, Context, Failure, Flow, FlowTask, Retry, Rota, Run, RunFailed
-from rota.app.blocking import SyncRun
+from rota.app.sync import SyncRun
 
 app = Rota()
 etl = app.flow("etl")

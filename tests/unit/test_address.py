@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.store import address
+from rota.store import dsn as store_dsn
 
 SEVERAL = "postgresql://u@one,two:5433/name"
 
@@ -13,20 +13,20 @@ SEVERAL = "postgresql://u@one,two:5433/name"
 def nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PGHOST", "PGCONNECT_TIMEOUT", "PGTARGETSESSIONATTRS"):
         monkeypatch.delenv(name, raising=False)
-    address.connection_parameters.cache_clear()
+    store_dsn.connection_parameters.cache_clear()
 
 
 def test_a_dead_line_is_noticed_in_seconds() -> None:
-    found = address.connection_parameters("postgresql://u@one/name")
+    found = store_dsn.connection_parameters("postgresql://u@one/name")
 
     probes = found["keepalives_idle"] + found["keepalives_count"] * found["keepalives_interval"]
     assert probes <= 15
     assert found["tcp_user_timeout"] <= 15_000
-    assert found["connect_timeout"] == address.CONNECT_TIMEOUT_SECONDS
+    assert found["connect_timeout"] == store_dsn.CONNECT_TIMEOUT_SECONDS
 
 
 def test_what_the_dsn_says_holds() -> None:
-    found = address.connection_parameters(
+    found = store_dsn.connection_parameters(
         "host=one keepalives_idle=60 tcp_user_timeout=0 connect_timeout=7 application_name=mine"
     )
 
@@ -40,28 +40,28 @@ def test_what_the_dsn_says_holds() -> None:
     "dsn", [SEVERAL, "host=one,two", "hostaddr=127.0.0.1,127.0.0.2", "postgresql:///x?host=/a,/b"]
 )
 def test_of_several_hosts_the_one_that_can_be_written_to_is_meant(dsn: str) -> None:
-    found = address.connection_parameters(dsn)
+    found = store_dsn.connection_parameters(dsn)
 
     assert found["target_session_attrs"] == "read-write"
-    assert found["connect_timeout"] == address.HOST_CONNECT_TIMEOUT_SECONDS
+    assert found["connect_timeout"] == store_dsn.HOST_CONNECT_TIMEOUT_SECONDS
 
 
 def test_one_host_is_taken_as_it_is() -> None:
-    assert "target_session_attrs" not in address.connection_parameters("postgresql://u@one/name")
+    assert "target_session_attrs" not in store_dsn.connection_parameters("postgresql://u@one/name")
 
 
 def test_another_choice_among_several_hosts_is_left() -> None:
-    found = address.connection_parameters(f"{SEVERAL}?target_session_attrs=any")
+    found = store_dsn.connection_parameters(f"{SEVERAL}?target_session_attrs=any")
 
     assert found["target_session_attrs"] == "any"
 
 
 def test_the_environment_is_asked_where_libpq_asks_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGHOST", "one,two")
-    assert address.connection_parameters("")["target_session_attrs"] == "read-write"
+    assert store_dsn.connection_parameters("")["target_session_attrs"] == "read-write"
 
-    address.connection_parameters.cache_clear()
+    store_dsn.connection_parameters.cache_clear()
     monkeypatch.setenv("PGTARGETSESSIONATTRS", "primary")
     monkeypatch.setenv("PGCONNECT_TIMEOUT", "4")
-    found = address.connection_parameters("")
+    found = store_dsn.connection_parameters("")
     assert (found["target_session_attrs"], found["connect_timeout"]) == ("primary", "4")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from rota.drawing.board import (
+from rota.drawing.interactive_svg import (
     INSET,
     MIN_SHARE_WIDTH,
     NodeDetails,

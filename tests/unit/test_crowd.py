@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from rota.drawing.crowd import MAX_BOXES, MAX_EDGES, MAX_EXPANDED, MAX_SIMILAR, group
+from rota.drawing.grouping import MAX_BOXES, MAX_EDGES, MAX_EXPANDED, MAX_SIMILAR, group
 from rota.model.graph import Graph
 
 from .graphs import DIAMOND, chain, crossbar, fan, graphs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rota import Context, Flow, Rota
-from rota.drawing.definition import (
+from rota.drawing.flow_inputs import (
     flow_inputs,
     node_label,
     order_only_edges,

@@ -16,7 +16,7 @@ from rota.errors import (
     SchemaMissing,
     SettingsError,
 )
-from rota.store.failures import (
+from rota.store.pg_errors import (
     connect_error,
     first_line,
     is_connection_lost,

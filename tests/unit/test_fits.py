@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from pydantic import BaseModel
 
-from rota.model.fits import accepts_none, format_type, is_assignable
+from rota.model.type_match import accepts_none, format_type, is_assignable
 
 
 @dataclass

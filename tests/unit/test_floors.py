@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rota.model.floors import (
+from rota.engine.worker.queue_cursors import (
     FULL_READ_PAUSE_FACTOR,
     OLDEST_FIRST_TURNS,
     PRIORITIES,

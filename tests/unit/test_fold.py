@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as some
 
-from rota.drawing.fold import collapse
+from rota.drawing.collapse import collapse
 from rota.drawing.label import NodeLabel
 from rota.model.graph import Graph
 

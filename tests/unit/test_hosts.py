@@ -8,7 +8,7 @@ import pytest
 
 from rota import Settings
 from rota.errors import SettingsError, WebhookRefused
-from rota.model.hosts import WebhookHosts, is_public
+from rota.model.webhook_hosts import WebhookHosts, is_public
 
 LISTED = WebhookHosts.parse(
     "hooks.example.com, other.example.com:8443, http://plain.example.com:8080, 10.0.0.5:9000,"

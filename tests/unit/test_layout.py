@@ -9,10 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from rota.drawing import layers as layering
-from rota.drawing.layers import assign_layers, components, count_crossings
-from rota.drawing.layout import COMPONENT_GAP, RANK_GAP, Direction, GraphLayout, layout
-from rota.drawing.settle import BOX_GAP
+from rota.drawing import layout as layering
+from rota.drawing.layout import (
+    BOX_GAP,
+    COMPONENT_GAP,
+    RANK_GAP,
+    Direction,
+    GraphLayout,
+    assign_layers,
+    components,
+    count_crossings,
+    layout,
+)
 from rota.model.graph import Graph
 
 from .graphs import DIAMOND, chain, crossbar, fan, graphs, scattered

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rota.model.pace import ALLOWED_WAIT_SECONDS, Prefetch
+from rota.engine.worker.claim_planner import ALLOWED_WAIT_SECONDS, Prefetch
 
 
 def warm(pace: Prefetch, rounds: int = 20) -> Prefetch:

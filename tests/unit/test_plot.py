@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from rota.drawing.plot import (
+from rota.drawing.charts import (
     DURATION_MARKS_SECONDS,
     PLOT_BOTTOM,
     TOP,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from rota.drawing.rails import NODE, RailRow, text_rails
+from rota.drawing.text_rails import NODE, RailRow, text_rails
 from rota.model.graph import Graph
 
 from .graphs import DIAMOND, chain, crossbar, fan, graphs

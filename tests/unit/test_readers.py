@@ -16,8 +16,8 @@ from pydantic import BaseModel
 
 from rota import Rota
 from rota.errors import DefinitionError, ResultError
-from rota.model import readers
-from rota.model.readers import reader_of_function, reader_of_type
+from rota.model import result_types
+from rota.model.result_types import reader_of_function, reader_of_type
 
 if TYPE_CHECKING:
     from nowhere import Nothing  # type: ignore[import-not-found]
@@ -180,7 +180,7 @@ def test_what_cannot_be_made_of_json_is_said() -> None:
 
 
 def test_functions_made_on_the_way_are_not_remembered_for_ever() -> None:
-    before = len(readers._cache)
+    before = len(result_types._cache)
 
     def make() -> Callable[[], int]:
         def made() -> int:
@@ -191,4 +191,4 @@ def test_functions_made_on_the_way_are_not_remembered_for_ever() -> None:
     for _ in range(100):
         assert reader_of_function(make())("3") == 3
     gc.collect()
-    assert len(readers._cache) <= before + 1
+    assert len(result_types._cache) <= before + 1

@@ -11,7 +11,7 @@ import pytest
 from rota import Context, Retry, Rota
 from rota.errors import ArgumentError, ReplayMismatch, RotaError, SignalTimeout, StepFailed
 from rota.testing import simulate
-from rota.testing.inline import Simulate
+from rota.testing.simulate import Simulate
 
 NEW_YEAR = datetime(2027, 1, 1, tzinfo=UTC)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rota import ReplayMismatch
-from rota.model.replay import EntryKind, JournalEntry, Replay, StoredEntry, entry_label
+from rota.model.journal import EntryKind, JournalEntry, Replay, StoredEntry, entry_label
 
 Asked = tuple[EntryKind, str]
 

@@ -9,12 +9,12 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from rota.drawing.board import layout_boxes
+from rota.drawing.interactive_svg import layout_boxes
 from rota.drawing.layout import GraphLayout
 from rota.model.graph import Graph
-from rota.store.views import JobRow
-from rota.web.dashboard import run_graph
-from rota.web.dashboard.run_graph import PARENT_KEY, build_picture, count_states
+from rota.store.read.runs import JobRow
+from rota.web.dashboard.run import graph as run_graph
+from rota.web.dashboard.run.graph import PARENT_KEY, build_picture, count_states
 
 from .test_run_timeline import START, job, run
 

@@ -7,16 +7,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rota.drawing.gantt import GanttBar
-from rota.store.chronicle import RunStepRow
-from rota.store.views import FlowDetailRow, JobAttemptRow, JobRow
-from rota.web.dashboard.run_gantt import (
+from rota.store.read.run_history import RunStepRow
+from rota.store.read.runs import FlowDetailRow, JobAttemptRow, JobRow
+from rota.web.dashboard.run.gantt import (
     bars_of_job,
     merge_bars,
     queued_since,
     rounded_now,
     rows_of_run,
 )
-from rota.web.dashboard.run_graph import build_picture
+from rota.web.dashboard.run.graph import build_picture
 
 START = datetime(2026, 11, 16, 12, tzinfo=UTC)
 NOW = START + timedelta(seconds=100)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from rota.drawing.fold import collapse
+from rota.drawing.collapse import collapse
 from rota.drawing.label import STATES, NodeLabel
 from rota.drawing.palette import DARK, LIGHT, Palette
 from rota.drawing.svg import DARK_STYLE, svg

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from rota import LostJob, Retry, WorkerLost
-from rota.engine.verdict import after_crash, crash_count
+from rota.engine.worker.crash_policy import after_crash, crash_count
 from rota.model.outcome import Rejected
 from rota.model.task import TaskDefinition, TaskPolicy, WorkerLostAction
 from rota.store.jobs import ClaimedJob

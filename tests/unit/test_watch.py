@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from rota.model.watch import CONFIRM_SECONDS, FailureDetector
+from rota.engine.worker.failure_detector import CONFIRM_SECONDS, FailureDetector
 
 DEAD_AFTER = 20.0
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from rota.app import listing, many
-from rota.store import listing as store
+from rota.app import bulk_actions, run_search
+from rota.store.read import run_list as store
 
 from .visitors import Visitors
 
@@ -45,10 +45,10 @@ async def count(visitors: Visitors, **query: Any) -> dict[str, Any]:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Portions and windows that end early."""
-    monkeypatch.setattr(many, "BATCH_RUNS", 3)
-    monkeypatch.setattr(listing, "_scan_limit", lambda matching: 4)
+    monkeypatch.setattr(bulk_actions, "BATCH_RUNS", 3)
+    monkeypatch.setattr(run_search, "_scan_limit", lambda matching: 4)
     monkeypatch.setattr(store, "MAX_SCAN_ROWS", 4)
-    monkeypatch.setattr(listing, "SEARCH_SECONDS", 0.0)
+    monkeypatch.setattr(run_search, "SEARCH_SECONDS", 0.0)
 
 
 @pytest.mark.usefixtures("small")
@@ -73,7 +73,7 @@ async def test_what_matches_is_cancelled_in_portions_and_nothing_else(visitors: 
 async def test_a_portion_that_takes_long_ends_where_it_is(
     visitors: Visitors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(many, "BATCH_SECONDS", 0.0)
+    monkeypatch.setattr(bulk_actions, "BATCH_SECONDS", 0.0)
     runs = await start(visitors, 10, "slow")
     portions = await every(visitors, "cancel", ids=runs)
     assert [each["done"] for each in portions] == [4, 4, 2]
@@ -132,7 +132,7 @@ async def test_whoever_comes_too_late_is_counted_as_spared(
     for run in runs:
         await visitors.app.run(int(run)).cancel()
     found, go = asyncio.Event(), asyncio.Event()
-    looked = listing.find_runs
+    looked = run_search.find_runs
 
     async def slowly(*args: Any, **more: Any) -> Any:
         answer = await looked(*args, **more)
@@ -140,7 +140,7 @@ async def test_whoever_comes_too_late_is_counted_as_spared(
         await go.wait()
         return answer
 
-    monkeypatch.setattr(many, "find_runs", slowly)
+    monkeypatch.setattr(bulk_actions, "find_runs", slowly)
     asked = asyncio.create_task(every(visitors, "retry", ids=runs))
     await found.wait()
     for run in runs[:3]:
@@ -153,10 +153,10 @@ async def test_whoever_comes_too_late_is_counted_as_spared(
 async def test_of_many_it_is_said_that_there_are_many(
     visitors: Visitors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(many, "MAX_COUNTED_RUNS", 3)
+    monkeypatch.setattr(bulk_actions, "MAX_COUNTED_RUNS", 3)
     await start(visitors, 4, "many")
     assert (await count(visitors, queue="many"))["exact"] is False
-    monkeypatch.setattr(many, "MAX_COUNTED_RUNS", 4)
+    monkeypatch.setattr(bulk_actions, "MAX_COUNTED_RUNS", 4)
     found = await count(visitors, queue="many")
     assert (found["count"], found["exact"]) == (4, True)
 

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 from rota import Rota
-from rota.web.answers import _STATUSES
 from rota.web.api import openapi, routes
 from rota.web.auth import route_roles
+from rota.web.responses import _STATUSES
 
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "http-api.md"
 ROW = re.compile(r"^\| `([A-Z]+) (/\S+)` \| (\w+) \|", re.MULTILINE)

@@ -12,9 +12,9 @@ import pytest
 
 from rota import LockLost, Rota
 from rota.store import audit, workers
-from rota.web.api import operations
-from rota.web.api.operations import RequestContext
-from rota.web.doorman import LocalAccess
+from rota.web.api import router
+from rota.web.api.router import RequestContext
+from rota.web.tokens_auth import LocalAccess
 
 from .visitors import SECRET, Visitors
 
@@ -97,7 +97,7 @@ async def test_what_is_no_json_is_refused(visitors: Visitors, body: bytes) -> No
 async def test_a_body_that_never_comes_is_given_up(
     visitors: Visitors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(operations, "BODY_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(router, "BODY_TIMEOUT_SECONDS", 0.05)
 
     async def endless() -> AsyncIterator[bytes]:
         yield b"{"
@@ -111,7 +111,7 @@ async def test_a_body_that_never_comes_is_given_up(
 async def test_a_question_that_takes_the_database_too_long_is_ended_there(
     visitors: Visitors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(operations, "READ_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(router, "READ_TIMEOUT_SECONDS", 0.05)
     async with (await visitors.app.open()).database.transaction() as connection:
         await connection.execute("lock table rota.runs in access exclusive mode")
         answer = await visitors.ask("GET", RUNS)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from rota.model.rules import QUARANTINE, QUEUE_OLD, SCHEDULE_FAILS, SCHEDULE_LATE
-from rota.store.history import ProblemScheduleRow, UnservedQueueRow
-from rota.store.meters import FleetTotals
+from rota.model.alert_rules import QUARANTINE, QUEUE_OLD, SCHEDULE_FAILS, SCHEDULE_LATE
+from rota.store.metrics import FleetTotals
 from rota.store.queues import PauseRow
-from rota.store.standing import AlertRow
-from rota.web.dashboard.attention import MAX_LINES, Problem, list_problems
+from rota.store.read.coordination import AlertRow
+from rota.store.read.metrics import ProblemScheduleRow, UnservedQueueRow
+from rota.web.dashboard.problems import MAX_LINES, Problem, list_problems
 
 THEN = datetime(2026, 11, 16, 12, tzinfo=UTC)
 

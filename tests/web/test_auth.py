@@ -15,13 +15,13 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route, WebSocketRoute
 
 from rota import Rota
-from rota.app.access import create_access_token, revoke_access_token
+from rota.app.tokens import create_access_token, revoke_access_token
 from rota.errors import DefinitionError
 from rota.model.access import AccessToken, Caller, Role
-from rota.testing.proxy import Proxy
-from rota.web.answers import HttpError
+from rota.testing.proxy.proxy import Proxy
 from rota.web.auth import Guard, open_to_all, require_role
-from rota.web.doorman import (
+from rota.web.responses import HttpError
+from rota.web.tokens_auth import (
     MAX_ATTEMPTS_PER_MINUTE,
     MAX_UNKNOWN_LOOKUPS,
     QUERY_TIMEOUT_SECONDS,

@@ -12,9 +12,9 @@ import pytest
 
 from rota import Rota
 from rota.errors import SettingsError
-from rota.web.doorman import LOCAL_KEY_VARIABLE, LocalAccess
-from rota.web.origins import is_loopback
+from rota.web.csrf import is_loopback
 from rota.web.site import ALL_PARTS, check_bind, site
+from rota.web.tokens_auth import LOCAL_KEY_VARIABLE, LocalAccess
 
 from .visitors import Visitors
 

@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rota import Rota
-from rota.store import meters
-from rota.store.meters import DesiredWorkersRow, MinuteTotals
+from rota.store import metrics
+from rota.store.metrics import DesiredWorkersRow, MinuteTotals
 from rota.testing.server import DatabaseServer
-from rota.web.doorman import LocalAccess
 from rota.web.site import site
+from rota.web.tokens_auth import LocalAccess
 
 Direct = psycopg.Connection[tuple[Any, ...]]
 
@@ -144,11 +144,11 @@ class Load:
         zero = dict.fromkeys(MinuteTotals.__struct_fields__, 0)
         where = {"minute": row[0] - ago, "queue": "default", "task": "work"}
         told: Any = zero | counts | where
-        await database.run(meters.write_minutes(7, [MinuteTotals(**told)]))
+        await database.run(metrics.write_minutes(7, [MinuteTotals(**told)]))
 
     async def wants(self, queue: str = "default", **how: Any) -> DesiredWorkersRow:
         given = {"target": 60.0, "min_workers": 0, "max_workers": 100, "queue": queue, **how}
-        [found] = await (await self.app.open()).database.run(meters.desired_workers(**given))
+        [found] = await (await self.app.open()).database.run(metrics.desired_workers(**given))
         return found
 
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from rota import Rota
-from rota.web import departure
-from rota.web.departure import GracefulShutdown
-from rota.web.requests import InFlightRequests, Message, Receive, Scope, Send
+from rota.web import graceful_shutdown
+from rota.web.graceful_shutdown import GracefulShutdown
+from rota.web.in_flight import InFlightRequests, Message, Receive, Scope, Send
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ async def test_requests_have_their_grace_though_an_operator_drained_it_long_ago(
 
 
 async def test_a_third_signal_is_the_servers(app: Rota, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(departure, "HURRY_SECONDS", 0.01)
+    monkeypatch.setattr(graceful_shutdown, "HURRY_SECONDS", 0.01)
     told: list[int] = []
     leaving = GracefulShutdown(app, InFlightRequests(app.readiness), told.append)
     leaving.on_signal(15)

@@ -20,9 +20,9 @@ import pytest
 import uvloop
 
 from rota import Rota
+from rota.app.shutdown_signals import SignalHandlers
 from rota.asgi import Drain
-from rota.web.requests import InFlightRequests, Message, Receive, Scope, Send
-from rota.web.signals import SignalHandlers
+from rota.web.in_flight import InFlightRequests, Message, Receive, Scope, Send
 
 from .instance import Answer, Instance, ask, eventually, serving
 

@@ -14,8 +14,8 @@ from sqlalchemy.orm import Session
 
 from acceptance.test_on_your_own_connection import sqlalchemy_url
 from rota import Rota, Task
-from rota.app.blocking import SyncRun
 from rota.app.run import Run
+from rota.app.sync import SyncRun
 from rota.contrib.fastapi import Runs, runs_in
 from rota.errors import DefinitionError
 

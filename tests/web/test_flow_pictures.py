@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from rota import Rota
-from rota.drawing.definition import FlowInput
-from rota.store.history import FlowTaskHistoryRow
+from rota.drawing.flow_inputs import FlowInput
+from rota.store.read.metrics import FlowTaskHistoryRow
 from rota.web.dashboard.flows import draw_graph, example_input
 
 

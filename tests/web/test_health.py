@@ -17,12 +17,12 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from rota import Rota
-from rota.app.access import create_access_token
+from rota.app.tokens import create_access_token
 from rota.model.access import Role
 from rota.model.service import ServiceContext
-from rota.web.doorman import LocalAccess
 from rota.web.health import health
 from rota.web.site import site
+from rota.web.tokens_auth import LocalAccess
 
 NOWHERE = "postgresql://nobody@127.0.0.1:1/nothing?connect_timeout=1"
 

@@ -17,10 +17,10 @@ from psycopg import AsyncConnection
 from rota import Context, Retry, Rota
 from rota.store.database import Database
 from rota.testing.harness import Harness
-from rota.web import figures
-from rota.web.doorman import LocalAccess
-from rota.web.metrics import FLEET_METRICS, METRIC_FAMILIES
+from rota.web import fleet_metrics
+from rota.web.metric_definitions import FLEET_METRICS, METRIC_FAMILIES
 from rota.web.site import site
+from rota.web.tokens_auth import LocalAccess
 
 DOCS = Path(__file__).parents[2] / "docs"
 LABELS = {
@@ -75,7 +75,7 @@ async def client(rota_app: Rota) -> AsyncIterator[httpx2.AsyncClient]:
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures are asked for each time."""
-    monkeypatch.setattr(figures, "CACHE_SECONDS", 0.0)
+    monkeypatch.setattr(fleet_metrics, "CACHE_SECONDS", 0.0)
 
 
 async def scrape(client: httpx2.AsyncClient) -> Scrape:
@@ -206,9 +206,9 @@ async def test_locks_and_leaders_are_counted(
 
 
 async def wanted(app: Rota) -> bool:
-    from rota.store import standing
+    from rota.store.read import coordination
 
-    found = await (await app.open()).database.run(standing.locks("one"))
+    found = await (await app.open()).database.run(coordination.locks("one"))
     return any(each.awaited_since for each in found)
 
 

@@ -10,7 +10,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from rota import Rota
-from rota.cli.top.glance import SnapshotReader
+from rota.cli.top.snapshot import SnapshotReader
 from rota.web.site import ALL_PARTS
 
 from .visitors import Visitors

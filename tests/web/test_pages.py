@@ -17,15 +17,15 @@ from starlette.routing import Mount
 from starlette.types import ASGIApp, Message
 
 from rota import Rota
-from rota.app.access import revoke_access_token
+from rota.app.tokens import revoke_access_token
 from rota.errors import DatabaseUnavailable, SettingsError
 from rota.model.access import Caller
 from rota.web import dashboard
-from rota.web.answers import HttpError
-from rota.web.api.operations import RequestContext
+from rota.web.api.router import RequestContext
 from rota.web.dashboard import live as lively
 from rota.web.dashboard import overview
-from rota.web.dashboard.pages import Page, PageView
+from rota.web.dashboard.router import Page, PageView
+from rota.web.responses import HttpError
 from rota.web.site import ALL_PARTS, site
 
 from .visitors import Visitors

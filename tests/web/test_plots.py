@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rota.store.history import BucketRow
-from rota.web.dashboard.plots import (
+from rota.store.read.metrics import BucketRow
+from rota.web.dashboard.charts import (
     CHART_RANGES,
     format_depth,
     format_figure,
@@ -17,7 +17,7 @@ from rota.web.dashboard.plots import (
     sum_counts,
     time_before,
 )
-from rota.web.dashboard.shown import render_code
+from rota.web.dashboard.template_helpers import render_code
 
 THEN = datetime(2026, 11, 16, 12, tzinfo=UTC)
 

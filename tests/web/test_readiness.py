@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from rota import Rota
-from rota.app import looking
+from rota.app import database_probe
 from rota.store.migrate import check_on
 from rota.testing import Proxy
 
@@ -49,7 +49,7 @@ async def test_many_who_ask_share_one_look(rota_app: Rota, monkeypatch: pytest.M
         await check_on(connection, schema)
 
     await codes(rota_app)  # the connection is there
-    monkeypatch.setattr(looking, "check_on", checking)
+    monkeypatch.setattr(database_probe, "check_on", checking)
     while len(looks) < 2:
         answers = await asyncio.gather(*(codes(rota_app) for _ in range(50)))
         assert answers == [[]] * 50
@@ -65,7 +65,7 @@ async def test_who_hangs_up_does_not_end_the_look_of_the_others(
     async def checking(connection: psycopg.AsyncConnection[object], schema: str) -> None:
         await go.wait()
 
-    monkeypatch.setattr(looking, "check_on", checking)
+    monkeypatch.setattr(database_probe, "check_on", checking)
     impatient, patient = (asyncio.create_task(codes(rota_app)) for _ in range(2))
     await asyncio.sleep(0.05)
     impatient.cancel()
@@ -124,7 +124,7 @@ async def test_a_schema_that_is_too_old_is_a_reason_and_one_that_is_too_new_is_n
 ) -> None:
     """A deploy migrates first: who serves until it is over must go on."""
     monkeypatch.setattr(
-        looking, "PROBE_TIMEOUT_SECONDS", 30.0
+        database_probe, "PROBE_TIMEOUT_SECONDS", 30.0
     )  # a look that was too slow says nothing
     with psycopg.connect(rota_dsn, autocommit=True) as connection:
         connection.execute("insert into rota.migrations (version, name) values (9999, 'future')")
@@ -162,8 +162,8 @@ async def test_a_look_that_was_given_up_ends_late_and_with_its_own_connection(
     rota_app: Rota, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A query on a connection that is dead takes its time to be cancelled; meanwhile others look."""
-    monkeypatch.setattr(looking, "PROBE_TIMEOUT_SECONDS", 0.2)
-    monkeypatch.setattr(looking, "PROBE_INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr(database_probe, "PROBE_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(database_probe, "PROBE_INTERVAL_SECONDS", 0.0)
     sessions: list[object] = []
     late, let_go, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
@@ -183,11 +183,11 @@ async def test_a_look_that_was_given_up_ends_late_and_with_its_own_connection(
             await ended.wait()
         await check_on(session, schema)
 
-    monkeypatch.setattr(looking, "check_on", checking)
-    look = looking.DatabaseProbe(rota_app.open)
+    monkeypatch.setattr(database_probe, "check_on", checking)
+    look = database_probe.DatabaseProbe(rota_app.open)
     assert await look.latest() is None  # once unanswered is nothing yet
     await late.wait()
-    monkeypatch.setattr(looking, "PROBE_TIMEOUT_SECONDS", 10.0)
+    monkeypatch.setattr(database_probe, "PROBE_TIMEOUT_SECONDS", 10.0)
     assert await look.latest() is None
     assert sessions[1] is not sessions[0]
     # The second one's is kept, and used again.
@@ -208,8 +208,8 @@ async def test_what_is_looked_at_while_it_is_closed_leaves_no_connection(
         begun.set()
         await let_go.wait()
 
-    monkeypatch.setattr(looking, "check_on", checking)
-    look = looking.DatabaseProbe(rota_app.open)
+    monkeypatch.setattr(database_probe, "check_on", checking)
+    look = database_probe.DatabaseProbe(rota_app.open)
     asked = asyncio.create_task(look.latest())
     await begun.wait()
     await look.close()

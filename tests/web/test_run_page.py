@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from rota import Context, Rota
-from rota.web.dashboard import run_job
+from rota.web.dashboard.run import job
 from rota.web.site import ALL_PARTS
 
 from .visitors import Visitors
@@ -66,7 +66,7 @@ async def test_what_happened_in_one_moment_is_told_apart(kitchen: Visitors) -> N
 async def test_an_input_is_offered_whole_or_not_at_all(
     kitchen: Visitors, letters: int, offered: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_job, "MAX_EDITABLE_BYTES", 100_000)
+    monkeypatch.setattr(job, "MAX_EDITABLE_BYTES", 100_000)
     run = await kitchen.start("cook", input={"text": "x" * letters})
     text = (await kitchen.ask("GET", f"/runs/{run}")).text
     [field] = re.findall(r'<textarea id="again-input"[^>]*>(.*?)</textarea>', text, re.DOTALL)

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from rota import Rota
-from rota.app import listing
-from rota.store import listing as store
+from rota.app import run_search
+from rota.store.read import run_list as store
 from rota.web.site import ALL_PARTS
 
 from .visitors import Visitors
@@ -33,10 +33,10 @@ async def test_one_can_look_further_until_all_was_looked_through(
     wanted = await visitors.start("greet", input={"name": "Ada"}, key="the one")
     for _ in range(9):
         await visitors.start("greet", input={"name": "Ada"})
-    monkeypatch.setattr(listing, "_scan_limit", lambda matching: 2)
+    monkeypatch.setattr(run_search, "_scan_limit", lambda matching: 2)
     monkeypatch.setattr(store, "MAX_SCAN_ROWS", 2)
     monkeypatch.setattr("rota.web.dashboard.runs.PAGE_SIZE", 2)
-    monkeypatch.setattr(listing, "SEARCH_SECONDS", 0.0)
+    monkeypatch.setattr(run_search, "SEARCH_SECONDS", 0.0)
     at, looks = "/runs?find=the+one", 0
     while True:
         text = (await visitors.ask("GET", at)).text
@@ -99,7 +99,7 @@ def test_the_app_says_whether_a_name_is_a_flow() -> None:
     async def greet() -> None: ...
 
     kinds = [
-        listing.with_kind(app, store.RunFilter(name=name)).kind
+        run_search.with_kind(app, store.RunFilter(name=name)).kind
         for name in ("etl", "greet", "another", None)
     ]
     assert kinds == ["flow", "task", None, None]

@@ -18,7 +18,7 @@ import pytest
 
 from cli.terminal import Terminal, children_of
 from cluster.balancer import Clients
-from rota.cli.endings import NO_DATABASE, USAGE_ERROR, CommandError
+from rota.cli.exit_codes import NO_DATABASE, USAGE_ERROR, CommandError
 from rota.cli.serve import _listen, _load
 from rota.cli.target import Target
 from rota.web.serve import bind

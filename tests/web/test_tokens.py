@@ -11,7 +11,7 @@ import pytest
 
 from cli.terminal import APPS, Done
 from rota.cli import main
-from rota.cli.endings import NOT_FOUND, USAGE_ERROR
+from rota.cli.exit_codes import NOT_FOUND, USAGE_ERROR
 from rota.model.access import AccessToken
 from rota.testing.server import DatabaseServer
 

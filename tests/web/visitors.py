@@ -9,11 +9,11 @@ from typing import Any
 import httpx2
 
 from rota import Context, Rota
-from rota.app.access import create_access_token, revoke_access_token
+from rota.app.tokens import create_access_token, revoke_access_token
 from rota.model.access import Role
 from rota.store import tokens
-from rota.web.doorman import LocalAccess
 from rota.web.site import site
+from rota.web.tokens_auth import LocalAccess
 
 PASSES = ("nobody", "viewer", "operator", "admin", "expired", "revoked")
 

@@ -11,7 +11,7 @@ import pytest
 from psycopg import AsyncConnection
 
 from rota import Rota
-from rota.model.why import Explanation, ExplanationReason
+from rota.model.explanation import Explanation, ExplanationReason
 from rota.testing.server import DatabaseServer
 from store.stage import EMPTY
 

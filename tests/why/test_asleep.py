@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from rota import Context, Retry
-from rota.engine.ledger import WorkerJournal
+from rota.engine.durable.journal import WorkerJournal
 
 from .conftest import Asking
 

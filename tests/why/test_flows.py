@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from rota import Context, Retry
-from rota.engine.why import explain
-from rota.engine.why import sequential_fetch as questions
+from rota.engine.diagnosis.explain import explain
+from rota.engine.diagnosis.explain import sequential_fetch as questions
 from rota.errors import RunFailed, RunNotFound
 
 from .conftest import Asking

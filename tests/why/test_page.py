@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from rota.cli import main
-from rota.cli.endings import FAILED, NOT_FOUND, OK, USAGE_ERROR
+from rota.cli.exit_codes import FAILED, NOT_FOUND, OK, USAGE_ERROR
 from store.stage import EMPTY
 from web.visitors import SECRET, Visitors, shop
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from rota.cli.endings import EXIT_CODE_MEANINGS
+from rota.cli.exit_codes import EXIT_CODE_MEANINGS
 from rota.cli.main import PANELS, cli
 
 from .prose import made, said, table

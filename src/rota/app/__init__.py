@@ -4,6 +4,6 @@ from rota.app.flow import Flow, FlowTask
 from rota.app.rota import Rota
 from rota.app.run import Run
 from rota.app.task import Task
-from rota.engine.call import BoundFlow, BoundTask
+from rota.engine.execution.call import BoundFlow, BoundTask
 
 __all__ = ["BoundFlow", "BoundTask", "Flow", "FlowTask", "Rota", "Run", "Task"]

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from rota.app.flow import Flow
 from rota.app.task import Task
 from rota.errors import ArgumentError, DefinitionError, RunFailed, WebhookRefused
-from rota.model.agenda import ACTION_PREFIX
 from rota.model.context import Context
 from rota.model.retry import Retry
+from rota.model.schedule_view import ACTION_PREFIX
 
 if TYPE_CHECKING:
     from rota.app.rota import Rota
@@ -81,12 +81,12 @@ def _webhook_handler(app: Rota) -> Callable[..., Any]:
         headers: dict[str, str] | None = None,
         timeout: float = 10.0,
     ) -> int:
-        from rota.engine.webhook import WebhookRequest, send
-        from rota.model.hosts import WebhookHosts
-        from rota.store import views
+        from rota.engine.alerting.webhook import WebhookRequest, send
+        from rota.model.webhook_hosts import WebhookHosts
+        from rota.store.read import runs
 
         request = WebhookRequest(url, body, method, headers or {}, timeout)
-        [now] = await (await app.open()).database.run_with_retry(views.database_time())
+        [now] = await (await app.open()).database.run_with_retry(runs.database_time())
         return await send(
             request,
             WebhookHosts.parse(app.settings.webhook_hosts),
@@ -99,8 +99,8 @@ def _webhook_handler(app: Rota) -> Callable[..., Any]:
 
 
 def _check_webhook(app: Rota, url: str, **options: Any) -> None:
-    from rota.engine.webhook import WebhookRequest
-    from rota.model.hosts import WebhookHosts
+    from rota.engine.alerting.webhook import WebhookRequest
+    from rota.model.webhook_hosts import WebhookHosts
 
     options["headers"] = options.get("headers") or {}
     WebhookRequest(url, **options)

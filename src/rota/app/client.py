@@ -14,26 +14,25 @@ from itertools import compress
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from rota.coord.company import Coordinator
-from rota.coord.counts import CoordinationCounters
+from rota.coord.coordinator import CoordinationCounters, Coordinator
 from rota.coord.services import ServiceGroup
-from rota.engine import tracing
-from rota.engine.call import BoundFlow
-from rota.engine.meters import ProcessCounters
-from rota.engine.news import Notifier
-from rota.engine.spans import FLOW
-from rota.engine.tracing import Tracing
-from rota.engine.waiting import ResultWaiter
-from rota.engine.wakeups import Listener
+from rota.engine.execution.call import BoundFlow
+from rota.engine.notify.listener import Listener
+from rota.engine.notify.notifier import Notifier
+from rota.engine.notify.result_waiter import ResultWaiter
+from rota.engine.telemetry import tracing
+from rota.engine.telemetry.counters import ProcessCounters
+from rota.engine.telemetry.span_names import FLOW
+from rota.engine.telemetry.tracing import Tracing
 from rota.model.events import Event
 from rota.model.settings import Settings
 from rota.store import flows, jobs
 from rota.store.database import Database, run
 from rota.store.jobs import StartedJob, StartJob
-from rota.store.plain import RawConnections
+from rota.store.raw_connections import RawConnections
 
 if TYPE_CHECKING:
-    from rota.engine.worker import Worker
+    from rota.engine.worker.worker import Worker
 
 COPY_CHUNK_JOBS = 2000
 """Jobs in one chunk of a copy."""

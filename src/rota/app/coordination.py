@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from rota.app.locks import Lock, Permit
     from rota.app.once import SyncRota
     from rota.app.rates import RateLimit
-    from rota.coord.company import Coordinator
-    from rota.coord.hold import OnLost
-    from rota.coord.insert import Inserted
+    from rota.coord.coordinator import Coordinator
+    from rota.coord.insert_once import Inserted
     from rota.coord.leader import Callback, Leader
+    from rota.coord.lock import OnLost
     from rota.model.registry import Registry
     from rota.model.service import ServiceContext
 
@@ -183,7 +183,7 @@ class CoordinationMethods:
         The answer says how many were inserted, how many were duplicates, and which were new: only about
         those anything is to be done.
         """
-        from rota.coord.insert import insert_once
+        from rota.coord.insert_once import insert_once
 
         return await insert_once(connection, table, rows, conflict)
 

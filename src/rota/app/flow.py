@@ -1,33 +1,37 @@
-"""A flow as its app has it: write its tasks, start runs of it."""
+"""Flows: declare tasks and their order, start runs.
+
+`sleep` and `wait_signal` add nodes that only wait: tasks whose jobs sleep.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from rota.app.blocking import SyncRun
-from rota.app.how import DEFAULTS, StartOptions, merged
-from rota.app.nodes import signal_node, sleep_node
 from rota.app.peer_names import missing_attribute
 from rota.app.run import Run
-from rota.engine import tracing
-from rota.engine.call import BoundFlow
-from rota.engine.spans import FLOW
+from rota.app.start_options import DEFAULTS, StartOptions, merged
+from rota.app.sync import SyncRun
+from rota.engine.execution.call import BoundFlow
+from rota.engine.telemetry import tracing
+from rota.engine.telemetry.span_names import FLOW
 from rota.errors import ArgumentError, DefinitionError
-from rota.model.durably import NO_DEFAULT
+from rota.model.context import Context
+from rota.model.durable_context import NO_DEFAULT, check_entry_name
 from rota.model.flow import FlowDefinition, FlowNode, FlowPlan, When, task_names
 from rota.model.retry import Retry
-from rota.model.settings import Duration
+from rota.model.settings import Duration, to_seconds
 from rota.model.task import Isolation, OnWorkerLost, TaskDefinition, TaskPolicy
 from rota.store import flows
-from rota.store.arrays import array_items
+from rota.store.array_literals import array_items
 from rota.store.flows import JobColumns, StartRun
 from rota.store.jobs import StartedJob
-from rota.store.on import is_async, run_on
+from rota.store.user_connection import is_async, run_on
 
 if TYPE_CHECKING:
     from rota.app.rota import Rota
+
 
 FlowRun = Run[dict[str, Any]]
 
@@ -328,7 +332,7 @@ class Flow:
         return BoundFlow(plan, run)
 
     async def start(self, /, **input: Any) -> FlowRun:
-        """Start a run; it is durable when this returns. With `using(on=…)`, when that commits."""
+        """Start a run; it is durable when this returns. With `options(on=…)`, when that commits."""
         call = self.bind(**input)
         if self._options.on is None:
             client = await self._app.open()
@@ -413,3 +417,40 @@ def _result_inputs(plan: FlowPlan, node: FlowNode, numbers: dict[str, int]) -> s
     if not names:
         return None
     return "{" + ",".join(f'"{name}":{numbers[name]}' for name in names) + "}"
+
+
+def sleep_node(name: str, duration: Duration) -> Callable[..., Any]:
+    sleep_seconds = to_seconds(duration)
+    if not sleep_seconds >= 0:
+        raise DefinitionError(
+            f"{name!r} sleeps for {sleep_seconds:g} seconds; it has to be 0 or more"
+        )
+
+    async def sleep(ctx: Context) -> None:
+        await ctx.sleep(timedelta(seconds=sleep_seconds))
+
+    sleep.__doc__ = f"Sleeps for {timedelta(seconds=sleep_seconds)}."
+    return sleep
+
+
+def signal_node(
+    signal: str, payload_type: Any, timeout: Duration | None, default: Any
+) -> Callable[..., Any]:
+    check_entry_name("signal", signal)
+    if default is not NO_DEFAULT and timeout is None:
+        raise DefinitionError(
+            f"a wait for signal {signal!r} that never ends needs no default; give it a timeout, too"
+        )
+
+    async def wait(ctx: Context) -> Any:
+        return await ctx.wait_signal(signal, payload_type, timeout=timeout, default=default)
+
+    wait.__doc__ = f"Waits for signal {signal!r}."
+    # What those who take its result are checked against.
+    result_type = (
+        payload_type
+        if default is NO_DEFAULT or payload_type is Any
+        else payload_type | type(default)
+    )
+    wait.__annotations__ = {"ctx": Context, "return": result_type}
+    return wait

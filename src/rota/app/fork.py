@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rota.app.run import Run
-from rota.engine.deeds import run_audited_query
-from rota.engine.spans import FLOW
+from rota.engine.audited import run_audited_query
+from rota.engine.telemetry.span_names import FLOW
 from rota.errors import ArgumentError, RunNotFound
 from rota.store import runs
 from rota.store.audit import AuditEntry

@@ -26,12 +26,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from rota.app.overhearing import also_on_signal
+from rota.app.shutdown_signals import also_on_signal
 
 if TYPE_CHECKING:
     from rota.app.client import Client
     from rota.app.rota import Rota
-    from rota.engine.worker import Worker
+    from rota.engine.worker.worker import Worker
 
 log = logging.getLogger("rota")
 

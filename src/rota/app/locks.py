@@ -5,9 +5,9 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from rota.coord.hold import LockHandle
+from rota.coord.lock import LockHandle
 from rota.errors import ArgumentError
-from rota.store.on import is_async
+from rota.store.user_connection import is_async
 
 if TYPE_CHECKING:
     from rota.app.rota import Rota

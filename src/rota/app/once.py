@@ -8,16 +8,16 @@ from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from rota.app.coordination import MIN_TTL_SECONDS, WEEK, CoordinationMethods
-from rota.coord.insert import Inserted, insert_once_sync
+from rota.coord.insert_once import Inserted, insert_once_sync
 from rota.coord.once import OnceCall
 from rota.errors import ArgumentError
 from rota.model import codec
 from rota.model.settings import Duration, to_seconds
 
 if TYPE_CHECKING:
-    from rota.app.blocking import SyncRun
     from rota.app.rota import Rota
-    from rota.engine import call as jobs
+    from rota.app.sync import SyncRun
+    from rota.engine.execution import call as jobs
 
 R = TypeVar("R")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rota.engine.deeds import run_audited_query
+from rota.engine.audited import run_audited_query
 from rota.errors import ArgumentError
 from rota.model import codec
 from rota.store import queues

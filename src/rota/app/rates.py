@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rota.coord.rate import RateLimiter as Awaited
+from rota.coord.rate_limiter import RateLimiter as Awaited
 from rota.model.settings import Duration
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from rota.app.client import Client
-    from rota.app.looking import DatabaseProbe
+    from rota.app.database_probe import DatabaseProbe
 
 Code = Literal["starting", "draining", "database", "schema"]
 
@@ -71,7 +71,7 @@ class Readiness:
             return found  # whatever the database says: the answer is no, and comes at once
         import asyncio
 
-        from rota.app.looking import DatabaseProbe
+        from rota.app.database_probe import DatabaseProbe
 
         loop = asyncio.get_running_loop()
         probe = self._probes.get(loop)

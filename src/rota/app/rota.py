@@ -12,18 +12,18 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 from weakref import WeakKeyDictionary
 
-from rota.app.blocking import LoopThread
 from rota.app.coordination import CoordinationMethods
 from rota.app.flow import Flow, FlowTask
 from rota.app.readiness import Readiness
 from rota.app.run import Run
-from rota.app.scheduling import ScheduleMethods
+from rota.app.schedule_decorator import ScheduleMethods
+from rota.app.sync import LoopThread
 from rota.app.task import Task
-from rota.app.working import WorkerEntry
-from rota.engine.announce import EventBus, Subscriber
-from rota.engine.call import BoundFlow, BoundTask
-from rota.engine.meters import ProcessCounters
-from rota.engine.tracing import Tracing
+from rota.app.worker_entry import WorkerEntry
+from rota.engine.execution.call import BoundFlow, BoundTask
+from rota.engine.telemetry.counters import ProcessCounters
+from rota.engine.telemetry.event_bus import EventBus, Subscriber
+from rota.engine.telemetry.tracing import Tracing
 from rota.errors import ArgumentError, RotaError, WorkerNotFound
 from rota.model.context import Context
 from rota.model.flow import FlowDefinition
@@ -333,7 +333,7 @@ class Rota(CoordinationMethods, ScheduleMethods, WorkerEntry):
     async def drain(self, worker: int, *, by: str | None = None) -> None:
         """Ask a worker, wherever it runs, to finish what it has and leave. Raises WorkerNotFound if there
         is none with this number, or it has left or died. `by`: who does so by hand, for the audit log."""
-        from rota.engine.deeds import run_audited_query
+        from rota.engine.audited import run_audited_query
         from rota.store import workers
         from rota.store.audit import AuditEntry
 

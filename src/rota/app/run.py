@@ -6,20 +6,21 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
-from rota.engine.call import results_by_task, run_failed
+from rota.engine.execution.call import results_by_task, run_failed
 from rota.errors import RotaError, RunCancelled, RunExpired, RunFailed, RunNotFound
 from rota.model import codec
-from rota.model.durably import check_entry_name
+from rota.model.durable_context import check_entry_name
 from rota.model.settings import Duration, to_seconds
 from rota.model.task import TaskDefinition
-from rota.store import jobs, runs, signals, views, waiters
+from rota.store import jobs, listeners, runs, signals
 from rota.store.audit import AuditEntry
+from rota.store.read import runs as read_runs
 from rota.store.runs import RunOutcome
 
 if TYPE_CHECKING:
-    from rota.app.blocking import SyncRun
     from rota.app.rota import Rota
-    from rota.model.why import Explanation
+    from rota.app.sync import SyncRun
+    from rota.model.explanation import Explanation
 
 R = TypeVar("R")
 
@@ -41,7 +42,7 @@ class Run(Generic[R]):
         """Where it is: ready, asleep, running, quarantined, succeeded, failed, cancelled or expired; a
         flow is running until it has ended."""
         client = await self._app.open()
-        state = await client.database.fetch_one(views.state(self.id))
+        state = await client.database.fetch_one(read_runs.state(self.id))
         if state is None:
             raise RunNotFound(f"there is no run {self.id}")
         return state
@@ -100,7 +101,7 @@ class Run(Generic[R]):
     async def cancel(self, *, by: str | None = None) -> str:
         """Make it not happen, or stop. Answers "cancelled", "requested" while it is running, or the
         outcome it already has. `by`: who does so by hand, for the audit log."""
-        from rota.engine.deeds import run_audited_query
+        from rota.engine.audited import run_audited_query
 
         client = await self._app.open()
         answer = await run_audited_query(
@@ -115,13 +116,13 @@ class Run(Generic[R]):
         # What could not be passed on at once is, now; and who waits is told when all has committed.
         [released] = await client.database.run_with_retry(runs.release_pending(1000))
         client.notifier.notify(released.queues)
-        await client.database.run(waiters.notify_waiters([self.id, *released.runs]))
+        await client.database.run(listeners.notify_waiters([self.id, *released.runs]))
         return answer
 
     async def retry(self, *, by: str | None = None) -> None:
         """Try it once more, although it failed, expired or was cancelled. Of a flow, what failed and what
         came of that runs again; what succeeded keeps its results. `by`: who does so by hand."""
-        from rota.engine.deeds import run_audited_query
+        from rota.engine.audited import run_audited_query
 
         client = await self._app.open()
         queues = await run_audited_query(
@@ -148,7 +149,7 @@ class Run(Generic[R]):
         one already (perhaps this one, sent again because the answer was lost) or if the run has ended.
         `by` names the sender in the audit log.
         """
-        from rota.engine.deeds import run_audited_query
+        from rota.engine.audited import run_audited_query
 
         check_entry_name("signal", name)
         client = await self._app.open()
@@ -169,7 +170,7 @@ class Run(Generic[R]):
         """Let it out of quarantine, where a job is put that workers died of too often: it is tried again as
         if nothing had been. Answers how many jobs that were: of a flow, several; 0 if there was none.
         `by`: who does so by hand."""
-        from rota.engine.deeds import run_audited_query
+        from rota.engine.audited import run_audited_query
 
         client = await self._app.open()
         released = await run_audited_query(
@@ -186,13 +187,13 @@ class Run(Generic[R]):
     @property
     def sync(self) -> SyncRun[R]:
         """The same for code that does not await: `app.run(id).sync.result()`."""
-        from rota.app.blocking import SyncRun
+        from rota.app.sync import SyncRun
 
         return SyncRun(self._app, self)
 
     async def explain(self) -> Explanation:
         """Why it does not run: what it waits for, down to what holds all of it up, and what to do."""
-        from rota.engine.why import explain, sequential_fetch
+        from rota.engine.diagnosis.explain import explain, sequential_fetch
 
         client = await self._app.open()
         found = await explain(sequential_fetch(client.database.run), self.id, self._app.settings)

@@ -7,10 +7,9 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypedDict, TypeVar, Unpack
 
-from rota.app.blocking import SyncRun
 from rota.app.flow import Flow
 from rota.app.run import Run
-from rota.app.scheduling import (
+from rota.app.schedule_decorator import (
     check_duration,
     check_text,
     define_schedule,
@@ -18,18 +17,21 @@ from rota.app.scheduling import (
     encode_input,
     to_utc,
 )
+from rota.app.schedule_targets import check_schedule, run_factory
+from rota.app.sync import SyncRun
 from rota.app.task import Task
-from rota.app.ticking import check_schedule, run_factory
-from rota.engine import by_hand, schedules
-from rota.engine.spans import RUN_ID, SCHEDULE
+from rota.engine.scheduling import backfill as scheduling_backfill
+from rota.engine.scheduling import definitions
+from rota.engine.telemetry.span_names import RUN_ID, SCHEDULE
 from rota.errors import ArgumentError
-from rota.model.agenda import ACTION_PREFIX, Schedule, Tick
 from rota.model.schedule import CatchUp, Overlap
+from rota.model.schedule_view import ACTION_PREFIX, Schedule, Tick
 from rota.model.settings import Duration
 from rota.model.task import check_name
 from rota.model.timetable import check_datetime
-from rota.store import agenda, waiters
+from rota.store import listeners
 from rota.store.audit import AuditEntry
+from rota.store.read import schedules as read_schedules
 from rota.store.schedules import ScheduleDefinition
 
 if TYPE_CHECKING:
@@ -130,11 +132,11 @@ class Schedules:
         check_schedule(self._app, definition)
         client = await self._app.open()
         audit_entry = _audit_entry(by, "create schedule", name)
-        if not await schedules.create(client.database, definition, audit_entry):
+        if not await definitions.create(client.database, definition, audit_entry):
             raise ArgumentError(
                 f"there is a schedule called {name!r} already; change it with update, or delete it first"
             )
-        client.notifier.notify([waiters.SCHEDULE_CHANGED])
+        client.notifier.notify([listeners.SCHEDULE_CHANGED])
 
     def _resolve_target(self, task: Any, action: str | None) -> tuple[str, str]:
         if (task is None) is (action is None):
@@ -165,29 +167,29 @@ class Schedules:
             check_schedule(self._app, definition)
 
         audit_entry = _audit_entry(by, "update schedule", name)
-        await schedules.update(
+        await definitions.update(
             client.database, name, definition_changes, check_definition, audit_entry
         )
-        client.notifier.notify([waiters.SCHEDULE_CHANGED])
+        client.notifier.notify([listeners.SCHEDULE_CHANGED])
 
     async def pause(self, name: str, reason: str = "by hand", *, by: str | None = None) -> None:
         """Start nothing until it is resumed; deploys do not change that."""
         client = await self._app.open()
         audit_entry = _audit_entry(by, "pause schedule", name)
-        await schedules.pause(client.database, name, check_text("reason", reason), audit_entry)
+        await definitions.pause(client.database, name, check_text("reason", reason), audit_entry)
 
     async def resume(self, name: str, *, by: str | None = None) -> None:
         """Go on with the next tick. What came meanwhile is missed, and can be backfilled; one that comes
         once, comes now if its time is over."""
         client = await self._app.open()
-        await schedules.resume(client.database, name, _audit_entry(by, "resume schedule", name))
-        client.notifier.notify([waiters.SCHEDULE_CHANGED])
+        await definitions.resume(client.database, name, _audit_entry(by, "resume schedule", name))
+        client.notifier.notify([listeners.SCHEDULE_CHANGED])
 
     async def delete(self, name: str, *, by: str | None = None) -> None:
         """Forget it and its ticks. Runs that it has started go on. What code of a worker that is there
         declares has to go from there first: it would begin anew with the next one."""
         database = (await self._app.open()).database
-        await schedules.delete(database, name, _audit_entry(by, "delete schedule", name))
+        await definitions.delete(database, name, _audit_entry(by, "delete schedule", name))
 
     async def trigger(self, name: str, *, by: str | None = None) -> Run[Any]:
         """Start a run of it now, besides those of its ticks, whatever its state."""
@@ -195,7 +197,9 @@ class Schedules:
         audit_entry = _audit_entry(by, "trigger schedule", name)
         with self._app.tracing.start(name, kind=SCHEDULE) as span:
             factory = partial(run_factory, self._app, trace=span.trace)
-            id, queues = await by_hand.trigger(client.database, name, factory, audit_entry)
+            id, queues = await scheduling_backfill.trigger(
+                client.database, name, factory, audit_entry
+            )
             span.set_attributes({RUN_ID: id})
         client.notifier.notify(queues)
         return Run(self._app, id, created=True)
@@ -226,7 +230,9 @@ class Schedules:
         audit_entry = _audit_entry(by, "backfill schedule", name)
         with self._app.tracing.start(name, kind=SCHEDULE) as span:
             factory = partial(run_factory, self._app, trace=span.trace)
-            batches = by_hand.backfill(client.database, name, start, end, factory, audit_entry)
+            batches = scheduling_backfill.backfill(
+                client.database, name, start, end, factory, audit_entry
+            )
             async for batch in batches:
                 client.notifier.notify(batch.queues)
                 runs += [Run(self._app, id, created=True) for id in batch.runs]
@@ -236,16 +242,16 @@ class Schedules:
     async def get(self, name: str) -> Schedule:
         """How it is defined and how it stands. Raises ScheduleNotFound."""
         client = await self._app.open()
-        found = await client.database.fetch_one(agenda.schedules(name, limit=1))
+        found = await client.database.fetch_one(read_schedules.schedules(name, limit=1))
         if found is None:
-            raise schedules.not_found(name)
+            raise definitions.not_found(name)
         return found
 
     async def ticks(self, name: str, limit: int = 100) -> list[Tick]:
         """Its last ticks, the last first: when each was planned and started, by whom, and what became of
         it. The last thousand are kept."""
         client = await self._app.open()
-        found = await client.database.run(agenda.ticks(name, limit))
+        found = await client.database.run(read_schedules.ticks(name, limit))
         if not found:
             await self.get(name)
         return found
@@ -263,7 +269,9 @@ class Schedules:
         found: list[Schedule] = []
         while True:
             after = found[-1].name if found else None
-            query = agenda.schedules(tenant=tenant, state=state, after=after, limit=PAGE_ROWS)
+            query = read_schedules.schedules(
+                tenant=tenant, state=state, after=after, limit=PAGE_ROWS
+            )
             page = await client.database.run(query)
             found += page
             if len(page) < PAGE_ROWS:

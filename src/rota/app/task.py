@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar
 
 import msgspec
 
-from rota.app.blocking import SyncRun
-from rota.app.how import DEFAULTS, StartOptions, merged
 from rota.app.peer_names import missing_attribute
 from rota.app.run import Run
-from rota.engine import tracing
-from rota.engine.call import BoundTask
+from rota.app.start_options import DEFAULTS, StartOptions, merged
+from rota.app.sync import SyncRun
+from rota.engine.execution.call import BoundTask
+from rota.engine.telemetry import tracing
 from rota.errors import ArgumentError
 from rota.model.retry import Retry
 from rota.model.settings import Duration
 from rota.model.task import TaskDefinition
 from rota.store import jobs
 from rota.store.jobs import StartedJob, StartJob
-from rota.store.on import is_async, run_on
+from rota.store.user_connection import is_async, run_on
 
 if TYPE_CHECKING:
     from rota.app.rota import Rota
@@ -119,7 +119,7 @@ class Task(Generic[P, R]):
         return BoundTask(task, start)
 
     async def start(self, /, *args: P.args, **kwargs: P.kwargs) -> Run[R]:
-        """Start a job; it is durable when this returns. With `using(on=…)`, when that commits."""
+        """Start a job; it is durable when this returns. With `options(on=…)`, when that commits."""
         call = self.bind(*args, **kwargs)
         if self._options.on is None:
             client = await self._app.open()
@@ -163,7 +163,7 @@ class SyncTask(Generic[P, R]):
         return SyncTask(self._task.options(**options))
 
     def start(self, /, *args: P.args, **kwargs: P.kwargs) -> SyncRun[R]:
-        """Start a job; it is durable when this returns. With `using(on=…)`, when that commits."""
+        """Start a job; it is durable when this returns. With `options(on=…)`, when that commits."""
         task, app = self._task, self._task._app
         if task._options.on is not None:
             if is_async(task._options.on):

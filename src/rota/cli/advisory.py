@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from rota.cli import paint, whom
+from rota.cli import output
+from rota.cli.format import owner
 from rota.cli.target import Target, with_target
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from rota import Rota
-    from rota.store.standing import AdvisoryLockRow
+    from rota.store.read.coordination import AdvisoryLockRow
 
 
 @click.command()
@@ -25,14 +26,14 @@ def advisory(target: Target, as_json: bool) -> None:
     What a leader, a worker, a migration or the removal of old runs holds is named. The rest is somebody
     else's, with its key as it was given.
     """
-    from rota.store import standing
+    from rota.store.read import coordination
 
     async def query(app: Rota) -> list[AdvisoryLockRow]:
-        return await (await app.open()).database.run(standing.advisory_locks())
+        return await (await app.open()).database.run(coordination.advisory_locks())
 
     found = target.run(query)
     if as_json:
-        paint.print_json([_document(each) for each in found])
+        output.print_json([_document(each) for each in found])
     elif found:
         _print_advisory(found)
     else:
@@ -43,7 +44,7 @@ def advisory(target: Target, as_json: bool) -> None:
 
 def _document(lock: AdvisoryLockRow) -> dict[str, Any]:
     return {
-        **paint.fields(lock),
+        **output.fields(lock),
         "namespace": _namespace(lock),
         "key": lock.key if lock.is_pair else _bigint_key(lock),
         "class_id": lock.namespace if lock.is_pair else None,
@@ -53,27 +54,29 @@ def _document(lock: AdvisoryLockRow) -> dict[str, Any]:
 def _print_advisory(found: list[AdvisoryLockRow]) -> None:
     columns = {
         "lock": [_lock_cell(each) for each in found],
-        "key": [paint.wrapped_cell(_key(each)) for each in found],
-        "pid": [paint.cell(each.pid) for each in found],
+        "key": [output.wrapped_cell(_key(each)) for each in found],
+        "pid": [output.cell(each.pid) for each in found],
         "": [_mode(each) for each in found],
-        "application": [paint.wrapped_cell(each.application) for each in found],
-        "user": [paint.wrapped_cell(each.user) for each in found],
-        "client": [paint.wrapped_cell(each.address) for each in found],
+        "application": [output.wrapped_cell(each.application) for each in found],
+        "user": [output.wrapped_cell(each.user) for each in found],
+        "client": [output.wrapped_cell(each.address) for each in found],
         "state": [_state(each) for each in found],
-        "connected": [paint.cell(paint.format_duration(each.connected_seconds)) for each in found],
+        "connected": [
+            output.cell(output.format_duration(each.connected_seconds)) for each in found
+        ],
     }
-    if whom.is_narrow():
+    if owner.is_narrow():
         del columns["connected"]
-    whom.print_table(
+    owner.print_table(
         columns,
         right=("key", "pid", "connected"),
         free=("lock", "key", "application", "user", "client", "state"),
     )
-    paint.hint("a session is ended, with all it holds, by `select pg_terminate_backend(PID)`")
+    output.hint("a session is ended, with all it holds, by `select pg_terminate_backend(PID)`")
 
 
 def _namespace(lock: AdvisoryLockRow) -> str | None:
-    from rota.store.advisory import NAMESPACE_NAMES
+    from rota.store.advisory_locks import NAMESPACE_NAMES
 
     return NAMESPACE_NAMES.get(lock.namespace) if lock.is_pair else None
 
@@ -81,8 +84,8 @@ def _namespace(lock: AdvisoryLockRow) -> str | None:
 def _lock_cell(lock: AdvisoryLockRow) -> Text:
     name = _namespace(lock)
     if name is None:
-        return paint.wrapped_cell("other", "dim")
-    return paint.wrapped_cell(f"{name} {lock.owner or ''}".strip())
+        return output.wrapped_cell("other", "dim")
+    return output.wrapped_cell(f"{name} {lock.owner or ''}".strip())
 
 
 def _key(lock: AdvisoryLockRow) -> str:
@@ -101,10 +104,10 @@ def _signed(value: int, bits: int) -> int:
 
 def _mode(lock: AdvisoryLockRow) -> Text:
     if not lock.granted:
-        return paint.cell("waiting", "yellow")
-    return paint.cell("" if lock.exclusive else "shared")
+        return output.cell("waiting", "yellow")
+    return output.cell("" if lock.exclusive else "shared")
 
 
 def _state(lock: AdvisoryLockRow) -> Text:
-    since = "" if lock.state_seconds is None else f" {paint.format_duration(lock.state_seconds)}"
-    return paint.wrapped_cell(f"{lock.state}{since}" if lock.state else "")
+    since = "" if lock.state_seconds is None else f" {output.format_duration(lock.state_seconds)}"
+    return output.wrapped_cell(f"{lock.state}{since}" if lock.state else "")

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from rota.cli import paint, whom
-from rota.cli.endings import FAILED, NOT_FOUND, CommandError, exit_with
+from rota.cli import output
+from rota.cli.exit_codes import FAILED, NOT_FOUND, CommandError, exit_with
+from rota.cli.format import owner
 from rota.cli.start import DurationParameter
 from rota.cli.target import Target, subcommand_follows, with_target
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from rota.store.alerts import ClosedAlert
     from rota.store.audit import AuditRow
     from rota.store.query import Query
-    from rota.store.standing import AlertRow
+    from rota.store.read.coordination import AlertRow
 
 
 @click.group(invoke_without_command=True)
@@ -49,21 +50,21 @@ def alerts(target: Target, include_closed: bool, check: bool, limit: int, as_jso
     """
     if subcommand_follows(target):
         return
-    from rota.engine.watchman import STALE_SECONDS, Evaluation
+    from rota.engine.alerting.evaluator import STALE_SECONDS, Evaluation
     from rota.store import alerts as rows
-    from rota.store import standing, views
+    from rota.store.read import coordination, runs
 
     async def query(app: Rota) -> tuple[list[AlertRow], datetime]:
         database = (await app.open()).database
         await Evaluation(database, (socket.gethostname(), os.getpid())).evaluate(STALE_SECONDS)
         await database.run(rows.clear_resolved())
-        found = await database.run(standing.alerts(include_closed=include_closed, limit=limit))
-        [now] = await database.run(views.database_time())
+        found = await database.run(coordination.alerts(include_closed=include_closed, limit=limit))
+        [now] = await database.run(runs.database_time())
         return found, now
 
     found, now = target.run(query)
     if as_json:
-        paint.print_json([paint.fields(each) for each in found])
+        output.print_json([output.fields(each) for each in found])
     elif found:
         _print_alerts(found, now)
     elif include_closed:
@@ -94,10 +95,10 @@ def ack(target: Target, kind: str, subject: str | None, duration: timedelta) -> 
     """
     from rota.store import alerts as rows
 
-    query = rows.acknowledge(kind, subject, duration.total_seconds(), whom.current_operator())
+    query = rows.acknowledge(kind, subject, duration.total_seconds(), owner.current_operator())
     for each in _change_alerts(target, kind, subject, query):
         click.echo(
-            f"acknowledged for {paint.format_duration(duration.total_seconds())}: {each.kind}: "
+            f"acknowledged for {output.format_duration(duration.total_seconds())}: {each.kind}: "
             f"{each.subject}"
         )
 
@@ -114,7 +115,7 @@ def close(target: Target, kind: str, subject: str | None) -> None:
     """
     from rota.store import alerts as rows
 
-    query = rows.dismiss(kind, subject, whom.current_operator())
+    query = rows.dismiss(kind, subject, owner.current_operator())
     for each in _change_alerts(target, kind, subject, query):
         click.echo(f"closed: {each.kind}: {each.subject}")
 
@@ -137,17 +138,17 @@ def _change_alerts(
 def _print_alerts(found: list[AlertRow], now: datetime) -> None:
     any_closed = any(each.cleared is not None for each in found)
     columns = {
-        "alert": [paint.wrapped_cell(each.kind, _style(each)) for each in found],
+        "alert": [output.wrapped_cell(each.kind, _style(each)) for each in found],
         "age" if not any_closed else "raised": [_raised(each, now, any_closed) for each in found],
         "duration": [_duration(each) for each in found],
         "handled by": [_handled_by(each) for each in found],
         "reported by": [
-            paint.wrapped_cell(whom.format_process(each.host, each.pid), _closed_style(each))
+            output.wrapped_cell(owner.format_process(each.host, each.pid), _closed_style(each))
             for each in found
         ],
-        "message": [paint.wrapped_cell(each.message, _closed_style(each)) for each in found],
+        "message": [output.wrapped_cell(each.message, _closed_style(each)) for each in found],
     }
-    whom.print_table(
+    owner.print_table(
         columns,
         right=("age", "raised", "duration"),
         free=("alert", "handled by", "reported by", "message"),
@@ -156,7 +157,7 @@ def _print_alerts(found: list[AlertRow], now: datetime) -> None:
 
 def _handled_by(alert: AlertRow) -> Text:
     """Who sees to it, or has closed it."""
-    return paint.wrapped_cell(alert.closed_by or alert.acknowledged_by or "", "dim")
+    return output.wrapped_cell(alert.closed_by or alert.acknowledged_by or "", "dim")
 
 
 def _style(alert: AlertRow) -> str:
@@ -168,14 +169,16 @@ def _closed_style(alert: AlertRow) -> str:
 
 
 def _raised(alert: AlertRow, now: datetime, any_closed: bool) -> Text:
-    ago = paint.format_age(alert.raised, now)
-    return paint.cell(f"{ago} ago" if any_closed else ago, _closed_style(alert))
+    ago = output.format_age(alert.raised, now)
+    return output.cell(f"{ago} ago" if any_closed else ago, _closed_style(alert))
 
 
 def _duration(alert: AlertRow) -> Text:
     if alert.cleared is None:
-        return paint.cell("")
-    return paint.cell(paint.format_duration((alert.cleared - alert.raised).total_seconds()), "dim")
+        return output.cell("")
+    return output.cell(
+        output.format_duration((alert.cleared - alert.raised).total_seconds()), "dim"
+    )
 
 
 @click.command()
@@ -214,7 +217,7 @@ def audit(
 
     found = target.run(fetch)
     if as_json:
-        paint.print_json([paint.fields(each, stored=("detail",)) for each in found])
+        output.print_json([output.fields(each, stored=("detail",)) for each in found])
     elif found:
         _print_audit(found)
     elif operator or action or subject:
@@ -224,7 +227,7 @@ def audit(
 
 
 def _print_audit(found: list[AuditRow]) -> None:
-    grid = paint.new_table(
+    grid = output.new_table(
         "time",
         "operator",
         "action",
@@ -234,18 +237,18 @@ def _print_audit(found: list[AuditRow]) -> None:
     )
     for each in found:
         grid.add_row(
-            paint.cell(paint.format_time(each.at)),
-            paint.wrapped_cell(each.operator),
-            paint.wrapped_cell(each.action),
-            paint.wrapped_cell(each.subject),
-            paint.wrapped_cell(_holder(each)),
+            output.cell(output.format_time(each.at)),
+            output.wrapped_cell(each.operator),
+            output.wrapped_cell(each.action),
+            output.wrapped_cell(each.subject),
+            output.wrapped_cell(_holder(each)),
         )
-    paint.print_renderable(grid)
+    output.print_renderable(grid)
 
 
 def _holder(entry: AuditRow) -> str:
     detail = json.loads(entry.detail)
     if "pid" not in detail:
         return ""
-    holder = whom.describe(detail.get("host"), detail["pid"], detail.get("label"))
+    holder = owner.describe(detail.get("host"), detail["pid"], detail.get("label"))
     return f"{holder}, token {detail.get('token')}"

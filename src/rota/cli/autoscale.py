@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from rota.cli import paint
-from rota.cli.endings import FAILED, NOT_FOUND, CommandError, exit_with
+from rota.cli import output
+from rota.cli.exit_codes import FAILED, NOT_FOUND, CommandError, exit_with
 from rota.cli.target import Target, with_target
 
 if TYPE_CHECKING:
     from rota import Rota
-    from rota.store.meters import DesiredWorkersRow
+    from rota.store.metrics import DesiredWorkersRow
 
 
 @click.command()
@@ -51,7 +51,7 @@ def autoscale(
     What comes in, times how long an attempt takes, keeps so many places busy; what has piled up, so many
     more, for it to be gone in time. `select rota.wanted_workers('QUEUE')` is the same as one number.
     """
-    from rota.store import meters
+    from rota.store import metrics
 
     async def fetch(app: Rota) -> list[DesiredWorkersRow]:
         settings = app.settings
@@ -59,7 +59,7 @@ def autoscale(
         high = settings.autoscale_max if max_workers is None else max_workers
         if low > high:
             raise click.UsageError(f"--min is {low}, above --max, which is {high}")
-        query = meters.desired_workers(
+        query = metrics.desired_workers(
             target_seconds or settings.autoscale_target, low, high, concurrency, queue
         )
         return await (await app.open()).database.run(query)
@@ -68,11 +68,11 @@ def autoscale(
     if queue is not None and not _is_known(found):
         raise CommandError(f"nothing is known of a queue {queue!r}; see `rota queues`", NOT_FOUND)
     if as_json:
-        paint.print_json([paint.fields(each) for each in found])
+        output.print_json([output.fields(each) for each in found])
     elif found:
         _print(found)
     else:
-        paint.print_text("no queue is known: nothing waits, and no worker is there")
+        output.print_text("no queue is known: nothing waits, and no worker is there")
     if check and any(each.desired > each.workers for each in found):
         exit_with(FAILED)
 
@@ -85,7 +85,7 @@ def _is_known(found: list[DesiredWorkersRow]) -> bool:
 
 
 def _print(found: list[DesiredWorkersRow]) -> None:
-    grid = paint.new_table(
+    grid = output.new_table(
         *("queue", "desired", "workers", "arrivals", "mean time", "ready", "oldest", "running"),
         right=("desired", "workers", "arrivals", "mean time", "ready", "oldest", "running"),
         free=("queue",),
@@ -93,15 +93,15 @@ def _print(found: list[DesiredWorkersRow]) -> None:
     for each in found:
         too_few = each.desired > each.workers
         grid.add_row(
-            paint.cell(each.queue),
-            paint.cell(each.desired, "yellow" if too_few else ""),
-            paint.cell(each.workers or "none", "yellow" if too_few and not each.workers else ""),
-            paint.cell(f"{each.arrival_rate:.3g}/s" if each.arrival_rate else ""),
-            paint.cell(
-                paint.format_duration(each.mean_seconds) if each.mean_seconds is not None else "?"
+            output.cell(each.queue),
+            output.cell(each.desired, "yellow" if too_few else ""),
+            output.cell(each.workers or "none", "yellow" if too_few and not each.workers else ""),
+            output.cell(f"{each.arrival_rate:.3g}/s" if each.arrival_rate else ""),
+            output.cell(
+                output.format_duration(each.mean_seconds) if each.mean_seconds is not None else "?"
             ),
-            paint.cell(paint.format_count(each.backlog)),
-            paint.cell(paint.format_duration(each.oldest) if each.backlog else ""),
-            paint.cell(paint.format_count(math.ceil(each.running))),
+            output.cell(output.format_count(each.backlog)),
+            output.cell(output.format_duration(each.oldest) if each.backlog else ""),
+            output.cell(output.format_count(math.ceil(each.running))),
         )
-    paint.print_renderable(grid)
+    output.print_renderable(grid)

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 import rich_click as click
 
-from rota.cli import paint
-from rota.cli.endings import FAILED, exit_with, print_error
+from rota.cli import output
+from rota.cli.exit_codes import FAILED, exit_with, print_error
 from rota.cli.target import Target, with_database
 
 if TYPE_CHECKING:
     from rota import Rota
-    from rota.engine.glance import ReplayProblem
-    from rota.engine.hand import ReconnectingConnection
+    from rota.engine.simulation.replay_check import ReplayProblem
     from rota.model.task import TaskDefinition
-    from rota.store.inflight import InFlightJobRow, InFlightTaskRow
+    from rota.store.connection import ReconnectingConnection
     from rota.store.jobs import ClaimedJob
+    from rota.store.read.in_flight import InFlightJobRow, InFlightTaskRow
 
 BATCH_JOBS = 100
 """Jobs whose histories are read together."""
@@ -118,13 +118,13 @@ def check_deploy(
 
     check = target.run(run_check)
     if as_json:
-        paint.print_json(report)
+        output.print_json(report)
     else:
         _print(report, newest=newest)
     if not report.stranded_count:
         return
     if not as_json:
-        paint.hint(
+        output.hint(
             "ctx.version(…) keeps the old way for old runs; or let the old code finish them first, or "
             "cancel them. `rota show JOB` says how far one has come"
         )
@@ -153,15 +153,15 @@ class DeployCheck:
         self._queues = {task.policy.queue for task in app.registry.tasks.values()}
 
     async def run(self) -> None:
-        from rota.engine.clock import DatabaseClock
-        from rota.store import inflight, views
+        from rota.engine.db_clock import DatabaseClock
+        from rota.store.read import in_flight, runs
 
         report = self._report
-        self._session = inflight.ReadOnlySession((await self._app.open()).database)
-        [now] = await self._session.run_with_retry(views.database_time())
+        self._session = in_flight.ReadOnlySession((await self._app.open()).database)
+        [now] = await self._session.run_with_retry(runs.database_time())
         self._clock = DatabaseClock(now)
         with _refuse_database(self._app):
-            for row in await self._session.run_with_retry(inflight.tasks()):
+            for row in await self._session.run_with_retry(in_flight.tasks()):
                 task = self._app.registry.get(row.task)
                 pending = (
                     self._check_missing_task(row) if task is None else self._check_task(task, row)
@@ -171,9 +171,9 @@ class DeployCheck:
         report.stranded_count = sum(each.jobs for each in report.stranded_jobs)
 
     async def _check_missing_task(self, row: InFlightTaskRow) -> list[StrandedGroup]:
-        from rota.store import inflight
+        from rota.store.read import in_flight
 
-        oldest = await self._session.run_with_retry(inflight.jobs(row.task, 1))
+        oldest = await self._session.run_with_retry(in_flight.jobs(row.task, 1))
         near = difflib.get_close_matches(row.task, self._app.registry.tasks, n=1)
         reason = f"{self._report.app} has {repr(near[0]) + ', but ' if near else ''}no {row.task!r}"
         stranded = StrandedGroup(row.task, "task", reason)
@@ -183,12 +183,12 @@ class DeployCheck:
         return [stranded] if oldest else []
 
     async def _check_task(self, task: TaskDefinition, row: InFlightTaskRow) -> list[StrandedGroup]:
-        from rota.store import inflight
+        from rota.store.read import in_flight
 
         checked = CheckedTask(task.name, row.jobs)
         self._report.tasks.append(checked)
         stranded: dict[ReplayProblem, StrandedGroup] = {}
-        query = inflight.jobs(task.name, self._max_jobs, newest_first=self._newest)
+        query = in_flight.jobs(task.name, self._max_jobs, newest_first=self._newest)
         jobs = await self._session.run_with_retry(query)
         for start in range(0, len(jobs), BATCH_JOBS):
             async for job, problem in self._find_problems(
@@ -201,8 +201,8 @@ class DeployCheck:
     async def _find_problems(
         self, task: TaskDefinition, jobs: list[InFlightJobRow], checked: CheckedTask
     ) -> AsyncIterator[tuple[InFlightJobRow, ReplayProblem]]:
-        from rota.engine.glance import check_arguments, check_replay, input_job_ids
-        from rota.engine.inputs import load_inputs, load_journal
+        from rota.engine.simulation.replay_check import check_arguments, check_replay, input_job_ids
+        from rota.engine.worker.job_inputs import load_inputs, load_journal
         from rota.store import flows
 
         claimed = {job.job: _as_claimed_job(job, task) for job in jobs}
@@ -242,7 +242,7 @@ class DeployCheck:
 def _refuse_database(app: Rota) -> Iterator[None]:
     """Code that is looked at starts nothing and signals nobody: where it asks for the database, the look at
     it is over."""
-    from rota.engine.glance import stop_here
+    from rota.engine.simulation.replay_check import stop_here
 
     app.open = stop_here  # type: ignore[method-assign]
     try:
@@ -283,25 +283,25 @@ def _print(report: DeployReport, *, newest: bool) -> None:
     checked = sum(each.checked for each in report.tasks)
     replayed = sum(each.replayed for each in report.tasks)
     if not checked and not report.stranded_jobs:
-        paint.print_text("nothing is in flight")
+        output.print_text("nothing is in flight")
         return
-    replayed_text = f", {paint.format_count(replayed)} of them replayed" if replayed else ""
+    replayed_text = f", {output.format_count(replayed)} of them replayed" if replayed else ""
     result = "" if report.stranded_jobs else f": all go on with {report.app}"
-    paint.print_text(
+    output.print_text(
         f"looked at {_format_jobs(checked)} of {_format_tasks(len(report.tasks))}{replayed_text}{result}",
         "dim",
     )
     for each in report.tasks:
         if each.checked < each.jobs:
             order = "newest" if newest else "oldest"
-            paint.print_text(
+            output.print_text(
                 f"of the {_format_jobs(each.jobs)} of {each.task} only "
-                f"{paint.format_count(each.checked)} were looked "
+                f"{output.format_count(each.checked)} were looked "
                 f"at, those under way and the {order}; --limit says how many",
                 "yellow",
             )
         for queue, count in each.unserved_queues.items():
-            paint.print_text(
+            output.print_text(
                 f"{_format_jobs(count)} of {each.task}: in queue {queue!r}, which is not the "
                 "queue of any task of "
                 f"{report.app}; some worker has to serve it with -q {queue}",
@@ -309,13 +309,13 @@ def _print(report: DeployReport, *, newest: bool) -> None:
             )
     quarantined = sum(each.quarantined for each in report.stranded_jobs)
     if quarantined:
-        paint.print_text(
+        output.print_text(
             f"{_format_jobs(quarantined)} in quarantine would not go on either", "magenta"
         )
 
 
 def _print_stranded(stranded_jobs: list[StrandedGroup]) -> None:
-    grid = paint.new_table(
+    grid = output.new_table(
         "task",
         "jobs",
         "example",
@@ -325,22 +325,22 @@ def _print_stranded(stranded_jobs: list[StrandedGroup]) -> None:
         free=("task", "reason"),
     )
     for each in stranded_jobs:
-        reason = paint.cell(paint.single_line(each.reason))
+        reason = output.cell(output.single_line(each.reason))
         reason.no_wrap = False
         count = each.jobs or each.quarantined
         grid.add_row(
-            paint.cell(each.task),
-            paint.cell(paint.format_count(count)),
-            paint.cell(each.affected[0].job),
-            paint.cell(PROBLEM_TITLES[each.problem], "red" if each.jobs else "magenta"),
+            output.cell(each.task),
+            output.cell(output.format_count(count)),
+            output.cell(each.affected[0].job),
+            output.cell(PROBLEM_TITLES[each.problem], "red" if each.jobs else "magenta"),
             reason,
         )
-    paint.print_renderable(grid)
+    output.print_renderable(grid)
 
 
 def _format_jobs(count: int) -> str:
-    return "1 job" if count == 1 else f"{paint.format_count(count)} jobs"
+    return "1 job" if count == 1 else f"{output.format_count(count)} jobs"
 
 
 def _format_tasks(count: int) -> str:
-    return "1 task" if count == 1 else f"{paint.format_count(count)} tasks"
+    return "1 task" if count == 1 else f"{output.format_count(count)} tasks"

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import rich_click as click
 
 from rota import logs
-from rota.cli import loops
-from rota.cli.edge import auth_option, require_web
-from rota.cli.endings import FAILED, CommandError, translate_database_errors
-from rota.cli.lines import log_options
+from rota.cli import event_loop
+from rota.cli.exit_codes import FAILED, CommandError, translate_database_errors
+from rota.cli.options.logging import log_options
+from rota.cli.options.web import auth_option, require_web
 from rota.cli.target import Target, with_target
 from rota.logs import Format
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from rota import Rota
-    from rota.cli.lifeline import ParentPipe
-    from rota.web.doorman import LocalAccess
+    from rota.cli.parent_pipe import ParentPipe
     from rota.web.site import Auth
+    from rota.web.tokens_auth import LocalAccess
 
 log = logging.getLogger("rota")
 
@@ -72,19 +72,19 @@ def dashboard(
     what is in the database. Whoever comes shows a token (`rota tokens create`); with --auth local whoever
     opens the link that it prints is let in, on this machine.
     """
-    from rota.cli.lifeline import ParentPipe
+    from rota.cli.parent_pipe import ParentPipe
 
     logs.to_stderr(log_level, log_format)
     # Before the app is imported: that may take long, and the parent may die meanwhile.
     pipe = None if parent_pipe is None else ParentPipe(parent_pipe)
     with require_web("rota dashboard"):
-        from rota.web.doorman import LocalAccess
         from rota.web.site import ALL_PARTS, site
+        from rota.web.tokens_auth import LocalAccess
     local = LocalAccess() if auth == "local" else None
     with translate_database_errors():
         app = target.with_overrides(name, None, None).resolve_app()
         pages = site(app, auth=local or auth, bind=host, parts=ALL_PARTS, read_only=read_only)
-        loops.run(_serve(app, pages, host, port, _normalize_prefix(prefix), local, pipe))
+        event_loop.run(_serve(app, pages, host, port, _normalize_prefix(prefix), local, pipe))
 
 
 def _normalize_prefix(prefix: str) -> str:
@@ -102,8 +102,8 @@ async def _serve(
     pipe: ParentPipe | None,
 ) -> None:
     from rota.store.migrate import check
-    from rota.web.port import serving
     from rota.web.serve import base_url, bind
+    from rota.web.side_server import serving
 
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from rota.cli import paint
-from rota.cli.endings import NO_DATABASE, exit_with
+from rota.cli import output
+from rota.cli.exit_codes import NO_DATABASE, exit_with
 from rota.cli.target import Target, with_target
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def status(target: Target, as_json: bool) -> None:
 
     schema_status = target.run_unchecked(query)
     if as_json:
-        paint.print_json(schema_status)
+        output.print_json(schema_status)
     else:
         _print_schema_status(schema_status)
     if schema_status["state"] != "up to date":
@@ -101,11 +101,11 @@ def _print_schema_status(schema_status: dict[str, Any]) -> None:
         ),
         ("server", f"PostgreSQL {schema_status['server']}"),
         ("schema", schema_status["schema"]),
-        ("state", paint.cell(state, "green" if state == "up to date" else "yellow")),
+        ("state", output.cell(state, "green" if state == "up to date" else "yellow")),
         *(("applied", name) for name in schema_status["applied"]),
-        *(("pending", paint.cell(name, "yellow")) for name in schema_status["pending"]),
+        *(("pending", output.cell(name, "yellow")) for name in schema_status["pending"]),
     ]
-    paint.print_renderable(paint.property_table(properties))
+    output.print_renderable(output.property_table(properties))
     if state in _ADVICE:
         click.echo()
-        paint.print_text(_ADVICE[state])
+        output.print_text(_ADVICE[state])

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from rota.cli import crew, loops
-from rota.cli.changes import FileWatcher, find_syntax_error
-from rota.cli.crew import NO_DATABASE_DELAY_SECONDS, SupervisedProcess
-from rota.cli.endings import FAILED, NO_DATABASE, OK, CommandError, exit_with
-from rota.cli.lines import log_options
-from rota.cli.load import check_app_name
+from rota.cli import event_loop, supervisor
+from rota.cli.app_loader import check_app_name
+from rota.cli.exit_codes import FAILED, NO_DATABASE, OK, CommandError, exit_with
+from rota.cli.file_watcher import FileWatcher, find_syntax_error
+from rota.cli.options.logging import log_options
+from rota.cli.supervisor import NO_DATABASE_DELAY_SECONDS, SupervisedProcess
 from rota.cli.target import Target, with_database
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 LOOPBACK = "127.0.0.1"
 DATABASE_URL_VARIABLE = "ROTA_DATABASE_URL"
 LOCAL_KEY_VARIABLE = "ROTA_LOCAL_KEY"
-"""As in rota.web.doorman, which takes half a second to import."""
+"""As in rota.web.tokens_auth, which takes half a second to import."""
 
 KILL_AFTER_SECONDS = 3.0
 """Seconds a process has beyond its grace."""
@@ -98,10 +98,10 @@ def dev(
     roots = [] if no_reload else [Path.cwd(), *_source_directories(target.app), *watched]
     session = DevSession(
         target.app,
-        crew.rota_command(
+        supervisor.rota_command(
             ["worker", target.app, "--drain-timeout", str(drain_timeout), *arguments]
         ),
-        crew.rota_command(
+        supervisor.rota_command(
             ["dashboard", target.app, "-p", str(port), "--auth", "local", *arguments]
         ),
         FileWatcher(roots),
@@ -279,7 +279,7 @@ class DevSession:
         if name == "dashboard":
             environment[LOCAL_KEY_VARIABLE] = self._key  # the same after each restart
         starting = SupervisedProcess.start(self._commands[name], (), environment)
-        child = await loops.finish_even_if_cancelled(
+        child = await event_loop.finish_even_if_cancelled(
             starting, lambda child: self._children.update({name: child})
         )
         is_up = await child.wait_until_up()
@@ -303,7 +303,8 @@ class DevSession:
             if exit_task.done():
                 self._remove(name)
                 self._print(
-                    f"the {name} {crew.describe_exit(exit_task.result())}: another starts", "yellow"
+                    f"the {name} {supervisor.describe_exit(exit_task.result())}: another starts",
+                    "yellow",
                 )
                 await asyncio.sleep(RESTART_DELAY_SECONDS)
                 if (code := await self._start_with_retry(name)) != OK:

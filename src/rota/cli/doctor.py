@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from rota.cli import paint
-from rota.cli.endings import FAILED, exit_with
+from rota.cli import output
+from rota.cli.exit_codes import FAILED, exit_with
 from rota.cli.target import Target, with_target
 
 if TYPE_CHECKING:
     from rota import Rota
-    from rota.model.checkup import CheckResult
+    from rota.model.check_result import CheckResult
 
 LEVEL_STYLES = {
     "ok": ("ok", "green"),
@@ -36,7 +36,7 @@ def doctor(target: Target, as_json: bool) -> None:
     """
 
     async def query(app: Rota) -> list[CheckResult]:
-        from rota.engine.doctor import run_checks
+        from rota.engine.diagnosis.doctor import run_checks
 
         database = (await app.open()).database
         return [each async for each in run_checks(database, _now)]
@@ -46,10 +46,10 @@ def doctor(target: Target, as_json: bool) -> None:
     seconds = time.perf_counter() - began
     problems = [each for each in found if each.level == "problem"]
     if as_json:
-        paint.print_json({"healthy": not problems, "seconds": round(seconds, 3), "checks": found})
+        output.print_json({"healthy": not problems, "seconds": round(seconds, 3), "checks": found})
     else:
         _print(found)
-        paint.print_text(f"\n{_summary(found)}", "red" if problems else "")
+        output.print_text(f"\n{_summary(found)}", "red" if problems else "")
     if problems:
         exit_with(FAILED)
 
@@ -59,17 +59,17 @@ def _now() -> datetime:
 
 
 def _print(found: list[CheckResult]) -> None:
-    grid = paint.new_table("", "check", "finding", free=("finding",))
+    grid = output.new_table("", "check", "finding", free=("finding",))
     grid.show_header = False
     for each in sorted(found, key=lambda each: each.rank):
         title, style = LEVEL_STYLES[each.level]
-        words = paint.cell(paint.single_line(each.message))
+        words = output.cell(output.single_line(each.message))
         words.no_wrap = False
-        grid.add_row(paint.cell(title, style), paint.cell(each.check), words)
+        grid.add_row(output.cell(title, style), output.cell(each.check), words)
         if each.fix is not None and each.level != "ok":
             # To the last letter: somebody is going to paste it.
-            grid.add_row("", paint.cell("fix", "dim"), paint.wrapped_cell(each.fix, "bold"))
-    paint.print_renderable(grid)
+            grid.add_row("", output.cell("fix", "dim"), output.wrapped_cell(each.fix, "bold"))
+    output.print_renderable(grid)
 
 
 def _summary(found: list[CheckResult]) -> str:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import msgspec
 import rich_click as click
 
-from rota.cli import paint
-from rota.cli.endings import FAILED, exit_with
+from rota.cli import output
+from rota.cli.exit_codes import FAILED, exit_with
 from rota.cli.runs import RUN_ID
 from rota.cli.target import Target, with_target
 
 if TYPE_CHECKING:
     from rota import Rota
-    from rota.model.why import Explanation, ExplanationReason
+    from rota.model.explanation import Explanation, ExplanationReason
 
 STATUS_STYLES = {"ended": "dim", "running": "cyan", "waiting": "blue", "stuck": "yellow"}
 
@@ -36,7 +36,7 @@ def explain(target: Target, id: int, as_json: bool) -> None:
 
     found = target.run(query)
     if as_json:
-        paint.print_json(msgspec.structs.asdict(found))
+        output.print_json(msgspec.structs.asdict(found))
     else:
         _print(found)
     if found.is_stuck:
@@ -50,9 +50,9 @@ def _print(explanation: Explanation) -> None:
         else f"job {explanation.id} of run {explanation.run}"
     )
     name = f" ({explanation.name})" if explanation.name else ""
-    paint.console().print(
-        paint.cell(f"{title}{name}", "bold"),
-        paint.cell(explanation.status, STATUS_STYLES[explanation.status]),
+    output.console().print(
+        output.cell(f"{title}{name}", "bold"),
+        output.cell(explanation.status, STATUS_STYLES[explanation.status]),
         end="\n\n",
     )
     first, *others = explanation.reasons
@@ -69,10 +69,10 @@ def _print(explanation: Explanation) -> None:
         )
         if each.remedy and each.remedy != first.remedy:
             pairs.append(("remedy", each.remedy))
-    paint.print_renderable(paint.property_table(pairs))
+    output.print_renderable(output.property_table(pairs))
     if explanation.omitted_jobs:
-        paint.print_text(
-            f"\n{paint.format_count(explanation.omitted_jobs)} more jobs were not looked at", "dim"
+        output.print_text(
+            f"\n{output.format_count(explanation.omitted_jobs)} more jobs were not looked at", "dim"
         )
 
 
@@ -80,13 +80,15 @@ def _reason_text(reason: ExplanationReason, now: datetime) -> str:
     words = reason.message
     if reason.jobs > 1:
         more = (
-            "1 more job" if reason.jobs == 2 else f"{paint.format_count(reason.jobs - 1)} more jobs"
+            "1 more job"
+            if reason.jobs == 2
+            else f"{output.format_count(reason.jobs - 1)} more jobs"
         )
         words += f" (and {more} likewise)"
     if reason.until is not None:
         remaining = (reason.until - now).total_seconds()
-        due = f"in {paint.format_duration(remaining)}" if remaining > 0 else "which has come"
-        words += f"; until {paint.format_time(reason.until)}, {due}"
+        due = f"in {output.format_duration(remaining)}" if remaining > 0 else "which has come"
+        words += f"; until {output.format_time(reason.until)}, {due}"
     elif reason.since is not None:
-        words += f"; for {paint.format_age(reason.since, now)}"
-    return f"{words}: {paint.single_line(reason.detail)}" if reason.detail else words
+        words += f"; for {output.format_age(reason.since, now)}"
+    return f"{words}: {output.single_line(reason.detail)}" if reason.detail else words

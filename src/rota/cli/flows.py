@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 import rich_click as click
 
-from rota.cli import paint
-from rota.cli.endings import USAGE_ERROR, CommandError
+from rota.cli import output
+from rota.cli.exit_codes import USAGE_ERROR, CommandError
+from rota.cli.graph_text import draw_graph
 from rota.cli.target import with_app
-from rota.cli.trellis import draw_graph
-from rota.drawing import definition as drawn
-from rota.drawing.fold import MAX_SIMILAR, CollapsedGraph, collapse
+from rota.drawing import flow_inputs as drawn
+from rota.drawing.collapse import MAX_SIMILAR, CollapsedGraph, collapse
 from rota.drawing.layout import Direction
 from rota.drawing.mermaid import mermaid
 from rota.drawing.svg import svg
@@ -57,7 +57,7 @@ def flows(app: Rota, name: str, as_json: bool) -> None:
     """List the flows of an app, and check them: exit code 2 if one cannot work."""
     found = [_check_flow(flow) for _, flow in sorted(app.registry.flows.items())]
     if as_json:
-        paint.print_json([_document(each) for each in found])
+        output.print_json([_document(each) for each in found])
     elif not found:
         click.echo(f'{name} has no flows; write one with app.flow("NAME")')
     else:
@@ -80,7 +80,7 @@ def _check_flow(flow: FlowDefinition) -> ListedFlow:
 
 
 def _print_flows(found: list[ListedFlow]) -> None:
-    grid = paint.new_table(
+    grid = output.new_table(
         "flow",
         "tasks",
         "longest path",
@@ -91,22 +91,22 @@ def _print_flows(found: list[ListedFlow]) -> None:
     )
     for each in found:
         if each.plan is None:
-            words = paint.cell(each.error, "red")
+            words = output.cell(each.error, "red")
             words.no_wrap = False
             grid.add_row(
-                paint.cell(each.name, "red"), paint.cell(each.tasks), paint.cell("-"), "-", words
+                output.cell(each.name, "red"), output.cell(each.tasks), output.cell("-"), "-", words
             )
             continue
-        words = paint.cell(", ".join(map(str, drawn.flow_inputs(each.plan))) or "-")
+        words = output.cell(", ".join(map(str, drawn.flow_inputs(each.plan))) or "-")
         words.no_wrap = False
         grid.add_row(
-            paint.cell(each.name),
-            paint.cell(each.tasks),
-            paint.cell(_longest_path(each.plan)),
-            paint.cell(", ".join(each.plan.queues)),
+            output.cell(each.name),
+            output.cell(each.tasks),
+            output.cell(_longest_path(each.plan)),
+            output.cell(", ".join(each.plan.queues)),
             words,
         )
-    paint.print_renderable(grid)
+    output.print_renderable(grid)
 
 
 def _longest_path(plan: FlowPlan) -> int:
@@ -183,8 +183,8 @@ def graph(
     plan = definition.plan
     max_similar = None if show_all else MAX_SIMILAR
     if output_file is None and output_format in (None, "text"):
-        console = paint.console()
-        paint.print_lines(_render_text(plan, console.width, console.encoding, max_similar))
+        console = output.console()
+        output.print_lines(_render_text(plan, console.width, console.encoding, max_similar))
         return
     if output_file is None:
         click.echo(
@@ -201,7 +201,7 @@ def graph(
         )
     output_format = output_format or SUFFIXES[suffix]
     if output_format == "text":
-        lines = _render_text(plan, paint.PIPE_COLUMNS, "utf-8", max_similar)
+        lines = _render_text(plan, output.PIPE_COLUMNS, "utf-8", max_similar)
         content = "".join(f"{line.plain}\n" for line in lines)
     else:
         content = _render_picture(plan, output_format, down=down, max_similar=max_similar)

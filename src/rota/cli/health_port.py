@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rota.cli.edge import health_site, require_web
-from rota.cli.endings import FAILED, CommandError
+from rota.cli.exit_codes import FAILED, CommandError
+from rota.cli.options.web import health_site, require_web
 
 if TYPE_CHECKING:
     from rota import Rota
@@ -32,7 +32,7 @@ async def serve_health(app: Rota, health: HealthPort | None) -> AsyncIterator[No
         yield
         return
     with require_web("--health-port"):
-        from rota.web import port
+        from rota.web import side_server
         from rota.web.serve import base_url, bind
     health_app = health_site(app, health.auth, health.host)
     try:
@@ -44,6 +44,6 @@ async def serve_health(app: Rota, health: HealthPort | None) -> AsyncIterator[No
             "--health-host or --health-port",
             FAILED,
         ) from None
-    async with port.serving(health_app, bound):
+    async with side_server.serving(health_app, bound):
         log.info("health at %s", base_url(bound))
         yield

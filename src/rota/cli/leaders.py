@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from rota.cli import paint, whom
+from rota.cli import output
+from rota.cli.format import owner
 from rota.cli.target import Target, with_target
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from rota import Rota
-    from rota.store.standing import LeaderRow
+    from rota.store.read.coordination import LeaderRow
 
 FREQUENT_ELECTIONS = 5
 """Elections in an hour that are worth a look."""
@@ -29,17 +30,17 @@ def leaders(target: Target, as_json: bool) -> None:
     A term is held by a session, which the database sees go, or through a pooler by a lease that runs out.
     Services are led under the name `service NAME`.
     """
-    from rota.store import standing, views
+    from rota.store.read import coordination, runs
 
     async def query(app: Rota) -> tuple[list[LeaderRow], datetime]:
         database = (await app.open()).database
-        found = await database.run(standing.leaders())
-        [now] = await database.run(views.database_time())
+        found = await database.run(coordination.leaders())
+        [now] = await database.run(runs.database_time())
         return found, now
 
     found, now = target.run(query)
     if as_json:
-        paint.print_json([{**paint.fields(each), "kind": _kind(each)} for each in found])
+        output.print_json([{**output.fields(each), "kind": _kind(each)} for each in found])
     elif found:
         _print_leaders(found, now)
     else:
@@ -56,36 +57,36 @@ def _kind(leader: LeaderRow) -> str | None:
 
 def _print_leaders(found: list[LeaderRow], now: datetime) -> None:
     columns = {
-        "name": [paint.wrapped_cell(each.name) for each in found],
-        "term": [paint.cell(each.term) for each in found],
-        **whom.columns("leader", found),
+        "name": [output.wrapped_cell(each.name) for each in found],
+        "term": [output.cell(each.term) for each in found],
+        **owner.columns("leader", found),
         "age": [_age(each, now) for each in found],
-        "kind": [paint.cell(_kind(each)) for each in found],
+        "kind": [output.cell(_kind(each)) for each in found],
         "state": [_state(each, now) for each in found],
         "elections": [_elections(each) for each in found],
     }
-    whom.print_table(
+    owner.print_table(
         columns, right=("term", "process", "age", "elections"), free=("name", "leader", "host")
     )
-    paint.hint("elections: within the last hour")
+    output.hint("elections: within the last hour")
 
 
 def _age(leader: LeaderRow, now: datetime) -> Text:
     alive = leader.alive and leader.since is not None
-    return paint.cell(paint.format_age(leader.since, now) if alive and leader.since else "")
+    return output.cell(output.format_age(leader.since, now) if alive and leader.since else "")
 
 
 def _state(leader: LeaderRow, now: datetime) -> Text:
     if leader.instance is None:
-        return paint.cell("resigned", "dim")
+        return output.cell("resigned", "dim")
     if leader.alive:
-        return paint.cell("leading", "green")
+        return output.cell("leading", "green")
     if leader.expires is not None:
-        return paint.cell(f"expired {paint.format_age(leader.expires, now)} ago", "yellow")
-    return paint.cell("session ended", "yellow")
+        return output.cell(f"expired {output.format_age(leader.expires, now)} ago", "yellow")
+    return output.cell("session ended", "yellow")
 
 
 def _elections(leader: LeaderRow) -> Text:
     more = "+" if leader.or_more else ""
     style = "yellow" if leader.elections >= FREQUENT_ELECTIONS else ""
-    return paint.cell(f"{leader.elections}{more}", style)
+    return output.cell(f"{leader.elections}{more}", style)

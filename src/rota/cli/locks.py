@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from rota.cli import paint, whom
+from rota.cli import output
 from rota.cli.advisory import advisory
-from rota.cli.endings import FAILED, NOT_FOUND, USAGE_ERROR, CommandError, exit_with, print_error
+from rota.cli.exit_codes import FAILED, NOT_FOUND, USAGE_ERROR, CommandError, exit_with, print_error
+from rota.cli.format import owner
 from rota.cli.target import Target, subcommand_follows, with_target
 
 if TYPE_CHECKING:
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
 
     from rota import Rota
     from rota.store.audit import Blocker, ReleasedLock
+    from rota.store.connection import PgConnection
     from rota.store.database import Database
-    from rota.store.session import PgConnection
-    from rota.store.standing import LockRow
+    from rota.store.read.coordination import LockRow
 
 MAX_PERMIT_ROWS = 100_000
 BLOCKER_POLL_SECONDS = 0.1
@@ -47,21 +48,21 @@ def locks(target: Target, free: bool, limit: int, as_json: bool) -> None:
     """
     if subcommand_follows(target):
         return
-    from rota.store import standing, views
+    from rota.store.read import coordination, runs
 
     async def query(app: Rota) -> tuple[list[LockRow], datetime]:
         database = (await app.open()).database
-        found = await database.run(standing.locks(include_free=free, limit=limit))
-        [now] = await database.run(views.database_time())
+        found = await database.run(coordination.locks(include_free=free, limit=limit))
+        [now] = await database.run(runs.database_time())
         return found, now
 
     found, now = target.run(query)
     if as_json:
-        paint.print_json([paint.fields(each) for each in found])
+        output.print_json([output.fields(each) for each in found])
     elif found:
         _print_locks(found, now)
         if len(found) == limit:
-            paint.hint(f"there may be more: --limit {limit * 10}")
+            output.hint(f"there may be more: --limit {limit * 10}")
     elif free:
         click.echo('there has never been a lock; `async with app.lock("name")` takes one')
     else:
@@ -70,47 +71,47 @@ def locks(target: Target, free: bool, limit: int, as_json: bool) -> None:
 
 def _print_locks(found: list[LockRow], now: datetime) -> None:
     columns = {
-        "lock": [paint.wrapped_cell(each.name) for each in found],
-        "permit": [paint.cell(each.permit or "") for each in found],
-        **whom.columns("holder", found),
+        "lock": [output.wrapped_cell(each.name) for each in found],
+        "permit": [output.cell(each.permit or "") for each in found],
+        **owner.columns("holder", found),
         "held": [_age(each, now) for each in found],
         "expires": [_expiry(each, now) for each in found],
-        "token": [paint.cell(each.token) for each in found],
-        "renewals": [paint.cell(each.renewals if each.held else "") for each in found],
+        "token": [output.cell(each.token) for each in found],
+        "renewals": [output.cell(each.renewals if each.held else "") for each in found],
         "awaited": [_awaited(each, now) for each in found],
     }
-    if whom.is_narrow():
+    if owner.is_narrow():
         del columns["renewals"]
-    whom.print_table(
+    owner.print_table(
         columns,
         right=("permit", "process", "held", "token", "renewals", "awaited"),
         free=("lock", "holder", "host"),
     )
     if any(each.held for each in found):
-        paint.hint("one is taken from its holder with `rota locks release NAME`")
+        output.hint("one is taken from its holder with `rota locks release NAME`")
 
 
 def _age(lock: LockRow, now: datetime) -> Text:
     if not lock.held or lock.acquired is None:
-        return paint.cell("")
+        return output.cell("")
     seconds = (now - lock.acquired).total_seconds()
     exceeded = lock.max_held is not None and seconds > lock.max_held
-    return paint.cell(paint.format_age(lock.acquired, now), "yellow" if exceeded else "")
+    return output.cell(output.format_age(lock.acquired, now), "yellow" if exceeded else "")
 
 
 def _expiry(lock: LockRow, now: datetime) -> Text:
     if lock.instance is None or lock.expires is None:
-        return paint.cell("")
+        return output.cell("")
     if not lock.held:
-        return paint.cell(f"{paint.format_age(lock.expires, now)} ago", "yellow")
-    return paint.cell(f"in {paint.format_age(now, lock.expires)}")
+        return output.cell(f"{output.format_age(lock.expires, now)} ago", "yellow")
+    return output.cell(f"in {output.format_age(now, lock.expires)}")
 
 
 def _awaited(lock: LockRow, now: datetime) -> Text:
     """For how long somebody has been waiting, as far as the holder was told."""
     awaited = lock.awaited_since is not None and lock.held
-    return paint.cell(
-        paint.format_age(lock.awaited_since, now) if awaited and lock.awaited_since else "", "cyan"
+    return output.cell(
+        output.format_age(lock.awaited_since, now) if awaited and lock.awaited_since else "", "cyan"
     )
 
 
@@ -130,21 +131,21 @@ def release(target: Target, name: str, permit: int | None, yes: bool) -> None:
     """
 
     async def release_lock(app: Rota) -> None:
-        from rota.store import standing, views
+        from rota.store.read import coordination, runs
 
         database = (await app.open()).database
-        query = standing.locks(name, include_free=True, limit=MAX_PERMIT_ROWS)
+        query = coordination.locks(name, include_free=True, limit=MAX_PERMIT_ROWS)
         lock = _choose(await database.run(query), name, permit)
-        [now] = await database.run(views.database_time())
+        [now] = await database.run(runs.database_time())
         if not yes:
             _describe_effect(lock, now)
             print_error("nothing was done; to do it, say --yes")
             exit_with(FAILED)
         released = await _release(database, lock)
-        holder = whom.describe(released.host, released.pid, released.label)
-        paint.print_text(
+        holder = owner.describe(released.host, released.pid, released.label)
+        output.print_text(
             f"{_title(lock)} is free: it was held by {holder} for "
-            f"{paint.format_duration(released.age)}, under token "
+            f"{output.format_duration(released.age)}, under token "
             f"{released.token}. Nothing that asserts this token goes through any more; the next holder's "
             "is larger"
         )
@@ -184,23 +185,23 @@ def _title(lock: LockRow) -> str:
 
 
 def _describe_effect(lock: LockRow, now: datetime) -> None:
-    holder = whom.describe(lock.host, lock.pid, lock.label)
+    holder = owner.describe(lock.host, lock.pid, lock.label)
     assert lock.acquired is not None
     assert lock.expires is not None
     if not lock.held:
-        paint.print_text(
-            f"{_title(lock)} expired {paint.format_age(lock.expires, now)} ago, under token {lock.token}: "
+        output.print_text(
+            f"{_title(lock)} expired {output.format_age(lock.expires, now)} ago, under token {lock.token}: "
             f"{holder} did not give it back. Whoever asks gets it. If nobody does, a transaction that "
             "relies on it is still open: --yes finds out whose."
         )
         return
-    paint.print_text(
+    output.print_text(
         f"{_title(lock)} is held by {holder} under token {lock.token}, for "
-        f"{paint.format_age(lock.acquired, now)}; it runs out in "
-        f"{paint.format_age(now, lock.expires)} unless it is "
+        f"{output.format_age(lock.acquired, now)}; it runs out in "
+        f"{output.format_age(now, lock.expires)} unless it is "
         "renewed."
     )
-    paint.print_text(
+    output.print_text(
         "Released, it goes to whoever asks next, under a larger token. Its holder hears of it when it next "
         f"renews; until then it goes on. What it does under token {lock.token} is refused where that is "
         "asserted, and happens where it is not. To stop the process itself is safer."
@@ -208,7 +209,7 @@ def _describe_effect(lock: LockRow, now: datetime) -> None:
 
 
 async def _release(database: Database, lock: LockRow) -> ReleasedLock:
-    from rota.store import audit, failures
+    from rota.store import audit, pg_errors
     from rota.store.database import run
 
     connection = await database.connect()
@@ -220,14 +221,14 @@ async def _release(database: Database, lock: LockRow) -> ReleasedLock:
             polling = asyncio.create_task(_poll_blockers(database, pid, blockers))
             try:
                 query = audit.release_lock(
-                    lock.name, lock.permit, whom.current_operator(), lock.token
+                    lock.name, lock.permit, owner.current_operator(), lock.token
                 )
                 released = await run(connection, query, database.schema)
             finally:
                 polling.cancel()
                 await asyncio.gather(polling, return_exceptions=True)
     except Exception as error:
-        if not failures.is_contended(error):
+        if not pg_errors.is_contended(error):
             raise
         raise CommandError(_blocked(lock, blockers)) from error
     finally:
@@ -275,7 +276,7 @@ def _describe_session(blocker: Blocker) -> str:
     if any(origin):
         words.append(f"({', '.join(each for each in origin if each)})")
     if blocker.open is not None:
-        words.append(f"has had it open for {paint.format_duration(blocker.open)}")
+        words.append(f"has had it open for {output.format_duration(blocker.open)}")
     if blocker.state is not None:
         words.append(f"and is {blocker.state}")
     return " ".join(words)

@@ -12,7 +12,7 @@ from typing import Any
 import rich_click as click
 from click.exceptions import Abort
 
-from rota.cli import endings
+from rota.cli import exit_codes
 from rota.cli.target import Target, app_option, database_options
 from rota.errors import RotaError
 
@@ -22,7 +22,7 @@ _HELP_CONFIG = {
     "options_table_help_sections": ["help", "default", "envvar"],
 }
 _EXIT_CODES_TEXT = "\n\n".join(
-    f"{code}  {meaning}" for code, meaning in endings.EXIT_CODE_MEANINGS.items()
+    f"{code}  {meaning}" for code, meaning in exit_codes.EXIT_CODE_MEANINGS.items()
 )
 
 
@@ -33,7 +33,7 @@ PANELS = {
         "dashboard": "dashboard",
         "top": "top",
         "runs": "runs",
-        "show": "show",
+        "show": "show.command",
         "explain": "explain",
         "queues": "queues",
         "autoscale": "autoscale",
@@ -116,19 +116,19 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         code = cli.main(arguments, prog_name="rota", standalone_mode=False)
         sys.stdout.flush()
-        return code if isinstance(code, int) else endings.OK
+        return code if isinstance(code, int) else exit_codes.OK
     except BrokenPipeError:
         # Whoever read us has enough; there is nobody to tell, also not when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return endings.FAILED
+        return exit_codes.FAILED
     except Abort:
-        return endings.INTERRUPTED
+        return exit_codes.INTERRUPTED
     except click.ClickException as error:
-        endings.print_error(endings.format_click_error(error))
+        exit_codes.print_error(exit_codes.format_click_error(error))
         return error.exit_code
     except RotaError as error:
-        endings.print_error(str(error))
-        return endings.exit_code_of(error)
+        exit_codes.print_error(str(error))
+        return exit_codes.exit_code_of(error)
 
 
 def main() -> None:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from rota.cli import paint
-from rota.cli.endings import CommandError
+from rota.cli import output
+from rota.cli.exit_codes import CommandError
 from rota.cli.target import Target, with_target
 
 if TYPE_CHECKING:
     from rota import Rota
-    from rota.engine.prune import PrunedBatch
+    from rota.engine.maintenance.pruner import PrunedBatch
     from rota.model.retention import Retention
     from rota.store.database import Database
     from rota.store.retention import PrunableRow
@@ -45,18 +45,18 @@ def prune(target: Target, dry_run: bool, retention: str | None, as_json: bool) -
         rules = override or Retention.parse(app.settings.retention)
         if as_json:
             return await _prune(app, rules, dry_run, lambda words: None)
-        with paint.console().status("looking for old runs") as status:
+        with output.console().status("looking for old runs") as status:
             return await _prune(app, rules, dry_run, status.update)
 
     totals = target.run(prune_runs)
     if as_json:
-        paint.print_json([paint.fields(each) for each in _rows(totals)])
+        output.print_json([output.fields(each) for each in _rows(totals)])
         return
     if not totals:
-        paint.print_text("no finished run is old enough to go")
+        output.print_text("no finished run is old enough to go")
         return
     _print(_rows(totals))
-    paint.print_text(f"{_format_totals(totals)} {'would go' if dry_run else 'removed'}")
+    output.print_text(f"{_format_totals(totals)} {'would go' if dry_run else 'removed'}")
 
 
 async def _prune(
@@ -86,7 +86,7 @@ async def _prune_batch(
     database: Database, retention: Retention, position: int, dry_run: bool
 ) -> PrunedBatch:
     """One batch, when whoever is at it has done his."""
-    from rota.engine.prune import prune
+    from rota.engine.maintenance.pruner import prune
 
     deadline = time.monotonic() + TURN_TIMEOUT_SECONDS
     while time.monotonic() < deadline:
@@ -109,23 +109,23 @@ def _rows(totals: Totals) -> list[PrunableRow]:
 
 
 def _print(rows: list[PrunableRow]) -> None:
-    grid = paint.new_table(
+    grid = output.new_table(
         "queue", "outcome", "runs", "jobs", right=("runs", "jobs"), free=("queue",)
     )
     for row in rows:
         grid.add_row(
-            paint.cell("several", "dim") if row.queue is None else paint.cell(row.queue),
-            paint.state_cell(row.outcome),
-            paint.cell(paint.format_count(row.runs)),
-            paint.cell(paint.format_count(row.jobs)),
+            output.cell("several", "dim") if row.queue is None else output.cell(row.queue),
+            output.state_cell(row.outcome),
+            output.cell(output.format_count(row.runs)),
+            output.cell(output.format_count(row.jobs)),
         )
-    paint.print_renderable(grid)
+    output.print_renderable(grid)
 
 
 def _format_totals(totals: Totals) -> str:
     runs = sum(runs for runs, _ in totals.values())
     jobs = sum(jobs for _, jobs in totals.values())
     return (
-        f"{paint.format_count(runs)} {'run' if runs == 1 else 'runs'} "
-        f"of {paint.format_count(jobs)} {'job' if jobs == 1 else 'jobs'}"
+        f"{output.format_count(runs)} {'run' if runs == 1 else 'runs'} "
+        f"of {output.format_count(jobs)} {'job' if jobs == 1 else 'jobs'}"
     )

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import rich_click as click
 
-from rota.cli import paint, whom
-from rota.cli.endings import NOT_FOUND, CommandError
+from rota.cli import output
+from rota.cli.exit_codes import NOT_FOUND, CommandError
+from rota.cli.format import owner
 from rota.cli.runs import RUN_ID, describe_run, for_each_run
 from rota.cli.target import Target, with_target
 
 if TYPE_CHECKING:
     from rota import Rota
-    from rota.store.views import QuarantineRow
+    from rota.store.read.runs import QuarantineRow
 
 BATCH_JOBS = 1000
 
@@ -52,7 +53,7 @@ def parse_replay_difference(error: bytes | None) -> ReplayDifference | None:
     return (
         None
         if matched is None
-        else ReplayDifference(paint.single_line(matched[1]), paint.single_line(matched[2]))
+        else ReplayDifference(output.single_line(matched[1]), output.single_line(matched[2]))
     )
 
 
@@ -83,24 +84,24 @@ def quarantine(
     many workers that may be is the task's own: @app.task(max_crashes=3). Where its code has changed, `rota
     show` says what it comes to now, and what it had come to before.
     """
-    from rota.store import views
+    from rota.store.read import runs
 
     async def query(app: Rota) -> tuple[list[QuarantineRow], datetime]:
         database = (await app.open()).database
-        [now] = await database.run(views.database_time())
-        return await database.run(views.quarantine(task, queue, after or 0, limit)), now
+        [now] = await database.run(runs.database_time())
+        return await database.run(runs.quarantine(task, queue, after or 0, limit)), now
 
     found, now = target.run(query)
     if as_json:
-        paint.print_json([paint.fields(each, stored=("error",)) for each in found])
+        output.print_json([output.fields(each, stored=("error",)) for each in found])
     elif not found:
         filtered = any((task, queue, after))
         click.echo("no job in quarantine fits" if filtered else "no job is in quarantine")
     else:
         _print_jobs(found, now)
         if len(found) == limit:
-            paint.hint(f"more: rota quarantine --after {found[-1].job}")
-        paint.hint(_next_steps(found))
+            output.hint(f"more: rota quarantine --after {found[-1].job}")
+        output.hint(_next_steps(found))
 
 
 def _next_steps(found: list[QuarantineRow]) -> str:
@@ -112,7 +113,7 @@ def _next_steps(found: list[QuarantineRow]) -> str:
 
 def _print_jobs(found: list[QuarantineRow], now: datetime) -> None:
     in_runs = any(each.run != each.job for each in found)
-    grid = paint.new_table(
+    grid = output.new_table(
         "job",
         *(["run"] if in_runs else []),
         "task",
@@ -126,16 +127,16 @@ def _print_jobs(found: list[QuarantineRow], now: datetime) -> None:
     )
     for each in found:
         grid.add_row(
-            paint.cell(each.job),
-            *([paint.cell(each.run, "" if each.run != each.job else "dim")] if in_runs else []),
-            paint.cell(each.task),
-            paint.cell(each.queue),
-            paint.cell(each.attempt),
-            paint.cell(each.crashes, "" if each.crashes else "dim"),
-            paint.cell(paint.format_age(each.since, now)),
-            paint.cell(parse_replay_difference(each.error) or paint.error_summary(each.error)),
+            output.cell(each.job),
+            *([output.cell(each.run, "" if each.run != each.job else "dim")] if in_runs else []),
+            output.cell(each.task),
+            output.cell(each.queue),
+            output.cell(each.attempt),
+            output.cell(each.crashes, "" if each.crashes else "dim"),
+            output.cell(output.format_age(each.since, now)),
+            output.cell(parse_replay_difference(each.error) or output.error_summary(each.error)),
         )
-    paint.print_renderable(grid)
+    output.print_renderable(grid)
 
 
 @click.command()
@@ -161,13 +162,13 @@ def release(
         return
 
     async def release_jobs(app: Rota) -> int:
-        from rota.store import views
+        from rota.store.read import runs
 
         database = (await app.open()).database
         released = after = 0
-        while page := await database.run(views.quarantine(task, queue, after, BATCH_JOBS)):
+        while page := await database.run(runs.quarantine(task, queue, after, BATCH_JOBS)):
             for each in page:
-                released += await app.run(each.job).release(by=whom.current_operator())
+                released += await app.run(each.job).release(by=owner.current_operator())
             after = page[-1].job
         return released
 
@@ -180,7 +181,7 @@ def release(
 
 async def _release(app: Rota, id: int) -> None:
     run = app.run(id)
-    released = await run.release(by=whom.current_operator())
+    released = await run.release(by=owner.current_operator())
     if not released:
         state = await run.status()
         raise CommandError(
@@ -193,4 +194,4 @@ async def _release(app: Rota, id: int) -> None:
 
 
 def _format_jobs_are(count: int) -> str:
-    return "1 job is" if count == 1 else f"{paint.format_count(count)} jobs are"
+    return "1 job is" if count == 1 else f"{output.format_count(count)} jobs are"

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from rota.cli import paint, whom
-from rota.cli.endings import NOT_FOUND, CommandError, print_note
+from rota.cli import output
+from rota.cli.exit_codes import NOT_FOUND, CommandError, print_note
+from rota.cli.format import owner
 from rota.cli.target import Target, subcommand_follows, with_target
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from rota import Rota
     from rota.store.queues import PauseRow
-    from rota.store.views import QueueRow, StateCounts
+    from rota.store.read.runs import QueueRow, StateCounts
 
 
 @click.group(invoke_without_command=True)
@@ -26,49 +27,49 @@ def queues(target: Target, as_json: bool) -> None:
     """List what waits in each queue, by task, and who would take it; pause one, resume it."""
     if subcommand_follows(target):
         return
-    from rota.store import views
+    from rota.store.read import runs
 
     async def query(app: Rota) -> tuple[list[QueueRow], StateCounts, list[PauseRow], datetime]:
         database = (await app.open()).database
-        rows = await database.run(views.queues())
-        [counts] = await database.run(views.state_counts())
-        [now] = await database.run(views.database_time())
+        rows = await database.run(runs.queues())
+        [counts] = await database.run(runs.state_counts())
+        [now] = await database.run(runs.database_time())
         return rows, counts, await app.queues.paused(), now
 
     rows, counts, pauses, now = target.run(query)
     paused_since = {each.queue: each.since for each in pauses}
     if as_json:
-        paint.print_json(
-            [{**paint.fields(each), "paused": paused_since.get(each.queue)} for each in rows]
+        output.print_json(
+            [{**output.fields(each), "paused": paused_since.get(each.queue)} for each in rows]
         )
         return
     if any(each.queued for each in rows):
         _print_queues(rows)
         click.echo()
     else:
-        paint.print_text("nothing waits in any queue")
-    paint.print_text(
-        f"{paint.format_count(counts.running)} running, {paint.format_count(counts.sleeping)} asleep",
+        output.print_text("nothing waits in any queue")
+    output.print_text(
+        f"{output.format_count(counts.running)} running, {output.format_count(counts.sleeping)} asleep",
         "dim",
     )
     if counts.quarantined:
-        paint.print_text(
-            f"{paint.format_count(counts.quarantined)} in quarantine, tried no more until somebody "
+        output.print_text(
+            f"{output.format_count(counts.quarantined)} in quarantine, tried no more until somebody "
             "decides; see `rota quarantine`",
             "magenta",
         )
     for pause in pauses:
-        reason = f", {paint.single_line(pause.reason)}" if pause.reason else ""
-        operator = f" by {paint.single_line(pause.operator)}" if pause.operator else ""
-        paint.print_text(
+        reason = f", {output.single_line(pause.reason)}" if pause.reason else ""
+        operator = f" by {output.single_line(pause.operator)}" if pause.operator else ""
+        output.print_text(
             f"queue {pause.queue!r} is paused, for "
-            f"{paint.format_age(pause.since, now)}{operator}{reason}: nobody takes "
+            f"{output.format_age(pause.since, now)}{operator}{reason}: nobody takes "
             f"from it until `rota queues resume {pause.queue}`",
             "yellow",
         )
     for each in rows:
         if each.queued and not each.workers and each.queue not in paused_since:
-            paint.print_text(
+            output.print_text(
                 f"no worker is there that serves queue {each.queue!r} and knows task "
                 f"{each.task!r}: {_format_waiting_jobs(each.queued)} until one is started",
                 "yellow",
@@ -83,7 +84,7 @@ def pause(target: Target, name: str, reason: str) -> None:
     """Have nobody take from the queue NAME: what runs ends as ever, what is ready waits."""
 
     async def pause_queue(app: Rota) -> bool:
-        return await app.queues.pause(name, reason, by=whom.current_operator())
+        return await app.queues.pause(name, reason, by=owner.current_operator())
 
     if target.run(pause_queue):
         click.echo(f"queue {name!r} is paused")
@@ -98,7 +99,7 @@ def resume(target: Target, name: str) -> None:
     """Have the jobs of the queue NAME taken again."""
 
     async def resume_queue(app: Rota) -> bool:
-        return await app.queues.resume(name, by=whom.current_operator())
+        return await app.queues.resume(name, by=owner.current_operator())
 
     if not target.run(resume_queue):
         raise CommandError(f"queue {name!r} is not paused", NOT_FOUND)
@@ -107,7 +108,7 @@ def resume(target: Target, name: str) -> None:
 
 def _print_queues(rows: list[QueueRow]) -> None:
     quarantined = any(each.quarantined for each in rows)
-    grid = paint.new_table(
+    grid = output.new_table(
         "queue",
         "task",
         "ready",
@@ -119,21 +120,21 @@ def _print_queues(rows: list[QueueRow]) -> None:
     )
     for each in rows:
         grid.add_row(
-            paint.cell(each.queue),
-            paint.cell(each.task),
-            paint.cell(paint.format_count(each.queued)),
-            paint.cell(paint.format_duration(each.oldest)),
-            paint.cell(
+            output.cell(each.queue),
+            output.cell(each.task),
+            output.cell(output.format_count(each.queued)),
+            output.cell(output.format_duration(each.oldest)),
+            output.cell(
                 each.workers or "none", "yellow" if each.queued and not each.workers else ""
             ),
             *([_quarantined_cell(each.quarantined)] if quarantined else []),
         )
-    paint.print_renderable(grid)
+    output.print_renderable(grid)
 
 
 def _quarantined_cell(quarantined: int) -> Text:
-    return paint.cell(paint.format_count(quarantined) if quarantined else "", "magenta")
+    return output.cell(output.format_count(quarantined) if quarantined else "", "magenta")
 
 
 def _format_waiting_jobs(count: int) -> str:
-    return "1 job waits" if count == 1 else f"{paint.format_count(count)} jobs wait"
+    return "1 job waits" if count == 1 else f"{output.format_count(count)} jobs wait"

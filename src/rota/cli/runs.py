@@ -8,18 +8,24 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from rota.cli import paint, whom
-from rota.cli.documents import read_object
-from rota.cli.endings import NOT_FOUND, OK, CommandError, exit_code_of, exit_with, print_error
-from rota.cli.matching import apply_to_all, has_criteria, pipeline_fetch, run_filter_options
+from rota.cli import output
+from rota.cli.exit_codes import NOT_FOUND, OK, CommandError, exit_code_of, exit_with, print_error
+from rota.cli.format import owner
+from rota.cli.format.wait import wait_summary
+from rota.cli.options.json_input import read_object
+from rota.cli.options.run_filter import (
+    apply_to_all,
+    has_criteria,
+    pipeline_fetch,
+    run_filter_options,
+)
 from rota.cli.target import Target, with_target
-from rota.cli.waits import wait_summary
 from rota.errors import RotaError
 
 if TYPE_CHECKING:
     from rota import Rota
-    from rota.store.listing import RunFilter
-    from rota.store.views import RunRow
+    from rota.store.read.run_list import RunFilter
+    from rota.store.read.runs import RunRow
 
 
 class RunIdParameter(click.IntRange):
@@ -48,22 +54,26 @@ def runs(
     target: Target, run_filter: RunFilter, limit: int, before: int | None, as_json: bool
 ) -> None:
     """List runs of tasks and flows, the latest first."""
-    from rota.app import listing
-    from rota.store import views
+    from rota.app import run_search
+    from rota.store.read import runs as read_runs
 
     async def query(app: Rota) -> tuple[list[RunRow], int | None, datetime]:
         database = (await app.open()).database
         fetch = pipeline_fetch(database)
-        resolved = listing.with_kind(app, run_filter)
-        found = await listing.find_runs(
-            fetch, resolved, limit, before=before or views.MAX_ID, seconds=SEARCH_TIMEOUT_SECONDS
+        resolved = run_search.with_kind(app, run_filter)
+        found = await run_search.find_runs(
+            fetch,
+            resolved,
+            limit,
+            before=before or read_runs.MAX_ID,
+            seconds=SEARCH_TIMEOUT_SECONDS,
         )
-        [now] = await database.run(views.database_time())
-        return await listing.load_rows(fetch, resolved, found.positions), found.next_id, now
+        [now] = await database.run(read_runs.database_time())
+        return await run_search.load_rows(fetch, resolved, found.positions), found.next_id, now
 
     found, next_id, now = target.run(query)
     if as_json:
-        paint.print_json([paint.fields(each) for each in found])
+        output.print_json([output.fields(each) for each in found])
         return
     if found:
         _print_runs(found, now)
@@ -73,9 +83,9 @@ def runs(
     else:
         click.echo("no run fits, as far as was looked")
     if next_id is not None:
-        paint.hint(f"older ones: rota runs --before {next_id}")
+        output.hint(f"older ones: rota runs --before {next_id}")
     if run_filter.states == ("quarantined",):
-        paint.hint("jobs of flows are listed by `rota quarantine`")
+        output.hint("jobs of flows are listed by `rota quarantine`")
 
 
 def _print_runs(found: list[RunRow], now: datetime) -> None:
@@ -84,7 +94,7 @@ def _print_runs(found: list[RunRow], now: datetime) -> None:
     has_keys = any(each.key is not None for each in found)
     details = {each.run: _detail(each, now) for each in found}
     has_details = any(details.values())
-    grid = paint.new_table(
+    grid = output.new_table(
         "run",
         "name" if has_flows else "task",
         *(["kind"] if has_flows else []),
@@ -99,22 +109,22 @@ def _print_runs(found: list[RunRow], now: datetime) -> None:
     )
     for each in found:
         grid.add_row(
-            paint.cell(each.run),
-            paint.cell(each.name),
-            *([paint.cell("flow" if each.is_flow else "task", "dim")] if has_flows else []),
-            paint.cell("-", "dim") if each.queue is None else paint.cell(each.queue),
-            paint.state_cell(each.state),
-            paint.cell(each.attempt, "" if each.attempt > 1 else "dim"),
-            paint.cell(paint.format_age(each.created, now)),
-            *([paint.cell(each.key)] if has_keys else []),
-            *([paint.cell(details[each.run])] if has_details else []),
+            output.cell(each.run),
+            output.cell(each.name),
+            *([output.cell("flow" if each.is_flow else "task", "dim")] if has_flows else []),
+            output.cell("-", "dim") if each.queue is None else output.cell(each.queue),
+            output.state_cell(each.state),
+            output.cell(each.attempt, "" if each.attempt > 1 else "dim"),
+            output.cell(output.format_age(each.created, now)),
+            *([output.cell(each.key)] if has_keys else []),
+            *([output.cell(details[each.run])] if has_details else []),
         )
-    paint.print_renderable(grid)
+    output.print_renderable(grid)
 
 
 def _detail(row: RunRow, now: datetime) -> str:
     words = wait_summary(row, now)
-    return f"{words}: {paint.single_line(row.note)}" if words and row.note else words
+    return f"{words}: {output.single_line(row.note)}" if words and row.note else words
 
 
 @click.command()
@@ -140,7 +150,7 @@ def cancel(
 
     async def cancel_run(app: Rota, run: int) -> None:
         name = await describe_run(app, run)
-        answer = await app.run(run).cancel(by=whom.current_operator())
+        answer = await app.run(run).cancel(by=owner.current_operator())
         match answer:
             case "cancelled":
                 click.echo(f"{name} is cancelled")
@@ -175,7 +185,7 @@ def retry(
         return
 
     async def retry_run(app: Rota, run: int) -> None:
-        await app.run(run).retry(by=whom.current_operator())
+        await app.run(run).retry(by=owner.current_operator())
         click.echo(f"run {run} is ready to be tried again")
 
     for_each_run(target, runs, retry_run)
@@ -214,8 +224,8 @@ def fork(
 
     async def fork_run(app: Rota) -> int:
         if step is None:
-            return (await app.fork(run, from_=str(task), by=whom.current_operator())).id
-        return (await app.fork(run, from_step=step, input=input, by=whom.current_operator())).id
+            return (await app.fork(run, from_=str(task), by=owner.current_operator())).id
+        return (await app.fork(run, from_step=step, input=input, by=owner.current_operator())).id
 
     click.echo(target.run(fork_run))
 
@@ -230,9 +240,9 @@ def _selects_all(runs: tuple[int, ...], select_all: bool, run_filter: RunFilter,
 
 async def describe_run(app: Rota, id: int) -> str:
     """A run, or a job of one."""
-    from rota.store import views
+    from rota.store.read import runs as read_runs
 
-    found = await (await app.open()).database.fetch_one(views.run(id))
+    found = await (await app.open()).database.fetch_one(read_runs.run(id))
     if found is None or found.run == id:
         return f"run {id}"
     return f"job {id} of run {found.run}"

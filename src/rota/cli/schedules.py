@@ -8,8 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from rota.cli import paint, whom
-from rota.cli.agenda import (
+from rota.cli import output
+from rota.cli.exit_codes import (
+    FAILED,
+    NOT_FOUND,
+    USAGE_ERROR,
+    CommandError,
+    exit_with,
+    print_error,
+    print_note,
+)
+from rota.cli.format import owner
+from rota.cli.format.schedule import (
     format_runs,
     format_timetable,
     json_document,
@@ -19,21 +29,12 @@ from rota.cli.agenda import (
     state_cell,
     state_reason,
 )
-from rota.cli.endings import (
-    FAILED,
-    NOT_FOUND,
-    USAGE_ERROR,
-    CommandError,
-    exit_with,
-    print_error,
-    print_note,
-)
 from rota.cli.target import Target, subcommand_follows, with_target
 from rota.errors import ArgumentError
 
 if TYPE_CHECKING:
     from rota import Rota
-    from rota.model.agenda import Schedule, Tick
+    from rota.model.schedule_view import Schedule, Tick
 
 SCHEDULE_STATES = ("active", "paused", "disabled", "ended")
 
@@ -97,22 +98,23 @@ def schedules(
         return
 
     async def fetch(app: Rota) -> tuple[list[Schedule], bool, datetime]:
-        from rota.store import agenda, views
+        from rota.store.read import runs
+        from rota.store.read import schedules as read_schedules
 
         database = (await app.open()).database
-        query = agenda.schedules(tenant=tenant, state=state, after=after, limit=limit)
+        query = read_schedules.schedules(tenant=tenant, state=state, after=after, limit=limit)
         found = await database.run(query)
-        workers = await database.run(views.workers())
-        [now] = await database.run(views.database_time())
+        workers = await database.run(runs.workers())
+        [now] = await database.run(runs.database_time())
         return found, bool(workers), now
 
     found, has_workers, now = target.run(fetch)
     if as_json:
-        paint.print_json([json_document(each) for each in found])
+        output.print_json([json_document(each) for each in found])
     elif found:
         _print_schedules(found, has_workers, now)
         if len(found) == limit:
-            paint.hint(f"more: rota schedules --after {found[-1].name!r}")
+            output.hint(f"more: rota schedules --after {found[-1].name!r}")
     elif tenant or state or after:
         click.echo("no schedule fits")
     else:
@@ -125,42 +127,44 @@ def schedules(
 def _print_schedules(found: Sequence[Schedule], has_workers: bool, now: datetime) -> None:
     """Columns that would say nothing of any of them are left out; where room is short, why something is as
     it is comes below."""
-    width = paint.console().width
+    width = output.console().width
     reasons = [state_reason(each, has_workers=has_workers) for each in found]
     columns = {
-        "schedule": [paint.wrapped_cell(each.name) for each in found],
+        "schedule": [output.wrapped_cell(each.name) for each in found],
         "tenant": [
-            paint.wrapped_cell(each.tenant if width >= WIDE_TERMINAL_COLUMNS else "")
+            output.wrapped_cell(each.tenant if width >= WIDE_TERMINAL_COLUMNS else "")
             for each in found
         ],
         "when": [
-            paint.cell(format_timetable(each, two_lines=width < WIDE_TERMINAL_COLUMNS))
+            output.cell(format_timetable(each, two_lines=width < WIDE_TERMINAL_COLUMNS))
             for each in found
         ],
-        "target": [paint.wrapped_cell(_format_target(each)) for each in found],
+        "target": [output.wrapped_cell(_format_target(each)) for each in found],
         "state": [state_cell(each, has_workers=has_workers) for each in found],
         "last": [last_tick_cell(each, now) for each in found],
         "next": [next_tick_cell(each, now) for each in found],
         "reason": [
-            paint.wrapped_cell(each if width >= EXTRA_WIDE_TERMINAL_COLUMNS else "")
+            output.wrapped_cell(each if width >= EXTRA_WIDE_TERMINAL_COLUMNS else "")
             for each in reasons
         ],
     }
     shown = {name: cells for name, cells in columns.items() if any(cell.plain for cell in cells)}
-    grid = paint.new_table(*shown, right=("next",), free=("schedule", "tenant", "target", "reason"))
+    grid = output.new_table(
+        *shown, right=("next",), free=("schedule", "tenant", "target", "reason")
+    )
     for cells in zip(*shown.values(), strict=True):
         grid.add_row(*cells)
-    paint.print_renderable(grid)
+    output.print_renderable(grid)
     if width < EXTRA_WIDE_TERMINAL_COLUMNS and any(reasons):
         click.echo()
         for each, reason in zip(found, reasons, strict=True):
             if reason:
-                paint.print_text(
+                output.print_text(
                     f"{each.name}: {reason}", "yellow" if each.state != "disabled" else "dim"
                 )
     if not has_workers:
         click.echo()
-        paint.print_text(
+        output.print_text(
             "no worker is there, so nothing is started; start one with `rota worker MODULE:APP`",
             "yellow",
         )
@@ -188,19 +192,19 @@ def show(target: Target, name: str, limit: int, as_json: bool) -> None:
     """
 
     async def query(app: Rota) -> tuple[Schedule, list[Tick], bool, datetime]:
-        from rota.store import views
+        from rota.store.read import runs
 
         schedule = await app.schedules.get(name)
         ticks = await app.schedules.ticks(name, limit)
         database = (await app.open()).database
-        workers = await database.run(views.workers())
-        [now] = await database.run(views.database_time())
+        workers = await database.run(runs.workers())
+        [now] = await database.run(runs.database_time())
         return schedule, ticks, bool(workers), now
 
     schedule, ticks, has_workers, now = target.run(query)
     if as_json:
         tick_documents = [json_document(each) for each in ticks]
-        paint.print_json({**json_document(schedule), "ticks": tick_documents})
+        output.print_json({**json_document(schedule), "ticks": tick_documents})
     else:
         print_schedule(schedule, ticks, has_workers, now)
 
@@ -217,7 +221,7 @@ def pause(target: Target, name: str, reason: str, as_json: bool) -> None:
 
     async def pause_schedule(app: Rota) -> Schedule:
         try:
-            await app.schedules.pause(name, reason, by=whom.current_operator())
+            await app.schedules.pause(name, reason, by=owner.current_operator())
         except ArgumentError as error:
             raise CommandError(str(error), NOT_FOUND) from None
         return await app.schedules.get(name)
@@ -235,13 +239,13 @@ def resume(target: Target, name: str, as_json: bool) -> None:
 
     async def resume_schedule(app: Rota) -> Schedule:
         try:
-            await app.schedules.resume(name, by=whom.current_operator())
+            await app.schedules.resume(name, by=owner.current_operator())
         except ArgumentError as error:
             raise CommandError(str(error), NOT_FOUND) from None
         return await app.schedules.get(name)
 
     schedule = target.run(resume_schedule)
-    next_tick = paint.format_time(schedule.next[0]) if schedule.next else "soon"
+    next_tick = output.format_time(schedule.next[0]) if schedule.next else "soon"
     _print_result(
         as_json,
         json_document(schedule),
@@ -261,7 +265,7 @@ def trigger(target: Target, name: str, as_json: bool) -> None:
     _require_app(target)
 
     async def trigger_schedule(app: Rota) -> int:
-        return (await app.schedules.trigger(name, by=whom.current_operator())).id
+        return (await app.schedules.trigger(name, by=owner.current_operator())).id
 
     run = target.run(trigger_schedule)
     _print_result(as_json, {"schedule": name, "run": run}, str(run))
@@ -286,14 +290,14 @@ def backfill(
     _require_app(target)
 
     async def backfill_ticks(app: Rota) -> list[int]:
-        from rota.store import views
+        from rota.store.read import runs
 
         schedule = await app.schedules.get(name)
-        [now] = await (await app.open()).database.run(views.database_time())
+        [now] = await (await app.open()).database.run(runs.database_time())
         until = now if end is None else _in_zone(schedule, end)
         begin = _in_zone(schedule, start)
         started_runs = await app.schedules.backfill(
-            name, begin, until, on_progress=_print_progress, by=whom.current_operator()
+            name, begin, until, on_progress=_print_progress, by=owner.current_operator()
         )
         return [run.id for run in started_runs]
 
@@ -304,7 +308,7 @@ def backfill(
         words = f"1 run was started: {started_runs[0]}"
     else:
         words = (
-            f"{paint.format_count(len(started_runs))} runs were started: {started_runs[0]} "
+            f"{output.format_count(len(started_runs))} runs were started: {started_runs[0]} "
             f"to {started_runs[-1]}"
         )
     _print_result(as_json, {"schedule": name, "runs": started_runs}, words)
@@ -312,7 +316,7 @@ def backfill(
 
 def _print_progress(done: int, total: int) -> None:
     if done < total:
-        print_note(f"{paint.format_count(done)} of {paint.format_count(total)} ticks")
+        print_note(f"{output.format_count(done)} of {output.format_count(total)} ticks")
 
 
 def _in_zone(schedule: Schedule, time: datetime) -> datetime:
@@ -332,19 +336,19 @@ def delete(target: Target, name: str, yes: bool, as_json: bool) -> None:
     async def delete_schedule(app: Rota) -> None:
         schedule = await app.schedules.get(name)
         if not yes:
-            paint.print_text(
+            output.print_text(
                 f"schedule {name!r} ({format_timetable(schedule)}, {_format_target(schedule)}) "
                 "would be forgotten, with "
                 f"what became of its ticks; it has started {format_runs(schedule.runs)}."
             )
             if schedule.declared and schedule.state != "disabled":
-                paint.print_text(
+                output.print_text(
                     "It was declared in code: it stays while a worker that is there declares it. "
                     "Pausing lasts."
                 )
             print_error("nothing was done; to do it, say --yes")
             exit_with(FAILED)
-        await app.schedules.delete(name, by=whom.current_operator())
+        await app.schedules.delete(name, by=owner.current_operator())
         _print_result(
             as_json, {"schedule": name, "deleted": True}, f"schedule {name!r} is forgotten"
         )
@@ -361,6 +365,6 @@ def _require_app(target: Target) -> None:
 
 def _print_result(as_json: bool, document: dict[str, Any], text: str) -> None:
     if as_json:
-        paint.print_json(document)
+        output.print_json(document)
     else:
-        paint.print_text(text)
+        output.print_text(text)

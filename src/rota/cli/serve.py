@@ -12,16 +12,22 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from rota import logs
-from rota.cli.edge import auth_option, health_site, require_web
-from rota.cli.endings import FAILED, USAGE_ERROR, CommandError, exit_with, translate_database_errors
-from rota.cli.lines import log_options
-from rota.cli.load import load_api
+from rota.cli.app_loader import load_api
+from rota.cli.exit_codes import (
+    FAILED,
+    USAGE_ERROR,
+    CommandError,
+    exit_with,
+    translate_database_errors,
+)
+from rota.cli.options.logging import log_options
+from rota.cli.options.web import auth_option, health_site, require_web
 from rota.cli.target import Target, with_target
 from rota.logs import Format
 
 if TYPE_CHECKING:
     from rota import Rota
-    from rota.cli.lifeline import ParentPipe
+    from rota.cli.parent_pipe import ParentPipe
     from rota.web.site import Auth
 
 log = logging.getLogger("rota")
@@ -165,7 +171,7 @@ def _listen(bind: Any, host: str, port: int) -> socket.socket:
 
 
 def _open_parent_pipe(descriptor: int | None) -> ParentPipe | None:
-    from rota.cli.lifeline import ParentPipe
+    from rota.cli.parent_pipe import ParentPipe
 
     # Before the API is imported: that may take long, and the parent may die meanwhile.
     return None if descriptor is None else ParentPipe(descriptor)
@@ -190,7 +196,7 @@ def _serve(
     health: _HealthServer | None,
     pipe: ParentPipe | None,
 ) -> None:
-    from rota.cli import loops
+    from rota.cli import event_loop
     from rota.cli.worker import ORPHAN_EXIT_SECONDS
     from rota.web.serve import base_url, serve
 
@@ -213,7 +219,7 @@ def _serve(
                 await stack.enter_async_context(health.serve(app))
             await serve(api, app, [listening], on_started)
 
-    loops.run(main())
+    event_loop.run(main())
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +231,7 @@ class _HealthServer:
     auth: Auth
 
     def serve(self, app: Rota) -> AbstractAsyncContextManager[None]:
-        from rota.web.port import serving
+        from rota.web.side_server import serving
 
         return serving(health_site(app, self.auth, self.host), self.bound)
 
@@ -236,12 +242,12 @@ def _supervise(
     workers: int,
     listening: socket.socket,
 ) -> None:
-    from rota.cli import crew
+    from rota.cli import supervisor
 
     arguments += ["--socket", str(listening.fileno())]
-    command = crew.rota_command(["serve", name, *arguments])
+    command = supervisor.rota_command(["serve", name, *arguments])
 
     async def supervise() -> int:
-        return await crew.Supervisor(command, workers, "web process", [listening]).run()
+        return await supervisor.Supervisor(command, workers, "web process", [listening]).run()
 
     exit_with(asyncio.run(supervise()))

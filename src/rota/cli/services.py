@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from rota.cli import paint, whom
-from rota.cli.endings import NOT_FOUND, CommandError
+from rota.cli import output
+from rota.cli.exit_codes import NOT_FOUND, CommandError
+from rota.cli.format import owner
+from rota.cli.format.wait import format_short_time
 from rota.cli.target import Target, subcommand_follows, with_target
-from rota.cli.waits import format_short_time
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from rota import Rota
-    from rota.store.standing import IterationRow, ServiceRow
+    from rota.store.read.coordination import IterationRow, ServiceRow
 
 OUTCOME_STYLES = {
     "running": "cyan",
@@ -34,17 +35,17 @@ def services(target: Target, as_json: bool) -> None:
     """List the services: who runs each, who stands by, how its last iteration went."""
     if subcommand_follows(target):
         return
-    from rota.store import standing, views
+    from rota.store.read import coordination, runs
 
     async def query(app: Rota) -> tuple[list[ServiceRow], datetime]:
         database = (await app.open()).database
-        found = await database.run(standing.services())
-        [now] = await database.run(views.database_time())
+        found = await database.run(coordination.services())
+        [now] = await database.run(runs.database_time())
         return found, now
 
     found, now = target.run(query)
     if as_json:
-        paint.print_json([paint.fields(each, stored=("error",)) for each in found])
+        output.print_json([output.fields(each, stored=("error",)) for each in found])
     elif found:
         _print_services(found, now)
     else:
@@ -55,7 +56,7 @@ def services(target: Target, as_json: bool) -> None:
 
 def _print_services(found: list[ServiceRow], now: datetime) -> None:
     columns = {
-        "service": [paint.wrapped_cell(each.name) for each in found],
+        "service": [output.wrapped_cell(each.name) for each in found],
         "every": [_every(each) for each in found],
         "instance": [_runner(each) for each in found],
         "standby": [_standing_by(each) for each in found],
@@ -64,11 +65,11 @@ def _print_services(found: list[ServiceRow], now: datetime) -> None:
         "duration": [_duration(each) for each in found],
         "next": [_next(each, now) for each in found],
     }
-    if whom.is_narrow():
-        columns["standbys"] = [paint.cell(len(each.standing_by)) for each in found]
+    if owner.is_narrow():
+        columns["standbys"] = [output.cell(len(each.standing_by)) for each in found]
         order = ("service", "every", "instance", "standbys", "last", "outcome", "next")
         columns = {name: columns[name] for name in order}
-    whom.print_table(
+    owner.print_table(
         columns,
         right=("every", "standbys", "duration", "next"),
         free=("service", "instance", "standby"),
@@ -80,56 +81,56 @@ def _print_services(found: list[ServiceRow], now: datetime) -> None:
                 if each.standing_by
                 else "no instance that knows it is there"
             )
-            paint.print_text(f"nobody runs service {each.name!r}: {consequence}", "yellow")
-    if whom.is_narrow():
-        paint.hint(
+            output.print_text(f"nobody runs service {each.name!r}: {consequence}", "yellow")
+    if owner.is_narrow():
+        output.hint(
             "standbys: how many instances stand by; in a wider terminal, or with --json, which"
         )
 
 
 def _every(service: ServiceRow) -> Text:
-    return paint.cell("" if service.every is None else paint.format_duration(service.every))
+    return output.cell("" if service.every is None else output.format_duration(service.every))
 
 
 def _runner(service: ServiceRow) -> Text:
     if service.host is None:
-        return paint.cell("nobody", "yellow")
-    return paint.wrapped_cell(whom.format_process(service.host, service.pid))
+        return output.cell("nobody", "yellow")
+    return output.wrapped_cell(owner.format_process(service.host, service.pid))
 
 
 def _standing_by(service: ServiceRow) -> Text:
     if not service.standing_by:
-        return paint.cell("nobody", "dim")
-    return paint.wrapped_cell(", ".join(service.standing_by))
+        return output.cell("nobody", "dim")
+    return output.wrapped_cell(", ".join(service.standing_by))
 
 
 def _last(service: ServiceRow, now: datetime) -> Text:
     if service.iteration is None or service.started is None:
-        return paint.cell("")
-    return paint.cell(f"#{service.iteration} {paint.format_age(service.started, now)} ago")
+        return output.cell("")
+    return output.cell(f"#{service.iteration} {output.format_age(service.started, now)} ago")
 
 
 def _outcome(row: ServiceRow | IterationRow, *, running: bool) -> Text:
     if row.started is None:
-        return paint.cell("")
+        return output.cell("")
     outcome = row.outcome or ("running" if running and row.ended is None else "not known")
     failures = getattr(row, "failures", 0)
     times = f" {failures} times" if failures > 1 and outcome in ("failed", "lost") else ""
-    return paint.cell(f"{outcome}{times}", OUTCOME_STYLES.get(outcome, "yellow"))
+    return output.cell(f"{outcome}{times}", OUTCOME_STYLES.get(outcome, "yellow"))
 
 
 def _duration(row: ServiceRow | IterationRow) -> Text:
     if row.started is None or row.ended is None or row.outcome == "lost":
-        return paint.cell("")
-    return paint.cell(paint.format_duration((row.ended - row.started).total_seconds()))
+        return output.cell("")
+    return output.cell(output.format_duration((row.ended - row.started).total_seconds()))
 
 
 def _next(service: ServiceRow, now: datetime) -> Text:
     if service.due is None:
-        return paint.cell("")
+        return output.cell("")
     if service.due <= now:
-        return paint.cell("due", "" if service.host else "yellow")
-    return paint.cell(f"in {paint.format_age(now, service.due)}")
+        return output.cell("due", "" if service.host else "yellow")
+    return output.cell(f"in {output.format_age(now, service.due)}")
 
 
 @services.command()
@@ -147,24 +148,24 @@ def show(target: Target, name: str, limit: int, as_json: bool) -> None:
     """Show one service, and its last iterations: by whom, how long, what became of each."""
 
     async def query(app: Rota) -> tuple[ServiceRow, list[IterationRow], datetime]:
-        from rota.store import standing, views
+        from rota.store.read import coordination, runs
 
         database = (await app.open()).database
-        service = await database.fetch_one(standing.services(name))
+        service = await database.fetch_one(coordination.services(name))
         if service is None:
             raise CommandError(
                 f"there is no service {name!r}; `rota services` lists those there are", NOT_FOUND
             )
-        iterations = await database.run(standing.iterations(name, limit))
-        [now] = await database.run(views.database_time())
+        iterations = await database.run(coordination.iterations(name, limit))
+        [now] = await database.run(runs.database_time())
         return service, iterations, now
 
     service, iterations, now = target.run(query)
     if as_json:
-        paint.print_json(
+        output.print_json(
             {
-                **paint.fields(service, stored=("error",)),
-                "iterations": [paint.fields(each, stored=("error",)) for each in iterations],
+                **output.fields(service, stored=("error",)),
+                "iterations": [output.fields(each, stored=("error",)) for each in iterations],
             }
         )
         return
@@ -173,40 +174,40 @@ def show(target: Target, name: str, limit: int, as_json: bool) -> None:
     if iterations:
         _print_iterations(iterations, service, now)
     else:
-        paint.print_text("it has never run")
+        output.print_text("it has never run")
 
 
 def _print_service(service: ServiceRow, now: datetime) -> None:
     properties: list[tuple[str, Text | str]] = [("service", service.name)]
     if service.every is not None:
-        properties.append(("every", paint.format_duration(service.every)))
+        properties.append(("every", output.format_duration(service.every)))
     if service.host is None:
-        properties.append(("instance", paint.cell("nobody", "yellow")))
+        properties.append(("instance", output.cell("nobody", "yellow")))
     else:
-        since = "" if service.since is None else f", for {paint.format_age(service.since, now)}"
-        properties.append(("instance", f"{whom.format_process(service.host, service.pid)}{since}"))
-    properties.append(("standby", ", ".join(service.standing_by) or paint.cell("nobody", "dim")))
+        since = "" if service.since is None else f", for {output.format_age(service.since, now)}"
+        properties.append(("instance", f"{owner.format_process(service.host, service.pid)}{since}"))
+    properties.append(("standby", ", ".join(service.standing_by) or output.cell("nobody", "dim")))
     if service.failures:
-        properties.append(("failures", paint.cell(f"{service.failures} in a row", "red")))
+        properties.append(("failures", output.cell(f"{service.failures} in a row", "red")))
     next_cell = _next(service, now)
     if next_cell.plain:
         properties.append(("next", next_cell))
-    paint.print_renderable(paint.property_table(properties))
+    output.print_renderable(output.property_table(properties))
 
 
 def _print_iterations(found: list[IterationRow], service: ServiceRow, now: datetime) -> None:
     columns = {
-        "iteration": [paint.cell(each.number) for each in found],
-        "term": [paint.cell(each.term) for each in found],
+        "iteration": [output.cell(each.number) for each in found],
+        "term": [output.cell(each.term) for each in found],
         "instance": [
-            paint.wrapped_cell(whom.format_process(each.host, each.pid)) for each in found
+            output.wrapped_cell(owner.format_process(each.host, each.pid)) for each in found
         ],
-        "started": [paint.cell(format_short_time(each.started, now)) for each in found],
+        "started": [output.cell(format_short_time(each.started, now)) for each in found],
         "duration": [_duration(each) for each in found],
         "outcome": [
             _outcome(each, running=service.host is not None and number == 0)
             for number, each in enumerate(found)
         ],
-        "error": [paint.wrapped_cell(paint.error_summary(each.error)) for each in found],
+        "error": [output.wrapped_cell(output.error_summary(each.error)) for each in found],
     }
-    whom.print_table(columns, right=("iteration", "term", "duration"), free=("instance", "error"))
+    owner.print_table(columns, right=("iteration", "term", "duration"), free=("instance", "error"))

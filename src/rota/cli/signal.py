@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from rota.cli import whom
-from rota.cli.documents import read_json
-from rota.cli.endings import NOT_FOUND, CommandError, print_note
+from rota.cli.exit_codes import NOT_FOUND, CommandError, print_note
+from rota.cli.format import owner
+from rota.cli.format.wait import format_signals
+from rota.cli.options.json_input import read_json
 from rota.cli.runs import RUN_ID
 from rota.cli.target import Target, with_target
-from rota.cli.waits import format_signals
 from rota.errors import RunNotFound
 
 if TYPE_CHECKING:
@@ -33,9 +33,9 @@ def signal(target: Target, run: int, name: str, payload: str) -> None:
     document = read_json(payload, f"{payload!r:.60}", "; text goes into quotes: '\"yes\"'")
 
     async def send_signal(app: Rota) -> None:
-        from rota.engine.deeds import run_audited_query
+        from rota.engine.audited import run_audited_query
         from rota.model import codec
-        from rota.model.durably import check_entry_name
+        from rota.model.durable_context import check_entry_name
         from rota.store.audit import AuditEntry
         from rota.store.signals import send
 
@@ -46,7 +46,7 @@ def signal(target: Target, run: int, name: str, payload: str) -> None:
         answer = await run_audited_query(
             database,
             send(run, name, text),
-            AuditEntry(whom.current_operator(), "signal run", str(run), {"signal": name}),
+            AuditEntry(owner.current_operator(), "signal run", str(run), {"signal": name}),
             was_done=lambda answer: answer == "sent",
             is_idempotent=True,
         )
@@ -71,22 +71,22 @@ def signal(target: Target, run: int, name: str, payload: str) -> None:
 
 async def _run_of(database: Database, id: int) -> int:
     """The run, also of a job of one."""
-    from rota.store import views
+    from rota.store.read import runs
 
-    found = await database.fetch_one(views.run(id))
+    found = await database.fetch_one(runs.run(id))
     return id if found is None else found.run
 
 
 async def _warn_if_not_awaited(database: Database, run: int, name: str) -> None:
     """A misspelt name is kept as well as another: better say so where nobody waits for it."""
-    from rota.store import timeline
+    from rota.store.read import job_detail
 
     awaited = {
-        each.name for each in await database.run(timeline.open_waits(run)) if each.kind == "wait"
+        each.name for each in await database.run(job_detail.open_waits(run)) if each.kind == "wait"
     }
     # Who waited may have heard it by now, and gone on.
     received = {
-        each.name for each in await database.run(timeline.signals(run)) if each.waiting_jobs
+        each.name for each in await database.run(job_detail.signals(run)) if each.waiting_jobs
     }
     if name not in awaited | received and awaited:
         print_note(f"nothing waits for it yet; the run waits for {format_signals(sorted(awaited))}")

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 import rich_click as click
 
-from rota.cli import paint
-from rota.cli.endings import FAILED, USAGE_ERROR, CommandError, exit_with, print_note
-from rota.cli.show_flow import results_by_name
+from rota.cli import output
+from rota.cli.exit_codes import FAILED, USAGE_ERROR, CommandError, exit_with, print_note
+from rota.cli.show.flow import results_by_name
 from rota.cli.target import Target, with_target
 
 if TYPE_CHECKING:
@@ -116,9 +116,9 @@ def start(
 
     run, outcome = target.run(start_run)
     if as_json:
-        paint.print_json({"run": run.id, "created": run.created, **_as_document(outcome)})
+        output.print_json({"run": run.id, "created": run.created, **_as_document(outcome)})
     elif outcome is not None and outcome.state == "succeeded":
-        click.echo(paint.format_json(outcome.result or b"null"))
+        click.echo(output.format_json(outcome.result or b"null"))
     if outcome is not None and outcome.state != "succeeded":
         if as_json:
             exit_with(FAILED)
@@ -210,12 +210,12 @@ async def _start_unchecked(
 async def _refuse_flow(database: Database, name: str, queue: str) -> None:
     """As far as the database knows: where no worker knows such a task, and the last of the name was a
     flow's run."""
-    from rota.app.listing import find_runs
-    from rota.cli.matching import pipeline_fetch
-    from rota.store import views
-    from rota.store.listing import RunFilter
+    from rota.app.run_search import find_runs
+    from rota.cli.options.run_filter import pipeline_fetch
+    from rota.store.read import runs as read_runs
+    from rota.store.read.run_list import RunFilter
 
-    [eligible_workers] = await database.run(views.count_eligible_workers(queue, name))
+    [eligible_workers] = await database.run(read_runs.count_eligible_workers(queue, name))
     if eligible_workers:
         return
     last = await find_runs(pipeline_fetch(database), RunFilter(name=name), 1)
@@ -239,7 +239,7 @@ async def _wait_for_outcome(app: Rota, run: Run[Any], timeout: timedelta | None)
     except TimeoutError:
         assert timeout is not None
         raise CommandError(
-            f"run {run.id} has no outcome after {paint.format_duration(timeout.total_seconds())}, it is "
+            f"run {run.id} has no outcome after {output.format_duration(timeout.total_seconds())}, it is "
             f"{await run.status()} and goes on; see `rota show {run.id}`"
         ) from None
     return await _flow_outcome(client.database, outcome) if outcome.is_flow else outcome
@@ -282,6 +282,6 @@ def _describe_outcome(outcome: RunOutcome) -> str:
     prefix = f"failed: job {error.get('job')} ({error.get('task')}) " if outcome.is_flow else ""
     if error.get("state") == "expired":
         return f"{prefix}expired before a worker took it"
-    return paint.single_line(
+    return output.single_line(
         f"{prefix}failed at attempt {error.get('attempt')}: {error.get('type')}: {error.get('message')}"
     )

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import rich_click as click
 
-from rota.cli.endings import USAGE_ERROR, CommandError, translate_database_errors
-from rota.cli.load import load_app
+from rota.cli.app_loader import load_app
+from rota.cli.exit_codes import USAGE_ERROR, CommandError, translate_database_errors
 
 if TYPE_CHECKING:
     from rota import Rota

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
-from rota.cli import paint, whom
-from rota.cli.endings import print_note
+from rota.cli import output
+from rota.cli.exit_codes import print_note
+from rota.cli.format import owner
 from rota.cli.start import DurationParameter
 from rota.cli.target import Target, subcommand_follows, with_target
 
@@ -80,22 +81,22 @@ def list_(target: Target, include_inactive: bool, as_json: bool) -> None:
 @as_json_option
 def create(target: Target, name: str, role: str, expires: timedelta, as_json: bool) -> None:
     """Make a token for NAME: a person, or a program. It is printed this once, and kept nowhere."""
-    from rota.app.access import create_access_token
+    from rota.app.tokens import create_access_token
     from rota.model.access import Role
 
     lifetime = None if expires == timedelta.max else expires
 
     async def action(app: Rota) -> tuple[AccessToken, TokenRow]:
         return await create_access_token(
-            app, name, Role.parse(role), lifetime, whom.current_operator()
+            app, name, Role.parse(role), lifetime, owner.current_operator()
         )
 
     token, row = target.run(action)
     if as_json:
-        paint.print_json({**paint.fields(row), "token": token.text})
+        output.print_json({**output.fields(row), "token": token.text})
         return
     click.echo(token.text)
-    until = "for good" if row.expires is None else f"until {paint.format_time(row.expires)}"
+    until = "for good" if row.expires is None else f"until {output.format_time(row.expires)}"
     print_note(
         f"{name} is {_with_article(role)} with this, {until}. It is not shown again; `rota "
         f"tokens revoke {row.id}` "
@@ -109,33 +110,33 @@ def create(target: Target, name: str, role: str, expires: timedelta, as_json: bo
 @as_json_option
 def revoke(target: Target, id: str, as_json: bool) -> None:
     """Have the token ID open nothing from now on."""
-    from rota.app.access import revoke_access_token
+    from rota.app.tokens import revoke_access_token
 
     async def action(app: Rota) -> TokenRow:
-        return await revoke_access_token(app, id, whom.current_operator())
+        return await revoke_access_token(app, id, owner.current_operator())
 
     row = target.run(action)
     if as_json:
-        paint.print_json(paint.fields(row))
+        output.print_json(output.fields(row))
     else:
         click.echo(f"token {row.id} of {row.name} ({row.role}) opens nothing any more")
 
 
 def _list(target: Target, include_inactive: bool, as_json: bool) -> None:
     from rota.store import tokens as rows
-    from rota.store import views
+    from rota.store.read import runs
 
     async def query(app: Rota) -> tuple[list[TokenRow], datetime]:
         database = (await app.open()).database
         found = await database.run(
             rows.list_tokens(include_inactive=include_inactive, limit=10_000)
         )
-        [now] = await database.run(views.database_time())
+        [now] = await database.run(runs.database_time())
         return found, now
 
     found, now = target.run(query)
     if as_json:
-        paint.print_json([paint.fields(each) for each in found])
+        output.print_json([output.fields(each) for each in found])
     elif found:
         _print(found, now)
     elif include_inactive:
@@ -148,14 +149,14 @@ def _list(target: Target, include_inactive: bool, as_json: bool) -> None:
 
 def _print(found: list[TokenRow], now: datetime) -> None:
     columns = {
-        "token": [paint.wrapped_cell(each.id, _style(each)) for each in found],
-        "name": [paint.wrapped_cell(each.name, _style(each)) for each in found],
-        "role": [paint.cell(each.role, _style(each)) for each in found],
-        "expires": [paint.cell(_expires(each, now), _style(each)) for each in found],
-        "last used": [paint.cell(_used(each, now), _style(each)) for each in found],
-        "created by": [paint.wrapped_cell(each.created_by, "dim") for each in found],
+        "token": [output.wrapped_cell(each.id, _style(each)) for each in found],
+        "name": [output.wrapped_cell(each.name, _style(each)) for each in found],
+        "role": [output.cell(each.role, _style(each)) for each in found],
+        "expires": [output.cell(_expires(each, now), _style(each)) for each in found],
+        "last used": [output.cell(_used(each, now), _style(each)) for each in found],
+        "created by": [output.wrapped_cell(each.created_by, "dim") for each in found],
     }
-    whom.print_table(columns, right=("expires", "last used"), free=("name", "created by"))
+    owner.print_table(columns, right=("expires", "last used"), free=("name", "created by"))
 
 
 def _style(token: TokenRow) -> str:
@@ -165,11 +166,11 @@ def _style(token: TokenRow) -> str:
 def _expires(token: TokenRow, now: datetime) -> str:
     if token.state != "good":
         return token.state
-    return NEVER if token.expires is None else f"in {paint.format_age(now, token.expires)}"
+    return NEVER if token.expires is None else f"in {output.format_age(now, token.expires)}"
 
 
 def _used(token: TokenRow, now: datetime) -> str:
-    return "never" if token.last_used is None else f"{paint.format_age(token.last_used, now)} ago"
+    return "never" if token.last_used is None else f"{output.format_age(token.last_used, now)} ago"
 
 
 def _with_article(role: str) -> str:

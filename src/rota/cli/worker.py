@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from rota import logs
-from rota.cli.edge import auth_option
-from rota.cli.endings import exit_with, translate_database_errors
+from rota.cli.exit_codes import exit_with, translate_database_errors
 from rota.cli.health_port import HealthPort
-from rota.cli.lines import log_options
+from rota.cli.options.logging import log_options
+from rota.cli.options.web import auth_option
 from rota.cli.start import read_arguments
 from rota.cli.target import Target, with_database
 from rota.logs import Format
 
 if TYPE_CHECKING:
     from rota import Rota
-    from rota.cli.lifeline import ParentPipe
+    from rota.cli.parent_pipe import ParentPipe
     from rota.web.site import Auth
 
 log = logging.getLogger("rota")
@@ -162,9 +162,9 @@ def _run_worker(
     descriptor: int | None,
     health: HealthPort | None,
 ) -> None:
-    from rota.cli import loops
+    from rota.cli import event_loop
     from rota.cli.health_port import serve_health
-    from rota.cli.lifeline import ParentPipe
+    from rota.cli.parent_pipe import ParentPipe
 
     # Before the app is imported: that may take long, and the parent may die meanwhile.
     pipe = None if descriptor is None else ParentPipe(descriptor)
@@ -190,7 +190,7 @@ def _run_worker(
         if drained and pipe is not None:
             pipe.report_drained()
 
-    loops.run(main())
+    event_loop.run(main())
 
 
 def _report_when_up(app: Rota, pipe: ParentPipe) -> None:
@@ -205,7 +205,7 @@ def _report_when_up(app: Rota, pipe: ParentPipe) -> None:
 
 
 def _supervise(target: Target, arguments: list[str], processes: int) -> None:
-    from rota.cli import crew
+    from rota.cli import supervisor
 
     assert target.app is not None
     for option, value in (("--dsn", target.dsn), ("--schema", target.schema)):
@@ -213,8 +213,8 @@ def _supervise(target: Target, arguments: list[str], processes: int) -> None:
             arguments = [*arguments, option, value]
 
     async def supervise() -> int:
-        return await crew.Supervisor(
-            crew.rota_command(["worker", target.app or "", *arguments]), processes
+        return await supervisor.Supervisor(
+            supervisor.rota_command(["worker", target.app or "", *arguments]), processes
         ).run()
 
     exit_with(asyncio.run(supervise()))

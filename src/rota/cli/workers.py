@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from rota.cli import paint, whom
-from rota.cli.endings import FAILED, OK, exit_code_of, exit_with, print_error, print_note
+from rota.cli import output
+from rota.cli.exit_codes import FAILED, OK, exit_code_of, exit_with, print_error, print_note
+from rota.cli.format import owner
 from rota.cli.target import Target, with_target
 from rota.errors import WorkerNotFound
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from rota import Rota
     from rota.store.database import Database
-    from rota.store.views import WorkerDetailRow, WorkerRow
+    from rota.store.read.runs import WorkerDetailRow, WorkerRow
 
 STATE_STYLES = {
     "active": "green",
@@ -57,24 +58,24 @@ def workers(target: Target, include_ended: bool, as_json: bool) -> None:
 
     A silent one is late with its beat. If it stays so, another worker takes it for dead and its jobs back.
     """
-    from rota.store import views
+    from rota.store.read import runs
 
     async def query(app: Rota) -> tuple[list[WorkerDetailRow], int, datetime, float]:
         database = (await app.open()).database
-        found = await database.run(views.workers(include_ended=include_ended))
+        found = await database.run(runs.workers(include_ended=include_ended))
         ended_count = (
             0
             if found or include_ended
-            else len(await database.run(views.workers(include_ended=True)))
+            else len(await database.run(runs.workers(include_ended=True)))
         )
-        [now] = await database.run(views.database_time())
+        [now] = await database.run(runs.database_time())
         return found, ended_count, now, app.settings.dead_after
 
     found, ended_count, now, dead_after = target.run(query)
     silent = {each.worker for each in found if _is_silent(each, now, dead_after)}
     if as_json:
-        documents = [paint.fields(each, stored=("metadata",)) for each in found]
-        paint.print_json([{**each, "silent": each["worker"] in silent} for each in documents])
+        documents = [output.fields(each, stored=("metadata",)) for each in found]
+        output.print_json([{**each, "silent": each["worker"] in silent} for each in documents])
     elif found:
         _print_workers(found, silent, now)
         _print_silent(found, silent, now)
@@ -93,25 +94,25 @@ def _print_workers(found: list[WorkerDetailRow], silent: set[int], now: datetime
     """Columns that would say nothing of any worker are left out, and some more where room is short."""
     any_ended = any(each.ended for each in found)
     columns = {
-        "worker": [paint.cell(each.worker, _ended_style(each)) for each in found],
+        "worker": [output.cell(each.worker, _ended_style(each)) for each in found],
         "state": [_state(each, silent, now) for each in found],
-        "host": [paint.cell(each.host, _ended_style(each)) for each in found],
-        "process": [paint.cell(each.pid, _ended_style(each)) for each in found],
-        "version": [paint.cell(each.version, _ended_style(each)) for each in found],
-        "queues": [paint.cell(", ".join(each.queues), _ended_style(each)) for each in found],
+        "host": [output.cell(each.host, _ended_style(each)) for each in found],
+        "process": [output.cell(each.pid, _ended_style(each)) for each in found],
+        "version": [output.cell(each.version, _ended_style(each)) for each in found],
+        "queues": [output.cell(", ".join(each.queues), _ended_style(each)) for each in found],
         "running": [_running(each) for each in found],
         "heartbeat": [_heartbeat_cell(each, silent, now) for each in found],
         "lag": [_lag(each) for each in found],
         "up": [
-            paint.cell(paint.format_age(each.started, each.ended or now), _ended_style(each))
+            output.cell(output.format_age(each.started, each.ended or now), _ended_style(each))
             for each in found
         ],
         "charged": [_charged_jobs(each) for each in found],
-        "metadata": [paint.cell(_metadata(each.metadata), _ended_style(each)) for each in found],
+        "metadata": [output.cell(_metadata(each.metadata), _ended_style(each)) for each in found],
     }
     shown = {name: cells for name, cells in columns.items() if any(cell.plain for cell in cells)}
     hidden = []
-    is_narrow = paint.console().width < WIDE_TERMINAL_COLUMNS
+    is_narrow = output.console().width < WIDE_TERMINAL_COLUMNS
     if is_narrow:
         hidden = [
             name
@@ -119,7 +120,7 @@ def _print_workers(found: list[WorkerDetailRow], silent: set[int], now: datetime
             if name in shown
         ]
         shown = {name: cells for name, cells in shown.items() if name not in hidden}
-    grid = paint.new_table(
+    grid = output.new_table(
         *shown,
         right=("worker", "process", "running", "heartbeat", "lag", "up", "charged"),
         free=("host", "version", "queues", "metadata"),
@@ -128,9 +129,9 @@ def _print_workers(found: list[WorkerDetailRow], silent: set[int], now: datetime
         grid.padding = (0, 1, 0, 0)
     for cells in zip(*shown.values(), strict=True):
         grid.add_row(*cells)
-    paint.print_renderable(grid)
+    output.print_renderable(grid)
     if hidden:
-        paint.hint(f"{' and '.join(hidden)}: in a wider terminal, or with --json")
+        output.hint(f"{' and '.join(hidden)}: in a wider terminal, or with --json")
 
 
 def _ended_style(worker: WorkerDetailRow) -> str:
@@ -143,30 +144,30 @@ def _state(worker: WorkerDetailRow, silent: set[int], now: datetime) -> Text:
         state = "silent"
     elif state == "active" and worker.drain_requested is not None:
         state = "draining"  # it hears of it with its next beat
-    ago = "" if worker.ended is None else f" {paint.format_age(worker.ended, now)} ago"
-    return paint.cell(f"{state}{ago}", STATE_STYLES.get(state, ""))
+    ago = "" if worker.ended is None else f" {output.format_age(worker.ended, now)} ago"
+    return output.cell(f"{state}{ago}", STATE_STYLES.get(state, ""))
 
 
 def _running(worker: WorkerDetailRow) -> Text:
-    return paint.cell("" if worker.ended else f"{worker.running}/{worker.capacity}")
+    return output.cell("" if worker.ended else f"{worker.running}/{worker.capacity}")
 
 
 def _heartbeat_cell(worker: WorkerDetailRow, silent: set[int], now: datetime) -> Text:
     if worker.ended is not None:
-        return paint.cell("")
-    return paint.cell(
-        paint.format_age(worker.last_beat, now), "yellow" if worker.worker in silent else ""
+        return output.cell("")
+    return output.cell(
+        output.format_age(worker.last_beat, now), "yellow" if worker.worker in silent else ""
     )
 
 
 def _lag(worker: WorkerDetailRow) -> Text:
     is_late = worker.lag >= MIN_SHOWN_LAG_SECONDS and worker.ended is None
-    return paint.cell(paint.format_duration(worker.lag) if is_late else "", "yellow")
+    return output.cell(output.format_duration(worker.lag) if is_late else "", "yellow")
 
 
 def _charged_jobs(worker: WorkerDetailRow) -> Text:
     """For how many of its jobs, which may have killed it."""
-    return paint.cell(
+    return output.cell(
         _format_jobs(len(worker.charged_jobs)) if worker.charged_jobs else "", "magenta"
     )
 
@@ -189,9 +190,9 @@ def _print_silent(found: list[WorkerDetailRow], silent: set[int], now: datetime)
     for number, each in enumerate(each for each in found if each.worker in silent):
         if not number:
             click.echo()
-        paint.print_text(
+        output.print_text(
             f"worker {each.worker} has not been heard of for "
-            f"{paint.format_age(each.last_beat, now)}: {consequence}",
+            f"{output.format_age(each.last_beat, now)}: {consequence}",
             "yellow",
         )
 
@@ -218,7 +219,7 @@ def drain(target: Target, workers: tuple[int, ...], timeout: float | None) -> No
         code, requested = OK, list[int]()
         for worker in dict.fromkeys(workers):
             try:
-                await app.drain(worker, by=whom.current_operator())
+                await app.drain(worker, by=owner.current_operator())
             except WorkerNotFound as error:
                 print_error(str(error))
                 code = exit_code_of(error)
@@ -247,7 +248,7 @@ async def _print_requested(database: Database, worker: int, dead_after: float) -
     )
     click.echo(f"worker {worker} ({found.host}, process {found.pid}) has been asked to {request}")
     if found.silent_seconds > dead_after:
-        silence = paint.format_duration(found.silent_seconds)
+        silence = output.format_duration(found.silent_seconds)
         print_note(
             f"worker {worker} has not been heard of for {silence}: perhaps it hears nothing either"
         )
@@ -281,10 +282,10 @@ async def _wait_stopped(database: Database, worker: int, timeout: float) -> bool
 
 
 async def _read_worker(database: Database, worker: int) -> WorkerRow | None:
-    from rota.store import views
+    from rota.store.read import runs
 
-    return await database.fetch_one(views.worker(worker))
+    return await database.fetch_one(runs.worker(worker))
 
 
 def _format_jobs(count: int) -> str:
-    return "1 job" if count == 1 else f"{paint.format_count(count)} jobs"
+    return "1 job" if count == 1 else f"{output.format_count(count)} jobs"

@@ -10,7 +10,7 @@
         await session.commit()
 
 FastAPI makes a dependency once for a request, so that it is the same session, whoever asks for it. Any
-connection that `using(on=…)` takes will do: SQLAlchemy's, sync and async, psycopg's, asyncpg's.
+connection that `options(on=…)` takes will do: SQLAlchemy's, sync and async, psycopg's, asyncpg's.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ except ModuleNotFoundError as error:
     ) from None
 
 if TYPE_CHECKING:
-    from rota.app.blocking import SyncRun
     from rota.app.flow import FlowRun
     from rota.app.run import Run
+    from rota.app.sync import SyncRun
 
 __all__ = ["Runs", "SyncRuns", "runs_in"]
 

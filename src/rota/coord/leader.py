@@ -15,10 +15,9 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from rota.coord.body import CancelScope
-from rota.coord.candidacy import Callback, CandidateSession, Term
-from rota.coord.candidate import YieldDelay
-from rota.coord.company import Coordinator
+from rota.coord.candidate import Callback, CandidateSession, Term, YieldDelay
+from rota.coord.coordinator import Coordinator
+from rota.coord.lock import CancelScope
 from rota.errors import LeadershipLost
 
 __all__ = ["Callback", "Leader", "Term"]

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 
-from rota.coord import trust
+from rota.coord import lease_clock
 
 RENEWALS_PER_TTL = 3
 """A hold is renewed so many times over before it would run out."""
@@ -32,7 +32,7 @@ class Lease:
         self.acquired_at = self.sent_at = sent_at
         self.renew_at = sent_at + ttl / RENEWALS_PER_TTL
         self.max_held: float | None = None
-        self._trusted_until = sent_at + trust.trusted_seconds(ttl)
+        self._trusted_until = sent_at + lease_clock.trusted_seconds(ttl)
         self._on_lost = on_lost
         self._lost_reason: str | None = None
         self.is_ended = False
@@ -57,7 +57,7 @@ class Lease:
             is_valid = (
                 not self.is_ended
                 and self._lost_reason is None
-                and trust.now() < self._trusted_until
+                and lease_clock.now() < self._trusted_until
             )
         return is_valid and not self.is_inherited
 
@@ -75,7 +75,7 @@ class Lease:
             is_expired = (
                 self._lost_reason is None
                 and not self.is_ended
-                and trust.now() >= self._trusted_until
+                and lease_clock.now() >= self._trusted_until
             )
         if is_expired:
             self.mark_lost(EXPIRED)
@@ -86,10 +86,10 @@ class Lease:
             if (
                 self._lost_reason is None
                 and not self.is_ended
-                and trust.now() < self._trusted_until
+                and lease_clock.now() < self._trusted_until
             ):
                 self.sent_at = sent_at
-                self._trusted_until = sent_at + trust.trusted_seconds(self.ttl)
+                self._trusted_until = sent_at + lease_clock.trusted_seconds(self.ttl)
                 self.renew_at = sent_at + self.ttl / RENEWALS_PER_TTL
 
     def mark_lost(self, reason: str) -> bool:

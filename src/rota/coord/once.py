@@ -17,14 +17,14 @@ from inspect import iscoroutinefunction
 from typing import Any
 from uuid import UUID
 
-from rota.coord.company import Coordinator
+from rota.coord.acquire import AcquireLoop, QueryFactory
+from rota.coord.coordinator import Coordinator
 from rota.coord.lease import TAKEN_BY_OTHER, Lease
-from rota.coord.looking import AcquireLoop, QueryFactory
 from rota.errors import Busy, LockLost
 from rota.model import codec
-from rota.model.readers import reader_of_function
-from rota.store import onces, waiters
-from rota.store.onces import OnceStart
+from rota.model.result_types import reader_of_function
+from rota.store import listeners, once_calls
+from rota.store.once_calls import OnceStart
 from rota.store.query import in_schema
 
 log = logging.getLogger("rota")
@@ -63,7 +63,7 @@ class OnceCall:
         self._coordinator = coordinator = await self._open_coordinator()
         acquire_loop = AcquireLoop(
             coordinator,
-            onces.FINISHED_CHANNEL,
+            once_calls.FINISHED_CHANNEL,
             self.key,
             self._ttl,
             self._query_factory(coordinator),
@@ -88,7 +88,7 @@ class OnceCall:
 
     def _query_factory(self, coordinator: Coordinator) -> QueryFactory[OnceStart]:
         owner = coordinator.identity.as_params(self._label)
-        return lambda nonce, earlier, wait: onces.begin(
+        return lambda nonce, earlier, wait: once_calls.begin(
             *(self.key, nonce, earlier, owner, self._ttl), wait=wait
         )
 
@@ -142,7 +142,7 @@ class OnceCall:
     async def _store_result(self, coordinator: Coordinator, lease: Lease, result: str) -> None:
         try:
             # As long as it is not kept, we are at it: the database may be away for a moment.
-            query = onces.finish(self.key, lease.token, result, self._retention)
+            query = once_calls.finish(self.key, lease.token, result, self._retention)
             answers = await coordinator.database.run_with_retry(query)
         finally:
             reason = lease.lost_reason
@@ -167,7 +167,7 @@ class OnceCall:
             return
         try:
             async with asyncio.timeout(RELEASE_TIMEOUT_SECONDS):
-                query = onces.release(self.key, nonces)
+                query = once_calls.release(self.key, nonces)
                 answers = await coordinator.database.run_with_retry(
                     query, outage_timeout=RELEASE_TIMEOUT_SECONDS
                 )
@@ -182,9 +182,9 @@ class OnceCall:
 
     async def _notify_waiters(self, coordinator: Coordinator, answers: list[bool]) -> None:
         if any(answers) and coordinator.database.settings.notify:
-            channel = in_schema(onces.FINISHED_CHANNEL, coordinator.database.schema)
+            channel = in_schema(once_calls.FINISHED_CHANNEL, coordinator.database.schema)
             try:
-                await coordinator.database.run(waiters.notify(channel, [self.key]))
+                await coordinator.database.run(listeners.notify(channel, [self.key]))
             except Exception as error:
                 log.debug("nobody was told of once %r; they will look: %s", self.key, error)
 

@@ -6,12 +6,12 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from rota.coord.company import Coordinator
-from rota.coord.post import ServiceRunner
-from rota.coord.roster import ServiceBalancer
+from rota.coord.coordinator import Coordinator
+from rota.coord.service_balancer import ServiceBalancer
+from rota.coord.service_runner import ServiceRunner
 from rota.model import events
 from rota.model.service import ServiceDefinition
-from rota.store.plain import RawConnections
+from rota.store.raw_connections import RawConnections
 
 log = logging.getLogger("rota")
 

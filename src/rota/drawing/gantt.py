@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
-from rota.drawing.marks import escape_text, format_number, truncate
+from rota.drawing.svg_text import escape_text, format_number, truncate
 
 BarKind = Literal["queued", "running", "asleep", "attempt", "mark"]
 """It waits for its turn; runs, or has run; sleeps or waits for somebody; an attempt before the last; one

@@ -15,7 +15,8 @@ from collections.abc import Collection, Iterator, Mapping
 
 from rota.drawing.label import EMPTY_LABEL, STATES, Edge, NodeLabel
 from rota.drawing.layout import Direction, EdgeRoute, NodeBox, layout
-from rota.drawing.marks import (
+from rota.drawing.palette import DARK, LIGHT
+from rota.drawing.svg_text import (
     ARROW_LENGTH,
     edge_path,
     escape_text,
@@ -23,7 +24,6 @@ from rota.drawing.marks import (
     text_width,
     truncate,
 )
-from rota.drawing.palette import DARK, LIGHT
 from rota.model.graph import Graph
 
 MARGIN = 20.0

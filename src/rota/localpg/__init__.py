@@ -21,7 +21,7 @@ installed PostgreSQL.
 """
 
 from rota.localpg.binaries import Binaries, find_binaries
-from rota.localpg.places import default_directory
+from rota.localpg.paths import default_directory
 from rota.localpg.server import LocalPostgres, ServerStatus
 
 __all__ = ["Binaries", "LocalPostgres", "ServerStatus", "default_directory", "find_binaries"]

@@ -9,7 +9,7 @@ from contextlib import suppress
 from urllib.parse import quote
 
 from rota.errors import LocalPostgresError
-from rota.localpg.places import ServerPaths
+from rota.localpg.paths import ServerPaths
 from rota.localpg.postmaster import Postmaster
 
 # What a server answers while it is not yet, or no longer, ready. It speaks English to us:

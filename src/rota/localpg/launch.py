@@ -23,15 +23,15 @@ from rota.errors import LocalPostgresError
 from rota.localpg import account, locks, postmaster
 from rota.localpg.account import ServerAccount
 from rota.localpg.binaries import Binaries
-from rota.localpg.cluster import server_environment
-from rota.localpg.places import ServerPaths, socket_directory
+from rota.localpg.data_directory import server_environment
+from rota.localpg.paths import ServerPaths, socket_directory
 from rota.localpg.postmaster import Postmaster
 from rota.localpg.profiles import DEFAULT_PORT, required_settings
 
 if TYPE_CHECKING:
-    from rota.localpg.watch import WatcherOrder
+    from rota.localpg.watcher import WatcherOrder
 
-WATCHER_SCRIPT = Path(__file__).with_name("watch.py")
+WATCHER_SCRIPT = Path(__file__).with_name("watcher.py")
 START_TIMEOUT_SECONDS = 180.0  # recovery of a big directory after a crash takes its time
 WATCHER_TIMEOUT_SECONDS = 10.0
 ORPHAN_TIMEOUT_SECONDS = 2.0

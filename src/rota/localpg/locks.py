@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rota.errors import LocalPostgresError
-from rota.localpg.places import ServerPaths
+from rota.localpg.paths import ServerPaths
 
 if sys.platform != "win32":
     import fcntl

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from rota.errors import LocalPostgresError
-from rota.localpg import account, cluster, database, locks, postmaster, profiles
+from rota.localpg import account, data_directory, database, locks, postmaster, profiles
 from rota.localpg.binaries import Binaries, find_binaries
 from rota.localpg.launch import (
     START_TIMEOUT_SECONDS,
@@ -23,10 +23,10 @@ from rota.localpg.launch import (
     launch,
 )
 from rota.localpg.locks import ServerShare
-from rota.localpg.places import ServerPaths, default_directory, make_parents, make_private
+from rota.localpg.paths import ServerPaths, default_directory, make_parents, make_private
 from rota.localpg.postmaster import Postmaster
 from rota.localpg.profiles import Profile
-from rota.localpg.reach import make_runnable
+from rota.localpg.runnable_binaries import make_runnable
 
 log = logging.getLogger(__name__)
 
@@ -253,7 +253,7 @@ class LocalPostgres:
         user = account.choose(self.paths.data)
         binaries = make_runnable(self._suitable_binaries(), user)
         sync = self._profile != "test"
-        cluster.initialise(self.paths, binaries, user, control_fd, sync=sync)
+        data_directory.initialise(self.paths, binaries, user, control_fd, sync=sync)
         launch(
             self.paths, binaries, user, self._requested_settings, control_fd, listen=self._listen
         )
@@ -317,13 +317,13 @@ class LocalPostgres:
         try:
             return self._suitable_binaries().version
         except LocalPostgresError:
-            major = cluster.read_major(self.paths.data)
+            major = data_directory.read_major(self.paths.data)
             if major is None:
                 raise
             return str(major)  # the programs are gone; what they made is still there
 
     def _suitable_binaries(self) -> Binaries:
-        major = cluster.read_major(self.paths.data)
+        major = data_directory.read_major(self.paths.data)
         configured = self._binaries
         if configured is None:
             return find_binaries(major)

@@ -21,7 +21,7 @@ import msgspec
 
 from rota.errors import RunFailed
 from rota.model import codec
-from rota.model.durably import DurableBackend, DurableMethods, StepOptions
+from rota.model.durable_context import DurableBackend, DurableMethods, StepOptions
 from rota.model.outcome import Outcome
 from rota.model.settings import Duration
 

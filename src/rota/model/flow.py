@@ -17,9 +17,9 @@ import msgspec
 
 from rota.errors import ArgumentError, DefinitionError
 from rota.model import codec
-from rota.model.fits import accepts_none, format_type, is_assignable
 from rota.model.graph import Graph
 from rota.model.task import TaskDefinition, check_name
+from rota.model.type_match import accepts_none, format_type, is_assignable
 
 MAX_JOBS = 10_000
 """Jobs in one run."""

@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from rota.model.replay import JournalEntry
+from rota.model.journal import JournalEntry
+
+TIMEOUT_MARGIN_SECONDS = 5.0
+"""Seconds an attempt gets beyond its deadline to end by itself, before it is given up."""
+
+
+class ResultUnstorable(Exception):
+    """The code ran, but what it returned cannot be stored; running it again would not help."""
 
 
 @dataclass(frozen=True, slots=True)

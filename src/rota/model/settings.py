@@ -107,11 +107,11 @@ class Settings:
             )
         Retention.parse(self.retention)
         if self.webhook_hosts:
-            from rota.model.hosts import WebhookHosts
+            from rota.model.webhook_hosts import WebhookHosts
 
             WebhookHosts.parse(self.webhook_hosts)
         if self.alerts:
-            from rota.model.rules import AlertRules
+            from rota.model.alert_rules import AlertRules
 
             AlertRules.parse(self.alerts)
         if self.alert_webhook:
@@ -145,7 +145,7 @@ class Settings:
 
 def _check_urls(urls: str, allowed: str) -> None:
     from rota.errors import WebhookRefused
-    from rota.model.hosts import WebhookHosts
+    from rota.model.webhook_hosts import WebhookHosts
 
     for url in urls.split():
         try:

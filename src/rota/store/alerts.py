@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from rota.model import sights
-from rota.model.judging import AlertDecision, OpenAlert
-from rota.model.rules import EVALUATED_KINDS
+from rota.model import alert_decision
+from rota.model.alert_decision import AlertDecision, OpenAlert
+from rota.model.alert_rules import EVALUATED_KINDS
 from rota.store.query import Query
 
 
@@ -80,36 +80,36 @@ def begin_round(interval: float) -> Query[RoundStart]:
     return Query("alert/turn", {"every": interval}, RoundStart)
 
 
-def queue_heads() -> Query[sights.QueueHead]:
-    return Query("alert/heads", {}, sights.QueueHead)
+def queue_heads() -> Query[alert_decision.QueueHead]:
+    return Query("alert/heads", {}, alert_decision.QueueHead)
 
 
-def dead_workers() -> Query[sights.DeadWorker]:
-    return Query("alert/dead", {}, sights.DeadWorker)
+def dead_workers() -> Query[alert_decision.DeadWorker]:
+    return Query("alert/dead", {}, alert_decision.DeadWorker)
 
 
-def live_workers() -> Query[sights.LiveWorker]:
-    return Query("alert/alive", {}, sights.LiveWorker)
+def live_workers() -> Query[alert_decision.LiveWorker]:
+    return Query("alert/alive", {}, alert_decision.LiveWorker)
 
 
-def late_schedules(late_seconds: float) -> Query[sights.LateSchedule]:
-    return Query("alert/late", {"late": late_seconds}, sights.LateSchedule)
+def late_schedules(late_seconds: float) -> Query[alert_decision.LateSchedule]:
+    return Query("alert/late", {"late": late_seconds}, alert_decision.LateSchedule)
 
 
-def failing_schedules(min_failures: int) -> Query[sights.FailingSchedule]:
-    return Query("alert/failing", {"failures": min_failures}, sights.FailingSchedule)
+def failing_schedules(min_failures: int) -> Query[alert_decision.FailingSchedule]:
+    return Query("alert/failing", {"failures": min_failures}, alert_decision.FailingSchedule)
 
 
-def quarantined_jobs() -> Query[sights.QuarantinedJobs]:
-    return Query("alert/quarantine", {}, sights.QuarantinedJobs)
+def quarantined_jobs() -> Query[alert_decision.QuarantinedJobs]:
+    return Query("alert/quarantine", {}, alert_decision.QuarantinedJobs)
 
 
-def refused_outcomes(window_seconds: float) -> Query[sights.RefusedOutcomes]:
-    return Query("alert/refused", {"within": window_seconds}, sights.RefusedOutcomes)
+def refused_outcomes(window_seconds: float) -> Query[alert_decision.RefusedOutcomes]:
+    return Query("alert/refused", {"within": window_seconds}, alert_decision.RefusedOutcomes)
 
 
-def server_load() -> Query[sights.ServerLoad]:
-    return Query("alert/server", {}, sights.ServerLoad)
+def server_load() -> Query[alert_decision.ServerLoad]:
+    return Query("alert/server", {}, alert_decision.ServerLoad)
 
 
 def list_open() -> Query[OpenAlert]:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import msgspec
 
-from rota.store.arrays import int_array
+from rota.store.array_literals import int_array
 from rota.store.jobs import MoveResult
 from rota.store.query import Query
 

@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from rota.errors import DatabaseUnavailable
 from rota.model.settings import Settings
-from rota.store import address, failures
-from rota.store.connections import ConnectionPool
+from rota.store import dsn as store_dsn
+from rota.store import pg_errors
+from rota.store.pool import ConnectionPool
 from rota.store.query import Query, Row, encoded
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection, AsyncCursor
 
-    from rota.store.session import PgConnection
+    from rota.store.connection import PgConnection
 
 T = TypeVar("T")
 
@@ -78,7 +79,7 @@ class Database:
     async def connect(self, *, engine: bool = False, direct: bool = False) -> PgConnection:
         """A connection of one's own. `engine`: for the loop that claims and completes; `direct`: past
         the pooler, if there is a way, which its `pooled` says."""
-        from rota.store.session import PgConnection
+        from rota.store.connection import PgConnection
 
         settings = {
             **_SESSION_SETTINGS,
@@ -86,18 +87,18 @@ class Database:
             **(_ENGINE_SETTINGS if engine else {}),
         }
         try:
-            params = address.connection_parameters((direct and self.direct_dsn) or self.dsn)
+            params = store_dsn.connection_parameters((direct and self.direct_dsn) or self.dsn)
             connection = await PgConnection.connect(autocommit=True, prepare_threshold=0, **params)
         except Exception as error:
-            raise failures.connect_error(error) from error
+            raise pg_errors.connect_error(error) from error
         try:
             await connection.set_up(
                 settings, self.settings.pooler, float(params["connect_timeout"])
             )
         except BaseException as error:
             await connection.close()
-            if isinstance(error, Exception) and failures.is_transient(error):
-                raise failures.connect_error(error) from error
+            if isinstance(error, Exception) and pg_errors.is_transient(error):
+                raise pg_errors.connect_error(error) from error
             raise
         connection.answer_timeout = self.settings.statement_timeout + ANSWER_GRACE_SECONDS
         return connection
@@ -106,7 +107,7 @@ class Database:
     async def connection(self, outage_timeout: float = 0.0) -> AsyncIterator[PgConnection]:
         """A connection for a moment; errors a user can act on are said in our words. `patience`: how long
         to wait for a database that is away, before anything is sent."""
-        with failures.translated(self.schema, own_connection=True):
+        with pg_errors.translated(self.schema, own_connection=True):
             connection = await self._acquire(outage_timeout)
             try:
                 yield connection
@@ -136,14 +137,14 @@ class Database:
     async def _run_once(
         self, operation: Callable[[PgConnection], Awaitable[T]], outage_timeout: float
     ) -> T:
-        with failures.translated(self.schema, own_connection=True):
+        with pg_errors.translated(self.schema, own_connection=True):
             try:
                 return await self._run_on_pooled(operation)
             except Exception as error:
-                if not outage_timeout or not failures.was_not_sent(error):
+                if not outage_timeout or not pg_errors.was_not_sent(error):
                     raise
             return await self._retry(
-                lambda: self._run_on_pooled(operation), outage_timeout, failures.was_not_sent
+                lambda: self._run_on_pooled(operation), outage_timeout, pg_errors.was_not_sent
             )
 
     async def _run_on_pooled(self, operation: Callable[[PgConnection], Awaitable[T]]) -> T:
@@ -160,9 +161,9 @@ class Database:
         try:
             return await self._pool.acquire()
         except DatabaseUnavailable as error:
-            if not outage_timeout or not failures.was_not_sent(error):
+            if not outage_timeout or not pg_errors.was_not_sent(error):
                 raise
-        return await self._retry(self._pool.acquire, outage_timeout, failures.was_not_sent)
+        return await self._retry(self._pool.acquire, outage_timeout, pg_errors.was_not_sent)
 
     async def fetch_one(self, query: Query[Row]) -> Row | None:
         rows = await self.run(query)
@@ -184,7 +185,7 @@ class Database:
             return (await self.pipeline([queries]))[0]
 
         outage_timeout = self.settings.outage_timeout if outage_timeout is None else outage_timeout
-        return await self._retry(transact, outage_timeout, failures.is_transient)
+        return await self._retry(transact, outage_timeout, pg_errors.is_transient)
 
     async def _retry(
         self,
@@ -202,7 +203,7 @@ class Database:
                     raise
                 if time.monotonic() + pause > deadline:
                     raise DatabaseUnavailable(
-                        f"the database did not answer in time: {failures.first_line(error)}"
+                        f"the database did not answer in time: {pg_errors.first_line(error)}"
                     ) from error
             await asyncio.sleep(pause * random.uniform(0.5, 1.5))
             pause = min(pause * 2, 1.0)

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from rota.store.arrays import array_items, int_array
+from rota.store.array_literals import array_items, int_array
 from rota.store.jobs import StartedJob, in_seconds
 from rota.store.query import Query
 

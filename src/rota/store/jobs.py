@@ -8,9 +8,12 @@ from uuid import UUID
 
 import msgspec
 
-from rota.model.replay import StoredEntry
-from rota.store.arrays import bool_array, int_array, microsecond_array, text_array
+from rota.model.journal import StoredEntry
+from rota.store.array_literals import bool_array, int_array, microsecond_array, text_array
 from rota.store.query import Query
+
+RECORDED_CLAIM = 0
+"""The claim of a job that has recorded its own end: none any more."""
 
 
 class StartJob(msgspec.Struct, frozen=True, gc=False):

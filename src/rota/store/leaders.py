@@ -8,7 +8,7 @@ from uuid import UUID
 
 import msgspec
 
-from rota.store import advisory
+from rota.store import advisory_locks
 from rota.store.query import Query
 
 RESIGNED_CHANNEL = "rota.leaders"
@@ -29,7 +29,7 @@ class LeadershipProbe(msgspec.Struct, frozen=True):
 
 def session_lock_key(name: str, schema: str) -> int:
     """The second half of the advisory lock of who leads under this name."""
-    return advisory.key_of(f"{schema}.{name}")
+    return advisory_locks.key_of(f"{schema}.{name}")
 
 
 def set_idle_timeout(seconds: float) -> Query[Any]:
@@ -38,15 +38,15 @@ def set_idle_timeout(seconds: float) -> Query[Any]:
 
 
 def lock_session(session_locks: Sequence[int]) -> Query[int]:
-    return Query("leader/sit", {"space": advisory.LEADER, "seats": list(session_locks)}, int)
+    return Query("leader/sit", {"space": advisory_locks.LEADER, "seats": list(session_locks)}, int)
 
 
 def unlock_session(session_locks: Sequence[int]) -> Query[int]:
-    return Query("leader/rise", {"space": advisory.LEADER, "seats": list(session_locks)}, int)
+    return Query("leader/rise", {"space": advisory_locks.LEADER, "seats": list(session_locks)}, int)
 
 
 def vacant_names(names: Sequence[str], session_locks: Sequence[int]) -> Query[str]:
-    params = {"space": advisory.LEADER, "names": list(names), "seats": list(session_locks)}
+    params = {"space": advisory_locks.LEADER, "names": list(names), "seats": list(session_locks)}
     return Query("leader/vacant", params, str)
 
 
@@ -56,7 +56,7 @@ def elect(
     """`lease`: seconds, for who has no session of his own."""
     params = {
         "name": name,
-        "space": advisory.LEADER,
+        "space": advisory_locks.LEADER,
         "seat": session_lock,
         "lease": lease,
         **holder,
@@ -69,7 +69,7 @@ def probe(
 ) -> Query[LeadershipProbe]:
     params = {
         "instance": instance,
-        "space": advisory.LEADER,
+        "space": advisory_locks.LEADER,
         "names": list(names),
         "seats": list(session_locks),
         "terms": list(terms),

@@ -16,8 +16,8 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from rota.errors import SchemaMissing, SchemaTooNew, SchemaTooOld
-from rota.store import failures
-from rota.store.advisory import MIGRATION, key_of
+from rota.store import pg_errors
+from rota.store.advisory_locks import MIGRATION, key_of
 from rota.store.database import Database
 from rota.store.query import Query, check_schema, in_schema, load
 
@@ -63,7 +63,7 @@ async def migrate(database: Database) -> list[Migration]:
         try:
             return await _migrate(database, schema)
         except Exception as error:
-            if failures.sqlstate(error) not in _CONTENDED:
+            if pg_errors.sqlstate(error) not in _CONTENDED:
                 raise
         await asyncio.sleep(RETRY_SECONDS * 2 ** (attempt - 1) * random.uniform(0.5, 1.5))
     return await _migrate(database, schema)
@@ -112,7 +112,7 @@ async def check(database: Database) -> None:
         found = await database.run(query)
     except Exception as error:
         # A server that is not there is told at once; one that goes away under the question is asked again.
-        if failures.was_not_sent(error) or not failures.is_transient(error):
+        if pg_errors.was_not_sent(error) or not pg_errors.is_transient(error):
             raise
         found = await database.run_with_retry(query)
     _refuse_mismatch(dict(found), database.schema)
@@ -120,7 +120,7 @@ async def check(database: Database) -> None:
 
 async def check_on(connection: AsyncConnection[Any], schema: str) -> None:
     """The same, on a connection one has."""
-    with failures.translated(schema):
+    with pg_errors.translated(schema):
         applied = await _applied(connection, schema)
     _refuse_mismatch(applied, schema)
 

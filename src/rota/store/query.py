@@ -1,7 +1,7 @@
 """A store operation is a value: a statement, its parameters, and what a row of its answer is.
 
 The same value runs on our own connections, sync or async, and on whatever connection a user hands to
-`using(on=…)`, so no operation is written twice.
+`options(on=…)`, so no operation is written twice.
 
 Statements are files under `sql/`, with tables written `rota.jobs` in full so that a file can be read,
 run and explained as it stands. Another schema's name is put in when the file is loaded.

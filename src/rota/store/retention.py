@@ -13,7 +13,7 @@ from __future__ import annotations
 import msgspec
 
 from rota.model.retention import FOREVER, MAX_SECONDS, Retention
-from rota.store.advisory import RETENTION, key_of
+from rota.store.advisory_locks import RETENTION, key_of
 from rota.store.query import Query
 
 BATCH_JOBS = 2000

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from rota.store.arrays import int_array
+from rota.store.array_literals import int_array
 from rota.store.query import Query
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from rota.model.agenda import ACTION_PREFIX
 from rota.model.schedule import SchedulePolicy
+from rota.model.schedule_view import ACTION_PREFIX
 from rota.model.timetable import Timetable
 from rota.store.query import Query
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rota.model.replay import JournalEntry
-from rota.store.arrays import int_array, text_array
+from rota.model.journal import JournalEntry
+from rota.store.array_literals import int_array, text_array
 from rota.store.jobs import ClaimedJob
 from rota.store.query import Query
 

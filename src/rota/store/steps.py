@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from rota.model.replay import JournalEntry, StoredEntry
-from rota.store.arrays import bool_array, int_array, microsecond_array, text_array
+from rota.model.journal import JournalEntry, StoredEntry
+from rota.store.array_literals import bool_array, int_array, microsecond_array, text_array
 from rota.store.jobs import ClaimedJob, MoveResult
 from rota.store.query import Query
 

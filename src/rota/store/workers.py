@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from rota.store import advisory
+from rota.store import advisory_locks
 from rota.store.query import Query
 
 MAX_INLINE_TASKS = 16
@@ -90,7 +90,7 @@ def beat(
 
 def list_others(worker: int) -> Query[ObservedWorker]:
     """The others, as they are seen now."""
-    return Query("worker/look", {"worker": worker, "space": advisory.WORKER}, ObservedWorker)
+    return Query("worker/look", {"worker": worker, "space": advisory_locks.WORKER}, ObservedWorker)
 
 
 def mark_dead(observed: Sequence[ObservedWorker]) -> Query[DeclaredDead]:
@@ -104,7 +104,7 @@ def mark_dead(observed: Sequence[ObservedWorker]) -> Query[DeclaredDead]:
 
 def lock_session(session_lock: int) -> Query[bool]:
     """Take the lock that says, as long as this connection lives, that its worker does."""
-    return Query("worker/sit", {"space": advisory.WORKER, "seat": session_lock}, bool)
+    return Query("worker/sit", {"space": advisory_locks.WORKER, "seat": session_lock}, bool)
 
 
 def mark_draining(worker: int) -> Query[Any]:

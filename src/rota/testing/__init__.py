@@ -22,12 +22,12 @@ however long it sleeps, is tested without any:
 """
 
 from rota.testing.clock import NotThrowaway, SettableClock
+from rota.testing.events import EventNotSeen, EventRecorder
 from rota.testing.harness import Harness
-from rota.testing.idle import NotIdle, run_until_idle, until_idle
-from rota.testing.inline import crash_everywhere, simulate
-from rota.testing.proxy import Proxy
-from rota.testing.show import SimulatedResult
-from rota.testing.witness import EventNotSeen, EventRecorder
+from rota.testing.proxy.proxy import Proxy
+from rota.testing.simulate import crash_everywhere, simulate
+from rota.testing.simulated_result import SimulatedResult
+from rota.testing.until_idle import NotIdle, run_until_idle, until_idle
 
 __all__ = [
     "EventNotSeen",

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from rota.model.events import Event
 from rota.testing.clock import SettableClock
-from rota.testing.idle import run_until_idle
-from rota.testing.witness import EventRecorder
+from rota.testing.events import EventRecorder
+from rota.testing.until_idle import run_until_idle
 
 if TYPE_CHECKING:
     from rota.app import Rota

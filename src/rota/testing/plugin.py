@@ -19,8 +19,8 @@ import pytest
 if TYPE_CHECKING:
     from rota.app import Rota
     from rota.testing.harness import Harness
-    from rota.testing.inline import Simulate
     from rota.testing.server import DatabaseServer
+    from rota.testing.simulate import Simulate
 
 
 def _async_fixture(fixture: Callable[..., AsyncIterator[Any]]) -> Any:
@@ -68,6 +68,6 @@ async def rota_harness(rota_app: Rota) -> AsyncIterator[Harness]:
 @pytest.fixture
 def rota_simulate() -> Simulate:
     """`rota.testing.simulate`: `await rota_simulate(task, …)`, or `rota_simulate.sync(task, …)`."""
-    from rota.testing.inline import simulate
+    from rota.testing.simulate import simulate
 
     return simulate

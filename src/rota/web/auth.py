@@ -16,8 +16,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rota.errors import DefinitionError, RotaError
 from rota.model.access import Caller, Role
-from rota.web.answers import HttpError, error_response, http_error_for
-from rota.web.origins import SAFE_METHODS, check_content_type, check_origin
+from rota.web.csrf import SAFE_METHODS, check_content_type, check_origin
+from rota.web.responses import HttpError, error_response, http_error_for
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 ErrorRenderer = Callable[[Request, HttpError], Response]

@@ -23,15 +23,16 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
-from rota.engine.deeds import run_audited_query
+from rota.engine.audited import run_audited_query
 from rota.model import codec
 from rota.model.access import Role
-from rota.store import meters, views
+from rota.store import metrics as store_metrics
 from rota.store.audit import AuditEntry
-from rota.web.answers import HttpError, json_response
+from rota.store.read import runs
 from rota.web.auth import Endpoint, caller, open_to_all, require_role
-from rota.web.figures import desired_workers
+from rota.web.fleet_metrics import desired_workers
 from rota.web.instances import read_instances
+from rota.web.responses import HttpError, json_response
 
 if TYPE_CHECKING:
     from rota.app import Rota
@@ -85,7 +86,7 @@ def routes(app: Rota) -> list[BaseRoute]:
     @require_role(Role.VIEWER)
     async def metrics(request: Request) -> Response:
         try:
-            from rota.web.collector import render_metrics
+            from rota.web.prometheus import render_metrics
         except ImportError as error:
             raise HttpError(
                 501, "not_installed", "metrics need prometheus-client: pip install 'rota[web]'"
@@ -105,7 +106,7 @@ def routes(app: Rota) -> list[BaseRoute]:
         )
         database = (await app.open()).database
         [[_, queues]] = await database.pipeline(
-            [[meters.set_timeout(QUERY_TIMEOUT_SECONDS), query]]
+            [[store_metrics.set_timeout(QUERY_TIMEOUT_SECONDS), query]]
         )
         return json_response(
             {"desired": {each.queue: each.desired for each in queues}, "queues": queues}
@@ -146,7 +147,7 @@ async def _drain_this_instance(app: Rota, operator: str) -> int | None:
         entry = AuditEntry(operator, "drain instance", address)
         await run_audited_query(
             client.database,
-            views.database_time(),
+            runs.database_time(),
             entry,
             was_done=lambda now: True,
             is_idempotent=False,

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from rota.store import meters, standing, views
-from rota.store.meters import ServiceInstanceRow
-from rota.store.standing import LeaderRow
-from rota.store.views import WorkerDetailRow
+from rota.store import metrics
+from rota.store.metrics import ServiceInstanceRow
+from rota.store.read import coordination, runs
+from rota.store.read.coordination import LeaderRow
+from rota.store.read.runs import WorkerDetailRow
 
 if TYPE_CHECKING:
     from rota.app import Rota
@@ -60,11 +61,11 @@ async def read_instances(app: Rota) -> InstanceList:
     [[_, workers, standing_by, leaders, [now]]] = await database.pipeline(
         [
             [
-                meters.set_timeout(QUERY_TIMEOUT_SECONDS),
-                views.workers(),
-                meters.service_instances(),
-                standing.leaders(),
-                views.database_time(),
+                metrics.set_timeout(QUERY_TIMEOUT_SECONDS),
+                runs.workers(),
+                metrics.service_instances(),
+                coordination.leaders(),
+                runs.database_time(),
             ]
         ]
     )

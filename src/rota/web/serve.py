@@ -20,8 +20,8 @@ import uvicorn
 
 from rota.errors import RotaError
 from rota.web.connection_limit import LimitedProtocol
-from rota.web.departure import GracefulShutdown
-from rota.web.requests import Asgi, InFlightRequests, Message, Receive, Scope, Send
+from rota.web.graceful_shutdown import GracefulShutdown
+from rota.web.in_flight import Asgi, InFlightRequests, Message, Receive, Scope, Send
 
 if TYPE_CHECKING:
     from rota.app.rota import Rota

@@ -26,10 +26,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rota.errors import SettingsError
 from rota.store.query import load_all
-from rota.web.answers import HttpError, error_response, log_failure
 from rota.web.auth import Authenticator, Guard
-from rota.web.doorman import LocalAccess, TokenAuthenticator
-from rota.web.origins import is_loopback
+from rota.web.csrf import is_loopback
+from rota.web.responses import HttpError, error_response, log_failure
+from rota.web.tokens_auth import LocalAccess, TokenAuthenticator
 
 if TYPE_CHECKING:
     from rota.app import Rota
@@ -170,7 +170,7 @@ def _on_http_exception(request: Request, error: Exception) -> Response:
 def _error_page_or_json(request: Request, error: HttpError) -> Response:
     """In JSON, unless it is somebody with a browser who looks for a page."""
     if request.app.state.has_pages and "text/html" in request.headers.get("accept", ""):
-        from rota.web.dashboard.pages import error_page
+        from rota.web.dashboard.router import error_page
 
         if error.code == "not_found":
             error = HttpError(404, error.code, "no page of this dashboard has that address")

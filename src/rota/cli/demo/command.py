@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 import rich_click as click
 
-from rota.cli import paint
-from rota.cli.demo.scene import DemoState
-from rota.cli.demo.tally import DemoCounters
-from rota.cli.endings import translate_database_errors
+from rota.cli import output
+from rota.cli.demo.counters import DemoCounters
+from rota.cli.demo.state import DemoState
+from rota.cli.exit_codes import translate_database_errors
 from rota.cli.target import Target
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def demo(context: click.Context, seconds: float, port: int | None, no_browser: b
     ends it at any moment. Without a terminal it says in words what happens.
     """
     from rota.cli.demo import summary
-    from rota.cli.demo.stage import bind
+    from rota.cli.demo.environment import bind
 
     parent = context.find_object(Target) or Target()
     if parent.dsn or parent.schema:
@@ -67,7 +67,7 @@ def demo(context: click.Context, seconds: float, port: int | None, no_browser: b
         )
     # What this process would warn of, such as a worker that is gone, is in view anyway.
     logging.getLogger().addHandler(logging.NullHandler())
-    console = paint.console()
+    console = output.console()
     state, counters = DemoState(seconds), DemoCounters()
     try:
         with _handle_signals() as stop_request, translate_database_errors():
@@ -125,8 +125,8 @@ async def _run(
     *,
     browser: bool,
 ) -> None:
-    from rota.cli.demo.play import Scenario
-    from rota.cli.demo.stage import demo_environment
+    from rota.cli.demo.environment import demo_environment
+    from rota.cli.demo.scenario import Scenario
 
     async def run_demo() -> None:
         async with (

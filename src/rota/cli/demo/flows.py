@@ -9,10 +9,10 @@ from typing import Any
 
 from rota import Run
 from rota.cli.demo import tasks
-from rota.cli.demo.scene import DemoState, ProgressRow
-from rota.cli.demo.tally import DemoCounters
-from rota.cli.paint import STATE_STYLES
-from rota.store.views import JobRow
+from rota.cli.demo.counters import DemoCounters
+from rota.cli.demo.state import DemoState, ProgressRow
+from rota.cli.output import STATE_STYLES
+from rota.store.read.runs import JobRow
 
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 START_INTERVAL_SECONDS = 9.0

@@ -6,9 +6,9 @@ import statistics
 from collections import Counter
 from collections.abc import Iterator
 
-from rota.cli import paint
+from rota.cli import output
 from rota.cli.demo import tasks
-from rota.cli.demo.tally import DemoCounters, WorkerKill
+from rota.cli.demo.counters import DemoCounters, WorkerKill
 
 SummaryLine = tuple[str, str, str]
 """What, how much, and a few words on it."""
@@ -17,11 +17,11 @@ SummaryLine = tuple[str, str, str]
 def summary_lines(counters: DemoCounters) -> Iterator[SummaryLine]:
     if counters.ended_jobs:
         bad = {state: jobs for state, jobs in counters.job_states.items() if state != "succeeded"}
-        others = ", ".join(f"{paint.format_count(jobs)} {state}" for state, jobs in bad.items())
-        words = f"ended in {paint.format_duration(counters.duration)}, each recorded once"
+        others = ", ".join(f"{output.format_count(jobs)} {state}" for state, jobs in bad.items())
+        words = f"ended in {output.format_duration(counters.duration)}, each recorded once"
         yield (
             "jobs",
-            paint.format_count(counters.ended_jobs),
+            output.format_count(counters.ended_jobs),
             f"{words}; {others}" if others else words,
         )
     if counters.max_rate:
@@ -34,20 +34,20 @@ def summary_lines(counters: DemoCounters) -> Iterator[SummaryLine]:
     if counters.open_jobs:
         yield (
             "open",
-            paint.format_count(counters.open_jobs),
+            output.format_count(counters.open_jobs),
             "of them had not ended when it was over",
         )
     if counters.latencies:
         yield (
             "latency",
-            paint.format_duration(statistics.median(counters.latencies)),
+            output.format_duration(statistics.median(counters.latencies)),
             f"from start to result, one job at a time; the slowest of {len(counters.latencies)} took "
-            f"{paint.format_duration(max(counters.latencies))}",
+            f"{output.format_duration(max(counters.latencies))}",
         )
     if counters.retries:
         yield (
             "retries",
-            paint.format_count(counters.retries),
+            output.format_count(counters.retries),
             "attempts failed, and were made again",
         )
     if counters.flow_states:
@@ -57,7 +57,7 @@ def summary_lines(counters: DemoCounters) -> Iterator[SummaryLine]:
     if counters.monitor_iterations:
         yield (
             "monitor",
-            f"{paint.format_count(counters.monitor_iterations)} rounds",
+            f"{output.format_count(counters.monitor_iterations)} rounds",
             f"one every {tasks.MONITOR_SECONDS:g} s, on one worker at a time",
         )
     if counters.ticks:
@@ -69,7 +69,7 @@ def summary_lines(counters: DemoCounters) -> Iterator[SummaryLine]:
         missed = f", {counters.missed_ticks} missed" if counters.missed_ticks else ", none missed"
         yield (
             "ticks",
-            paint.format_count(counters.ticks),
+            output.format_count(counters.ticks),
             f"one every {tasks.HALTS_SECONDS:g} s, {twice}{missed}",
         )
 
@@ -81,44 +81,44 @@ def _describe_flows(counters: DemoCounters) -> str:
 
 
 def _kill_lines(kill: WorkerKill) -> Iterator[SummaryLine]:
-    held = f"{paint.format_count(kill.held_jobs)} job{'' if kill.held_jobs == 1 else 's'}"
+    held = f"{output.format_count(kill.held_jobs)} job{'' if kill.held_jobs == 1 else 's'}"
     if kill.detected is None:
         yield "killed", "1 worker", f"with {held}; it was over before anybody could notice"
         return
     yield (
         "killed",
         "1 worker",
-        f"worker {kill.worker}, with {held}; the others knew after {paint.format_duration(kill.detected)}",
+        f"worker {kill.worker}, with {held}; the others knew after {output.format_duration(kill.detected)}",
     )
     if kill.recovered is not None:
         finished_by = " and ".join(f"worker {each}" for each in kill.finished_by) or "it"
         lost = kill.held_jobs - kill.succeeded
         yield (
             "recovered",
-            paint.format_duration(kill.recovered),
+            output.format_duration(kill.recovered),
             f"after the kill the last of them had ended on {finished_by}; {lost or 'none'} lost",
         )
     if kill.monitor_moved is not None:
         yield (
             "taken over",
-            paint.format_duration(kill.monitor_moved),
+            output.format_duration(kill.monitor_moved),
             "after the kill the monitor ran elsewhere",
         )
 
 
 def _round(speed: float) -> str:
-    return paint.format_count(int(round(speed, -2 if speed > 2000 else 0)))
+    return output.format_count(int(round(speed, -2 if speed > 2000 else 0)))
 
 
 def print_summary(counters: DemoCounters) -> None:
-    grid = paint.new_table("", "", "words", free=("words",))
+    grid = output.new_table("", "", "words", free=("words",))
     grid.show_header = False
     for name, value, words in summary_lines(counters):
-        note = paint.cell(words, "dim")
+        note = output.cell(words, "dim")
         note.no_wrap = False
-        grid.add_row(paint.cell(name, "dim"), paint.cell(value), note)
+        grid.add_row(output.cell(name, "dim"), output.cell(value), note)
     if grid.row_count:
-        paint.print_renderable(grid)
-        paint.hint(f"the app that ran: {tasks.__file__}; with your own: rota dev MODULE:APP")
+        output.print_renderable(grid)
+        output.hint(f"the app that ran: {tasks.__file__}; with your own: rota dev MODULE:APP")
     else:
-        paint.print_text("stopped before it began")
+        output.print_text("stopped before it began")

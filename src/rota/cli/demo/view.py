@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from rota.cli import paint
-from rota.cli.demo.scene import DemoState, DemoWorker, ProgressRow
+from rota.cli import output
+from rota.cli.demo.state import DemoState, DemoWorker, ProgressRow
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -35,7 +35,7 @@ class DemoView:
         state = self._state
         rows: list[RenderableType] = ["", self._title(), *self._addresses(), ""]
         if state.began is None:
-            return [*rows, paint.cell(f"  {state.setup_step} …", "dim"), ""]
+            return [*rows, output.cell(f"  {state.setup_step} …", "dim"), ""]
         return [
             *rows,
             _progress_table(state.progress_rows),
@@ -47,11 +47,11 @@ class DemoView:
 
     def _title(self) -> Table:
         state = self._state
-        left = paint.cell("Rota demo", "bold")
+        left = output.cell("Rota demo", "bold")
         text = "Ctrl-C ends it"
         if state.began is not None:
             text = f"{min(state.elapsed, state.seconds):.0f} of {state.seconds:g} s · {text}"
-        return _row(left, paint.cell(text, "dim"))
+        return _row(left, output.cell(text, "dim"))
 
     def _addresses(self) -> list[RenderableType]:
         state = self._state
@@ -64,7 +64,7 @@ class DemoView:
 
 
 def _address(name: str, url: str) -> Text:
-    text = paint.cell(f"  {name:<{NAME_WIDTH}} ")
+    text = output.cell(f"  {name:<{NAME_WIDTH}} ")
     text.append(url, f"bold cyan underline link {url}")
     return text
 
@@ -107,23 +107,23 @@ def _progress_table(rows: list[ProgressRow]) -> Table:
                 complete_style="cyan",
                 finished_style="green",
             )
-        name = paint.cell(f"  {row.name}")
-        grid.add_row(name, bar, paint.cell(row.count), paint.cell(row.text, "dim"))
+        name = output.cell(f"  {row.name}")
+        grid.add_row(name, bar, output.cell(row.count), output.cell(row.text, "dim"))
     return grid
 
 
 def _worker_table(workers: list[DemoWorker]) -> Table:
     grid = _grid(8, -8, 9, -6)
     heads = ("  worker", "process", "", "jobs", "")
-    grid.add_row(*(paint.cell(head, "dim") for head in heads))
+    grid.add_row(*(output.cell(head, "dim") for head in heads))
     for worker in workers[-MAX_WORKERS:]:
         has_ended = worker.state in ("killed", "stopped")
         grid.add_row(
-            paint.cell(f"  {worker.worker}", "dim" if has_ended else ""),
-            paint.cell(worker.pid, "dim" if has_ended else ""),
-            paint.cell(f" {worker.state}", STYLES[worker.state]),
-            paint.cell(paint.format_count(worker.held) if worker.held or not has_ended else ""),
-            paint.cell(worker.text, "dim"),
+            output.cell(f"  {worker.worker}", "dim" if has_ended else ""),
+            output.cell(worker.pid, "dim" if has_ended else ""),
+            output.cell(f" {worker.state}", STYLES[worker.state]),
+            output.cell(output.format_count(worker.held) if worker.held or not has_ended else ""),
+            output.cell(worker.text, "dim"),
         )
     return grid
 
@@ -131,5 +131,7 @@ def _worker_table(workers: list[DemoWorker]) -> Table:
 def _event_table(state: DemoState) -> Table:
     grid = _grid(-6)
     for each in state.events:
-        grid.add_row(paint.cell(f"{each.seconds:.0f} s", "dim"), paint.cell(each.text, each.style))
+        grid.add_row(
+            output.cell(f"{each.seconds:.0f} s", "dim"), output.cell(each.text, each.style)
+        )
     return grid

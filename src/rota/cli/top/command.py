@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import rich_click as click
 
-from rota.cli import paint
+from rota.cli import output
 from rota.cli.target import Target, with_target
 from rota.errors import DatabaseError
 
 if TYPE_CHECKING:
     from rota import Rota
-    from rota.cli.top.glance import TopSnapshot
+    from rota.cli.top.snapshot import TopSnapshot
 
 PAUSE_FACTOR = 10
 """A look that takes a second is followed by ten seconds of rest: watching must not be work."""
@@ -51,11 +51,11 @@ def top(target: Target, interval: float, once: bool, as_json: bool) -> None:
     Speeds are those of the last quarter of a minute. Where nobody looks at a terminal it prints one look,
     or with --json one a line until it is stopped.
     """
-    console = paint.console()
+    console = output.console()
     is_live = not once and not as_json and console.is_terminal
 
     async def run_top(app: Rota) -> None:
-        from rota.cli.top.glance import SnapshotReader
+        from rota.cli.top.snapshot import SnapshotReader
 
         reader = SnapshotReader((await app.open()).database)
         if is_live:
@@ -69,7 +69,7 @@ def top(target: Target, interval: float, once: bool, as_json: bool) -> None:
             else:
                 from rota.cli.top.view import TopView
 
-                paint.print_renderable(TopView(snapshot, live=False))
+                output.print_renderable(TopView(snapshot, live=False))
 
     target.run(run_top)
 
@@ -87,7 +87,7 @@ def _print_json(snapshot: TopSnapshot) -> None:
         "at": snapshot.at,
         "totals": snapshot.totals,
         "queues": snapshot.queues,
-        "workers": [paint.fields(each, stored=("metadata",)) for each in snapshot.workers],
+        "workers": [output.fields(each, stored=("metadata",)) for each in snapshot.workers],
         "runs": snapshot.runs,
         "alerts": snapshot.alerts,
     }
@@ -103,7 +103,7 @@ async def _watch(reader: Any, interval: float) -> None:
     with (
         _stop_on_signal() as stopping,
         _quit_on_key(stopping),
-        Live(TopView(snapshot), console=paint.console(), screen=True, auto_refresh=False) as live,
+        Live(TopView(snapshot), console=output.console(), screen=True, auto_refresh=False) as live,
     ):
         seconds = 0.0
         while not stopping.is_set():
@@ -113,7 +113,7 @@ async def _watch(reader: Any, interval: float) -> None:
             try:
                 snapshot = await reader.read()
             except DatabaseError as error:
-                error_text = paint.single_line(str(error))
+                error_text = output.single_line(str(error))
             seconds = time.monotonic() - began
             live.update(TopView(snapshot, error_text), refresh=True)
 

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from rota.cli import paint
-from rota.cli.top.glance import QueueSnapshot, TopSnapshot
+from rota.cli import output
+from rota.cli.top.snapshot import QueueSnapshot, TopSnapshot
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.table import Table
     from rich.text import Text
 
-    from rota.store.standing import AlertRow
-    from rota.store.views import RunRow, WorkerDetailRow
+    from rota.store.read.coordination import AlertRow
+    from rota.store.read.runs import RunRow, WorkerDetailRow
 
 BAR_WIDTH = 10
 """Letters of a bar that shows how busy a worker is."""
@@ -65,17 +65,17 @@ class TopView:
         from rich.table import Table
 
         if not self._live:
-            title = paint.cell("rota top", "bold")
-            title.append(f"  {paint.format_time(self._snapshot.at)}", "dim")
+            title = output.cell("rota top", "bold")
+            title.append(f"  {output.format_time(self._snapshot.at)}", "dim")
             return title
         grid = Table.grid(expand=True)
         grid.add_column(no_wrap=True)
         grid.add_column(no_wrap=True, justify="right")
-        right = paint.cell(self._error_text, "bold red")
+        right = output.cell(self._error_text, "bold red")
         if not self._error_text:
             clock = self._snapshot.at.astimezone().strftime("%H:%M:%S")
-            right = paint.cell(f"{clock} · q quits", "dim")
-        grid.add_row(paint.cell("rota top", "bold"), right)
+            right = output.cell(f"{clock} · q quits", "dim")
+        grid.add_row(output.cell("rota top", "bold"), right)
         return grid
 
 
@@ -93,7 +93,9 @@ def _share_lines(available: int, needed: Sequence[int]) -> list[int]:
 
 def _more_line(count: int, noun: str) -> list[RenderableType]:
     return (
-        [paint.cell(f"… and {count} more {noun}{'s' if count > 1 else ''}", "dim")] if count else []
+        [output.cell(f"… and {count} more {noun}{'s' if count > 1 else ''}", "dim")]
+        if count
+        else []
     )
 
 
@@ -103,24 +105,24 @@ def _totals(snapshot: TopSnapshot) -> Text:
     queued = sum(each.queued for each in snapshot.queues)
     ended = sum(each.ended_rate for each in snapshot.queues)
     figures = [
-        (paint.format_count(live_workers), "worker" if live_workers == 1 else "workers", ""),
+        (output.format_count(live_workers), "worker" if live_workers == 1 else "workers", ""),
         (
-            f"{paint.format_count(totals.running)}/{paint.format_count(totals.concurrency)}",
+            f"{output.format_count(totals.running)}/{output.format_count(totals.concurrency)}",
             "running",
             "",
         ),
-        (paint.format_count(queued), "ready", ""),
+        (output.format_count(queued), "ready", ""),
         (_format_rate(ended), "jobs/s", ""),
-        (paint.format_count(totals.sleeping), "asleep", ""),
+        (output.format_count(totals.sleeping), "asleep", ""),
         (
-            paint.format_count(totals.quarantined),
+            output.format_count(totals.quarantined),
             "quarantined",
             "magenta" if totals.quarantined else "",
         ),
     ]
     if dead := totals.workers.get("dead", 0):
-        figures.append((paint.format_count(dead), "dead", "red"))
-    words = paint.cell("")
+        figures.append((output.format_count(dead), "dead", "red"))
+    words = output.cell("")
     for figure, unit, style in figures:
         if words.plain:
             words.append(" · ", "dim")
@@ -133,10 +135,11 @@ def _alerts(alerts: Sequence[AlertRow], total: int, now: datetime) -> list[Rende
     rows: list[RenderableType] = []
     for each in alerts:
         is_acknowledged = each.acknowledged_until is not None
-        line = paint.cell("! ", "dim" if is_acknowledged else "bold red")
-        line.append(paint.single_line(each.message), "dim" if is_acknowledged else "")
+        line = output.cell("! ", "dim" if is_acknowledged else "bold red")
+        line.append(output.single_line(each.message), "dim" if is_acknowledged else "")
         line.append(
-            f"  {paint.format_age(each.raised, now)}{', seen to' if is_acknowledged else ''}", "dim"
+            f"  {output.format_age(each.raised, now)}{', seen to' if is_acknowledged else ''}",
+            "dim",
         )
         rows.append(line)
     return [*rows, *_more_line(total - len(rows), "alert")]
@@ -146,24 +149,26 @@ def _queues(queues: Sequence[QueueSnapshot], is_wide: bool) -> Table:
     columns = ["queue", "ready", "oldest", "jobs/s", "failed/s", "mean wait", "workers"]
     if is_wide:
         columns.insert(5, "retried/s")
-    grid = paint.new_table(*columns, right=columns[1:], free=("queue",))
+    grid = output.new_table(*columns, right=columns[1:], free=("queue",))
     for each in queues:
         is_unserved = each.workers == 0
         cells = {
-            "queue": paint.cell(each.queue),
-            "ready": paint.cell(f"{'' if each.is_exact else '~'}{paint.format_count(each.queued)}"),
-            "oldest": paint.cell(paint.format_duration(each.oldest) if each.queued else ""),
-            "jobs/s": paint.cell(_format_rate(each.ended_rate)),
-            "failed/s": paint.cell(
+            "queue": output.cell(each.queue),
+            "ready": output.cell(
+                f"{'' if each.is_exact else '~'}{output.format_count(each.queued)}"
+            ),
+            "oldest": output.cell(output.format_duration(each.oldest) if each.queued else ""),
+            "jobs/s": output.cell(_format_rate(each.ended_rate)),
+            "failed/s": output.cell(
                 _format_rate(each.failed_rate), "red" if each.failed_rate else "dim"
             ),
-            "retried/s": paint.cell(
+            "retried/s": output.cell(
                 _format_rate(each.retried_rate), "yellow" if each.retried_rate else "dim"
             ),
-            "mean wait": paint.cell(paint.format_duration(each.mean_wait)),
-            "workers": paint.cell("paused", "yellow")
+            "mean wait": output.cell(output.format_duration(each.mean_wait)),
+            "workers": output.cell("paused", "yellow")
             if each.paused
-            else paint.cell(
+            else output.cell(
                 each.workers or "none", "bold red" if is_unserved and each.queued else ""
             ),
         }
@@ -175,7 +180,7 @@ def _workers(workers: Sequence[WorkerDetailRow], snapshot: TopSnapshot, is_wide:
     columns = ["worker", "state", "host", "process", "load", "running", "heartbeat", "lag"]
     if is_wide:
         columns += ["version", "queues"]
-    grid = paint.new_table(
+    grid = output.new_table(
         *columns,
         right=("worker", "process", "running", "heartbeat", "lag"),
         free=("host", "version", "queues"),
@@ -185,33 +190,35 @@ def _workers(workers: Sequence[WorkerDetailRow], snapshot: TopSnapshot, is_wide:
         state = "silent" if is_silent else each.state
         style = {"active": "green", "draining": "cyan", "silent": "bold yellow"}.get(state, "")
         cells = {
-            "worker": paint.cell(each.worker),
-            "state": paint.cell(state, style),
-            "host": paint.cell(each.host),
-            "process": paint.cell(each.pid),
+            "worker": output.cell(each.worker),
+            "state": output.cell(state, style),
+            "host": output.cell(each.host),
+            "process": output.cell(each.pid),
             "load": _bar(each.running, each.capacity),
-            "running": paint.cell(f"{each.running}/{each.capacity}"),
-            "heartbeat": paint.cell(paint.format_age(each.last_beat, snapshot.at)),
-            "lag": paint.cell(paint.format_duration(each.lag) if each.lag >= 0.1 else "", "yellow"),
-            "version": paint.cell(each.version),
-            "queues": paint.cell(", ".join(each.queues), "dim"),
+            "running": output.cell(f"{each.running}/{each.capacity}"),
+            "heartbeat": output.cell(output.format_age(each.last_beat, snapshot.at)),
+            "lag": output.cell(
+                output.format_duration(each.lag) if each.lag >= 0.1 else "", "yellow"
+            ),
+            "version": output.cell(each.version),
+            "queues": output.cell(", ".join(each.queues), "dim"),
         }
         grid.add_row(*(cells[name] for name in columns))
     if not workers:
-        grid.add_row("", paint.cell("no worker is there", "yellow"))
+        grid.add_row("", output.cell("no worker is there", "yellow"))
     return grid
 
 
 def _bar(done: int, total: int) -> Text:
     full = round(BAR_WIDTH * min(done / total, 1)) if total else 0
     full = max(full, 1) if done else 0
-    bar = paint.cell("■" * full, "cyan")
+    bar = output.cell("■" * full, "cyan")
     bar.append("·" * (BAR_WIDTH - full), "dim")
     return bar
 
 
 def _runs(runs: Sequence[RunRow], now: datetime) -> Table:
-    grid = paint.new_table(
+    grid = output.new_table(
         "run",
         "name",
         "worker",
@@ -227,18 +234,18 @@ def _runs(runs: Sequence[RunRow], now: datetime) -> Table:
             total = f" of {each.total:g}" if each.total else ""
             progress = f"{each.done:g}{total} {each.note or ''}"
         grid.add_row(
-            paint.cell(each.run),
-            paint.cell(name),
-            paint.cell(each.worker),
-            paint.cell(paint.format_age(each.since, now)),
-            paint.cell(paint.single_line(progress), "dim"),
+            output.cell(each.run),
+            output.cell(name),
+            output.cell(each.worker),
+            output.cell(output.format_age(each.since, now)),
+            output.cell(output.single_line(progress), "dim"),
         )
     if not runs:
-        grid.add_row("", paint.cell("nothing runs", "dim"))
+        grid.add_row("", output.cell("nothing runs", "dim"))
     return grid
 
 
 def _format_rate(value: float) -> str:
     if value >= 100:
-        return paint.format_count(round(value))
+        return output.format_count(round(value))
     return f"{value:.1f}" if value >= 0.05 else "0"

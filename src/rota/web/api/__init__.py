@@ -10,12 +10,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from rota.model.access import Role
-from rota.web.answers import json_response
-from rota.web.api import coordination, fleet, many, people, runs, schedules, why
+from rota.web.api import access, bulk, coordination, explain, runs, schedules, workers
 from rota.web.api.openapi import build_document
-from rota.web.api.operations import PREFIX, Operation
+from rota.web.api.router import PREFIX, Operation
 from rota.web.auth import require_role
-from rota.web.requests import mount_path
+from rota.web.in_flight import mount_path
+from rota.web.responses import json_response
 
 if TYPE_CHECKING:
     from rota.app import Rota
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 OPERATIONS: list[Operation] = [
     operation
     # /runs/count before /runs/{run}.
-    for module in (many, runs, why, schedules, fleet, coordination, people)
+    for module in (bulk, runs, explain, schedules, workers, coordination, access)
     for operation in module.router.operations
 ]
 

@@ -11,10 +11,10 @@ from msgspec import UNSET, Meta
 
 from rota.errors import Busy
 from rota.model.access import Role
-from rota.store import audit, failures, standing
-from rota.web.answers import HttpError
-from rota.web.api.operations import RequestContext, Router
-from rota.web.api.shapes import (
+from rota.store import audit, pg_errors
+from rota.store.read import coordination
+from rota.web.api.router import RequestContext, Router
+from rota.web.api.schema_types import (
     MAX_INT64,
     Cursor,
     ErrorDetail,
@@ -29,6 +29,7 @@ from rota.web.api.shapes import (
     stored_json,
     to_document,
 )
+from rota.web.responses import HttpError
 
 router = Router("coordination")
 
@@ -120,7 +121,7 @@ class ServiceList(msgspec.Struct, frozen=True):
 async def list_locks(context: RequestContext, query: LockListQuery) -> LockList:
     """Locks and permits by name: those that are held, or have just run out."""
     [found] = await context.read(
-        standing.locks(query.name, include_free=query.include_free, limit=query.limit)
+        coordination.locks(query.name, include_free=query.include_free, limit=query.limit)
     )
     return LockList([to_document(LockDocument, each) for each in found])
 
@@ -137,7 +138,7 @@ async def release_lock(
             audit.release_lock(name, body.permit, context.caller.name, token)
         )
     except Exception as error:
-        if failures.sqlstate(error) != "55P03":
+        if pg_errors.sqlstate(error) != "55P03":
             raise
         raise Busy(
             f"a transaction that relies on lock {name!r} is open; try again when it has ended"
@@ -154,14 +155,14 @@ async def release_lock(
 @router.add("GET", "/leaders", Role.VIEWER)
 async def list_leaders(context: RequestContext) -> LeaderList:
     """Who leads what."""
-    [found] = await context.read(standing.leaders())
+    [found] = await context.read(coordination.leaders())
     return LeaderList([to_document(LeaderDocument, each) for each in found])
 
 
 @router.add("GET", "/services", Role.VIEWER)
 async def list_services(context: RequestContext) -> ServiceList:
     """Services: who runs each, who stands by, and what became of its last iteration."""
-    [found] = await context.read(standing.services())
+    [found] = await context.read(coordination.services())
     return ServiceList(
         [
             to_document(
@@ -226,7 +227,7 @@ class RateLimitList(msgspec.Struct, frozen=True):
 async def list_once_calls(context: RequestContext, query: OnceCallListQuery) -> OnceCallList:
     """Calls that are made once for a key, by that key."""
     after = decode_cursor(query.cursor) or ""
-    [found] = await context.read(standing.once_calls(query.prefix, after, query.limit + 1))
+    [found] = await context.read(coordination.once_calls(query.prefix, after, query.limit + 1))
     page = [
         to_document(
             OnceCallDocument,
@@ -242,7 +243,7 @@ async def list_once_calls(context: RequestContext, query: OnceCallListQuery) -> 
 async def list_rate_limits(context: RequestContext, query: RateLimitListQuery) -> RateLimitList:
     """Rates by name, and how much of each is used up."""
     [found] = await context.read(
-        standing.rate_limits(decode_cursor(query.cursor) or "", query.limit + 1)
+        coordination.rate_limits(decode_cursor(query.cursor) or "", query.limit + 1)
     )
     page = [to_document(RateLimitDocument, each) for each in found[: query.limit]]
     return RateLimitList(page, encode_cursor(page[-1].name) if len(found) > query.limit else None)

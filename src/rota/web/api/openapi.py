@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from rota.web.answers import ErrorDocument
-from rota.web.api.operations import PREFIX, Operation
+from rota.web.api.router import PREFIX, Operation
+from rota.web.responses import ErrorDocument
 
 COMMON_ERRORS = {
     "400": "Malformed.",

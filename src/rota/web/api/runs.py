@@ -7,14 +7,15 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from rota.app import Flow, Run, Task, listing
+from rota.app import Flow, Run, Task, run_search
 from rota.errors import ArgumentError, RunNotFound
 from rota.model.access import Role
-from rota.store import runs, timeline, views
-from rota.web.answers import HttpError
-from rota.web.api.matching import RunListQuery, build_run_filter
-from rota.web.api.operations import RequestContext, Router
-from rota.web.api.run_documents import (
+from rota.store import runs
+from rota.store.read import job_detail
+from rota.store.read import runs as read_runs
+from rota.web.api.filters import RunListQuery, build_run_filter
+from rota.web.api.router import RequestContext, Router
+from rota.web.api.run_schemas import (
     AttemptDocument,
     CancelledRun,
     ChildRunDocument,
@@ -35,7 +36,7 @@ from rota.web.api.run_documents import (
     StartRunRequest,
     StepDocument,
 )
-from rota.web.api.shapes import (
+from rota.web.api.schema_types import (
     PathId,
     decode_id_cursor,
     encode_cursor,
@@ -43,6 +44,7 @@ from rota.web.api.shapes import (
     stored_json,
     to_document,
 )
+from rota.web.responses import HttpError
 
 router = Router("runs")
 
@@ -79,9 +81,9 @@ async def start_run(context: RequestContext, body: StartRunRequest) -> StartedRu
 async def list_runs(context: RequestContext, query: RunListQuery) -> RunPage:
     """Runs, the latest first. A page that is not full can have a next one: looking takes its time."""
     run_filter = build_run_filter(context, query)
-    before = decode_id_cursor(query.cursor, views.MAX_ID)
-    found = await listing.find_runs(context.read, run_filter, query.limit, before=before)
-    rows = await listing.load_rows(context.read, run_filter, found.positions)
+    before = decode_id_cursor(query.cursor, read_runs.MAX_ID)
+    found = await run_search.find_runs(context.read, run_filter, query.limit, before=before)
+    rows = await run_search.load_rows(context.read, run_filter, found.positions)
     return RunPage(
         [to_document(RunSummary, each) for each in rows],
         None if found.next_id is None else encode_cursor(str(found.next_id)),
@@ -91,7 +93,7 @@ async def list_runs(context: RequestContext, query: RunListQuery) -> RunPage:
 @router.add("GET", "/runs/{run}", Role.VIEWER, error_statuses=(404,))
 async def show_run(context: RequestContext, run: PathId) -> RunDocument:
     """One run, or one job of a flow's: where it is, what it came to, its attempts, steps and jobs."""
-    flows, details = await context.read(views.flow(run), views.run(run))
+    flows, details = await context.read(read_runs.flow(run), read_runs.run(run))
     if flows:
         return await _flow_document(context, flows[0])
     if not details:
@@ -99,12 +101,12 @@ async def show_run(context: RequestContext, run: PathId) -> RunDocument:
     return await _job_document(context, run, details[0])
 
 
-async def _flow_document(context: RequestContext, flow: views.FlowDetailRow) -> RunDocument:
+async def _flow_document(context: RequestContext, flow: read_runs.FlowDetailRow) -> RunDocument:
     visible, run = context.may_see_payloads, flow.run
     jobs, children, signals, results = await context.read(
-        views.jobs(run, with_values=visible, limit=MAX_JOBS),
-        views.child_runs(run),
-        timeline.signals(run, with_values=visible),
+        read_runs.jobs(run, with_values=visible, limit=MAX_JOBS),
+        read_runs.child_runs(run),
+        job_detail.signals(run, with_values=visible),
         runs.results(run),
     )
     result: msgspec.Raw | UnsetType = UNSET
@@ -143,14 +145,16 @@ async def _flow_document(context: RequestContext, flow: views.FlowDetailRow) -> 
     )
 
 
-async def _job_document(context: RequestContext, id: int, job: views.RunDetailRow) -> RunDocument:
+async def _job_document(
+    context: RequestContext, id: int, job: read_runs.RunDetailRow
+) -> RunDocument:
     visible = context.may_see_payloads
     attempts, children, steps, signals, logs = await context.read(
-        views.attempts(id),
-        views.child_runs(id),
-        timeline.steps(id, MAX_STEPS, with_values=visible),
-        timeline.signals(job.run, with_values=visible),
-        timeline.logs(id, MAX_STEPS if visible else 0),
+        read_runs.attempts(id),
+        read_runs.child_runs(id),
+        job_detail.steps(id, MAX_STEPS, with_values=visible),
+        job_detail.signals(job.run, with_values=visible),
+        job_detail.logs(id, MAX_STEPS if visible else 0),
     )
     job_signals = [each for each in signals if job.run == id or id in each.waiting_jobs]
     return to_document(
@@ -183,7 +187,7 @@ async def _job_document(context: RequestContext, id: int, job: views.RunDetailRo
 
 
 def _attempt_document(
-    context: RequestContext, row: views.AttemptRow | views.JobAttemptRow
+    context: RequestContext, row: read_runs.AttemptRow | read_runs.JobAttemptRow
 ) -> AttemptDocument:
     return to_document(
         AttemptDocument, row, error=error_detail(row.error, visible=context.may_see_payloads)
@@ -191,7 +195,7 @@ def _attempt_document(
 
 
 def _signal_documents(
-    context: RequestContext, rows: list[timeline.SignalRow]
+    context: RequestContext, rows: list[job_detail.SignalRow]
 ) -> list[SignalDocument]:
     return [
         to_document(
@@ -204,10 +208,12 @@ def _signal_documents(
 
 
 async def _job_documents(
-    context: RequestContext, run: int, rows: list[views.JobRow]
+    context: RequestContext, run: int, rows: list[read_runs.JobRow]
 ) -> list[JobDocument]:
     [past_attempts] = (
-        await context.read(views.job_attempts(run, [each.job for each in rows])) if rows else [[]]
+        await context.read(read_runs.job_attempts(run, [each.job for each in rows]))
+        if rows
+        else [[]]
     )
     attempts: dict[int, list[AttemptDocument]] = {}
     for each in past_attempts:
@@ -228,10 +234,10 @@ async def _job_documents(
 @router.add("GET", "/runs/{run}/jobs", Role.VIEWER, error_statuses=(404,))
 async def list_jobs(context: RequestContext, run: PathId, query: JobListQuery) -> JobPage:
     """The jobs of a flow's run, in the order of its graph."""
-    after = min(decode_id_cursor(query.cursor, 0), views.NO_LIMIT - query.limit)
+    after = min(decode_id_cursor(query.cursor, 0), read_runs.NO_LIMIT - query.limit)
     flows, rows = await context.read(
-        views.flow(run),
-        views.jobs(run, with_values=context.may_see_payloads, after=after, limit=query.limit),
+        read_runs.flow(run),
+        read_runs.jobs(run, with_values=context.may_see_payloads, after=after, limit=query.limit),
     )
     if not flows:
         raise RunNotFound(f"there is no run {run} of a flow")

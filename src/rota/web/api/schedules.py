@@ -8,15 +8,15 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from rota.model import agenda as model
+from rota.model import schedule_view as model
 from rota.model.access import Role
 from rota.model.schedule import CatchUp, Overlap
 from rota.model.timetable import load_zone
-from rota.store import agenda, views
-from rota.web.answers import HttpError
-from rota.web.api.operations import RequestContext, Router
-from rota.web.api.run_documents import StartedRun
-from rota.web.api.shapes import (
+from rota.store.read import runs as read_runs
+from rota.store.read import schedules as read_schedules
+from rota.web.api.router import RequestContext, Router
+from rota.web.api.run_schemas import StartedRun
+from rota.web.api.schema_types import (
     Cursor,
     Id,
     Limit,
@@ -27,6 +27,7 @@ from rota.web.api.shapes import (
     encode_cursor,
     to_document,
 )
+from rota.web.responses import HttpError
 
 router = Router("schedules")
 
@@ -168,7 +169,9 @@ async def list_schedules(context: RequestContext, query: ScheduleListQuery) -> S
     """Schedules by name."""
     after = decode_cursor(query.cursor)
     [found] = await context.read(
-        agenda.schedules(tenant=query.tenant, state=query.state, after=after, limit=query.limit + 1)
+        read_schedules.schedules(
+            tenant=query.tenant, state=query.state, after=after, limit=query.limit + 1
+        )
     )
     page = [_schedule_document(context, each) for each in found[: query.limit]]
     return SchedulePage(page, encode_cursor(page[-1].name) if len(found) > query.limit else None)
@@ -237,7 +240,9 @@ async def backfill_schedule(
 ) -> BackfillResult:
     """Start runs for ticks of a time that is over, where they had none. It can be done again: what has had
     a run gets no other."""
-    schedule, [now] = await context.read(agenda.schedules(name, limit=1), views.database_time())
+    schedule, [now] = await context.read(
+        read_schedules.schedules(name, limit=1), read_runs.database_time()
+    )
     tz = schedule[0].tz if schedule else "UTC"
     start = _parse_time(tz, body.start)
     end = now if body.end is None else _parse_time(tz, body.end)
@@ -259,7 +264,7 @@ def _parse_time(tz: str, text: str) -> datetime:
 
 async def _read_schedule(context: RequestContext, name: Name) -> ScheduleDocument:
     found, ticks = await context.read(
-        agenda.schedules(name, limit=1), agenda.ticks(name, MAX_TICKS)
+        read_schedules.schedules(name, limit=1), read_schedules.ticks(name, MAX_TICKS)
     )
     if not found:
         # In the words that it always has.

@@ -19,14 +19,14 @@ from rota.web.dashboard import (
     login,
     overview,
     queues,
-    run,
     runs,
     schedules,
-    statics,
+    static_files,
     workers,
 )
 from rota.web.dashboard.live import LiveStreams
-from rota.web.dashboard.pages import Page
+from rota.web.dashboard.router import Page
+from rota.web.dashboard.run import page as run_page
 
 if TYPE_CHECKING:
     from rota.app import Rota
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 PAGES: list[Page] = [
     page
     for module in (
-        *(overview, queues, runs, run, flows),
+        *(overview, queues, runs, run_page, flows),
         *(workers, schedules, coordination, alerts, audit),
     )
     for page in module.pages.pages
@@ -47,5 +47,5 @@ def routes(app: Rota) -> list[Route]:
         *(page.route(app) for page in PAGES),
         LiveStreams(app, PAGES).route(),
         *login.routes(),
-        *statics.routes(),
+        *static_files.routes(),
     ]

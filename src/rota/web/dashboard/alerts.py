@@ -7,13 +7,13 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from rota.model import rules
-from rota.store import standing
-from rota.store.standing import AlertRow
-from rota.web.api.operations import RequestContext
-from rota.web.api.shapes import MAX_INT64
-from rota.web.dashboard.pages import Pages, PageView
-from rota.web.dashboard.shown import segment
+from rota.model import alert_rules
+from rota.store.read import coordination
+from rota.store.read.coordination import AlertRow
+from rota.web.api.router import RequestContext
+from rota.web.api.schema_types import MAX_INT64
+from rota.web.dashboard.router import Pages, PageView
+from rota.web.dashboard.template_helpers import segment
 
 pages = Pages()
 
@@ -30,19 +30,19 @@ ACKNOWLEDGE_SPANS = (
 
 
 class AlertsPageQuery(msgspec.Struct, forbid_unknown_fields=True):
-    before: Annotated[int, Meta(ge=1, le=MAX_INT64)] = standing.MAX_ID
+    before: Annotated[int, Meta(ge=1, le=MAX_INT64)] = coordination.MAX_ID
 
 
 @pages.page("/alerts", title="Alerts")
 async def alerts(context: RequestContext, query: AlertsPageQuery) -> PageView:
     found, past = await context.read(
-        standing.alerts(limit=MAX_OPEN_ALERTS + 1),
-        standing.closed_alerts(query.before, PAST_PAGE_SIZE + 1),
+        coordination.alerts(limit=MAX_OPEN_ALERTS + 1),
+        coordination.closed_alerts(query.before, PAST_PAGE_SIZE + 1),
     )
     return PageView(
         "alerts.html",
         query=query,
-        newest=query.before == standing.MAX_ID,
+        newest=query.before == coordination.MAX_ID,
         alerts=[(each, page_of(each)) for each in found[:MAX_OPEN_ALERTS]],
         more_open=len(found) > MAX_OPEN_ALERTS,
         past=past[:PAST_PAGE_SIZE],
@@ -53,18 +53,18 @@ async def alerts(context: RequestContext, query: AlertsPageQuery) -> PageView:
 
 def page_of(alert: AlertRow) -> str | None:
     """The page of what it is about; None: it has none."""
-    if alert.kind in (rules.SCHEDULE_LATE, rules.SCHEDULE_FAILS):
+    if alert.kind in (alert_rules.SCHEDULE_LATE, alert_rules.SCHEDULE_FAILS):
         return f"/schedules/{segment(alert.subject)}"
     return _PAGES.get(alert.kind)
 
 
 _PAGES = {
-    rules.WORKER_DEAD: "/workers",
-    rules.QUEUE_OLD: "/queues",
-    rules.QUARANTINE: "/runs?state=quarantined",
-    rules.REFUSED: "/workers",
-    rules.HELD_TOO_LONG: "/coordination",
-    rules.RENEWALS_FAIL: "/coordination",
-    rules.TOKEN_TWICE: "/coordination",
-    rules.FLAPPING: "/coordination#leaders",
+    alert_rules.WORKER_DEAD: "/workers",
+    alert_rules.QUEUE_OLD: "/queues",
+    alert_rules.QUARANTINE: "/runs?state=quarantined",
+    alert_rules.REFUSED: "/workers",
+    alert_rules.HELD_TOO_LONG: "/coordination",
+    alert_rules.RENEWALS_FAIL: "/coordination",
+    alert_rules.TOKEN_TWICE: "/coordination",
+    alert_rules.FLAPPING: "/coordination#leaders",
 }

@@ -13,10 +13,10 @@ from msgspec import Meta
 from rota.model.access import Role
 from rota.store import audit as rows
 from rota.store import ticks
-from rota.web.api.operations import RequestContext
-from rota.web.api.shapes import MAX_INT64
-from rota.web.dashboard.pages import Pages, PageView
-from rota.web.dashboard.shown import format_time, segment
+from rota.web.api.router import RequestContext
+from rota.web.api.schema_types import MAX_INT64
+from rota.web.dashboard.router import Pages, PageView
+from rota.web.dashboard.template_helpers import format_time, segment
 
 pages = Pages()
 

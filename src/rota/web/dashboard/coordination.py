@@ -9,11 +9,11 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from rota.store import standing
-from rota.store.standing import LockRow
-from rota.web.api.operations import RequestContext
-from rota.web.api.shapes import error_detail
-from rota.web.dashboard.pages import Pages, PageView
+from rota.store.read import coordination as read_coordination
+from rota.store.read.coordination import LockRow
+from rota.web.api.router import RequestContext
+from rota.web.api.schema_types import error_detail
+from rota.web.dashboard.router import Pages, PageView
 
 pages = Pages()
 
@@ -48,14 +48,14 @@ class SemaphoreView(msgspec.Struct, frozen=True):
 @pages.page("/coordination", title="Coordination")
 async def coordination(context: RequestContext, query: CoordinationPageQuery) -> PageView:
     locks, leaders, services, rate_limits, once_calls, iterations = await context.read(
-        standing.locks(
+        read_coordination.locks(
             prefix=query.lock, after=(query.lock_after, query.permit_after), limit=MAX_LOCKS + 1
         ),
-        standing.leaders(),
-        standing.services(),
-        standing.rate_limits(limit=MAX_RATE_LIMITS + 1),
-        standing.once_calls(query.once, query.once_after, MAX_ONCE_CALLS + 1),
-        standing.iterations(query.service, MAX_ITERATIONS),
+        read_coordination.leaders(),
+        read_coordination.services(),
+        read_coordination.rate_limits(limit=MAX_RATE_LIMITS + 1),
+        read_coordination.once_calls(query.once, query.once_after, MAX_ONCE_CALLS + 1),
+        read_coordination.iterations(query.service, MAX_ITERATIONS),
     )
     shown = locks[:MAX_LOCKS]
     return PageView(

@@ -13,22 +13,22 @@ import msgspec
 from markupsafe import Markup
 from msgspec import Meta
 
-from rota.drawing import definition
-from rota.drawing.crowd import group
-from rota.drawing.definition import FlowInput
+from rota.drawing import flow_inputs
+from rota.drawing.flow_inputs import FlowInput
+from rota.drawing.grouping import group
 from rota.drawing.label import NodeLabel
 from rota.drawing.svg import svg
 from rota.errors import DefinitionError
 from rota.model.flow import FlowDefinition, FlowPlan
 from rota.model.task import TaskDefinition
-from rota.store import history
-from rota.store.history import FlowHistoryRow, FlowTaskHistoryRow, TaskCounts
-from rota.web.answers import HttpError
-from rota.web.api.operations import RequestContext
-from rota.web.dashboard import plots
-from rota.web.dashboard.pages import Pages, PageView
-from rota.web.dashboard.plots import CHART_RANGES, RangeName
-from rota.web.dashboard.shown import format_duration
+from rota.store.read import metrics
+from rota.store.read.metrics import FlowHistoryRow, FlowTaskHistoryRow, TaskCounts
+from rota.web.api.router import RequestContext
+from rota.web.dashboard import charts
+from rota.web.dashboard.charts import CHART_RANGES, RangeName
+from rota.web.dashboard.router import Pages, PageView
+from rota.web.dashboard.template_helpers import format_duration
+from rota.web.responses import HttpError
 
 pages = Pages()
 
@@ -73,15 +73,15 @@ class FlowTaskSummary:
 
 @pages.page("/flows", title="Flows")
 async def flows(context: RequestContext, query: FlowsPageQuery) -> PageView:
-    chart_range = await plots.choose_range(context, query.range, "24h")
+    chart_range = await charts.choose_range(context, query.range, "24h")
     registry = context.app.registry
     recorded, counts = await context.read(
-        history.flow_names(), history.task_counts(chart_range.minutes)
+        metrics.flow_names(), metrics.task_counts(chart_range.minutes)
     )
     names, more_flows = _first_matches({*registry.flows, *recorded}, query.find)
     histories: list[FlowHistoryRow] = []
     if names:
-        [histories] = await context.read(history.flow_history(names))
+        [histories] = await context.read(metrics.flow_history(names))
     past = {each.flow: each for each in histories}
     counts_by_task = {each.task: each for each in counts}
     standalone = _standalone_tasks(registry.tasks, counts_by_task, {*registry.flows, *recorded})
@@ -98,9 +98,9 @@ async def flows(context: RequestContext, query: FlowsPageQuery) -> PageView:
             for name in tasks
         ],
         more_tasks=more_tasks,
-        last=history.MAX_FLOW_RUNS,
+        last=metrics.MAX_FLOW_RUNS,
         has_app=bool(registry.tasks),
-        percent=plots.format_percent,
+        percent=charts.format_percent,
     )
 
 
@@ -111,7 +111,7 @@ async def flow(context: RequestContext, name: Name, query: FlowPageQuery) -> Pag
     task = registry.tasks.get(name)
     if found is None and task is None:
         # Perhaps another app's, of the same database.
-        [recorded] = await context.read(history.flow_history([name], 1))
+        [recorded] = await context.read(metrics.flow_history([name], 1))
         if not recorded:
             return await _task_view(context, name, None, query.range)
     elif task is not None:
@@ -122,13 +122,13 @@ async def flow(context: RequestContext, name: Name, query: FlowPageQuery) -> Pag
 async def _flow_view(context: RequestContext, name: str, found: FlowDefinition | None) -> PageView:
     size = len(found.nodes) if found is not None else 1
     histories, nodes, runs = await context.read(
-        history.flow_history([name], MAX_STATS_RUNS),
-        history.flow_task_history(name),
-        history.flow_runs(name, MAX_LISTED_RUNS),
+        metrics.flow_history([name], MAX_STATS_RUNS),
+        metrics.flow_task_history(name),
+        metrics.flow_runs(name, MAX_LISTED_RUNS),
     )
     summary = _flow_summary(name, found, histories[0] if histories else None)
     past = {each.task: each for each in nodes}
-    inputs = [] if summary.plan is None else definition.flow_inputs(summary.plan)
+    inputs = [] if summary.plan is None else flow_inputs.flow_inputs(summary.plan)
     return PageView(
         "flow.html",
         title=f"Flow {name}",
@@ -141,26 +141,26 @@ async def _flow_view(context: RequestContext, name: str, found: FlowDefinition |
         startable=summary.plan is not None,
         runs=runs,
         sampled_runs=min(
-            history.MAX_FLOW_RUNS,
-            max(history.MAX_FLOW_JOBS // size, 1),
+            metrics.MAX_FLOW_RUNS,
+            max(metrics.MAX_FLOW_JOBS // size, 1),
             len(histories) and histories[0].runs,
         ),
-        percent=plots.format_percent,
+        percent=charts.format_percent,
     )
 
 
 async def _task_view(
     context: RequestContext, name: str, task: TaskDefinition | None, range_name: RangeName | None
 ) -> PageView:
-    chart_range = await plots.choose_range(context, range_name)
+    chart_range = await charts.choose_range(context, range_name)
     counts, runs = await context.read(
-        chart_range.counts(task=name), history.task_runs(name, MAX_LISTED_RUNS)
+        chart_range.counts(task=name), metrics.task_runs(name, MAX_LISTED_RUNS)
     )
-    totals = plots.sum_counts(counts)
+    totals = charts.sum_counts(counts)
     if task is None and not runs and not totals.attempts:
         raise HttpError(404, "not_found", f"nothing is known of a flow or a task {name!r:.60}")
     flow = _flow_of(context, name)
-    inputs = [] if task is None or flow else definition.task_inputs(task)
+    inputs = [] if task is None or flow else flow_inputs.task_inputs(task)
     return PageView(
         "task.html",
         title=f"Task {name}",
@@ -170,15 +170,15 @@ async def _task_view(
         chart_range=chart_range,
         spans=list(CHART_RANGES.values()),
         totals=totals,
-        success_rate=plots.format_percent(totals.success_rate),
-        throughput=plots.throughput(chart_range, counts),
-        runtimes=plots.runtimes(chart_range, counts),
-        waits=plots.waits(chart_range, counts),
+        success_rate=charts.format_percent(totals.success_rate),
+        throughput=charts.throughput(chart_range, counts),
+        runtimes=charts.runtimes(chart_range, counts),
+        waits=charts.waits(chart_range, counts),
         inputs=inputs,
         example=example_input(inputs),
         startable=task is not None and not flow,
         runs=runs,
-        searched_jobs=history.MAX_SCAN_JOBS,
+        searched_jobs=metrics.MAX_SCAN_JOBS,
     )
 
 
@@ -240,14 +240,14 @@ def draw_graph(plan: FlowPlan, past: Mapping[str, FlowTaskHistoryRow]) -> Markup
     laid out in a moment: some boxes then stand for many tasks."""
     nodes = {node.name: node for node in plan.nodes}
     kinds = {name: node.task.policy.queue for name, node in nodes.items()}
-    grouped = group(plan.graph, kinds, after=definition.order_only_edges(plan))
+    grouped = group(plan.graph, kinds, after=flow_inputs.order_only_edges(plan))
     labels: dict[str, NodeLabel] = {}
     for name in grouped.graph.order:
         if name in grouped.members:
             count = len(grouped.members[name])
             labels[name] = NodeLabel(name=f"{count:,} tasks", job_count=count)
         else:
-            label, task = definition.node_label(plan, nodes[name]), nodes[name].task.name
+            label, task = flow_inputs.node_label(plan, nodes[name]), nodes[name].task.name
             labels[name] = _with_stats(label, past.get(task))
     return Markup(svg(grouped.graph, labels, after=grouped.after, title=plan.name, style=False))
 
@@ -255,7 +255,7 @@ def draw_graph(plan: FlowPlan, past: Mapping[str, FlowTaskHistoryRow]) -> Markup
 def _with_stats(label: NodeLabel, past: FlowTaskHistoryRow | None) -> NodeLabel:
     if past is None:
         return label
-    rate = plots.format_percent(past.success_rate)
+    rate = charts.format_percent(past.success_rate)
     stats = [
         *([label.detail] if label.detail else []),
         *([f"{rate} succeed"] if rate else []),

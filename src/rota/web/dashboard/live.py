@@ -23,11 +23,11 @@ from starlette.routing import Match, Route
 
 from rota.errors import RotaError
 from rota.model.access import Role
-from rota.web.answers import HttpError, http_error_for, log_failure
-from rota.web.api.operations import RequestContext
+from rota.web.api.router import RequestContext
 from rota.web.auth import caller, require_role
-from rota.web.dashboard.pages import Page, RedirectTo, layout_variables, viewer_of
-from rota.web.dashboard.shown import PageViewer, template, viewed_by
+from rota.web.dashboard.router import Page, RedirectTo, layout_variables, viewer_of
+from rota.web.dashboard.template_helpers import PageViewer, template, viewed_by
+from rota.web.responses import HttpError, http_error_for, log_failure
 
 if TYPE_CHECKING:
     from rota.app import Rota

@@ -11,13 +11,13 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from rota.web.answers import HttpError, json_response
-from rota.web.api.operations import read_body
+from rota.web.api.router import read_body
 from rota.web.auth import guard, open_to_all
-from rota.web.dashboard.pages import html_response, viewer_of
-from rota.web.dashboard.shown import template, viewed_by
-from rota.web.doorman import TOKEN_COOKIE, LocalAccess, TokenAuthenticator, set_cookie
-from rota.web.requests import mount_path
+from rota.web.dashboard.router import html_response, viewer_of
+from rota.web.dashboard.template_helpers import template, viewed_by
+from rota.web.in_flight import mount_path
+from rota.web.responses import HttpError, json_response
+from rota.web.tokens_auth import TOKEN_COOKIE, LocalAccess, TokenAuthenticator, set_cookie
 
 MAX_BODY_BYTES = 4096
 

@@ -10,18 +10,18 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from rota.store import history, views
 from rota.store import queues as store
-from rota.store.history import QueueHistoryRow
-from rota.store.meters import DesiredWorkersRow
+from rota.store.metrics import DesiredWorkersRow
 from rota.store.queues import PauseRow
-from rota.store.views import WorkerDetailRow
-from rota.web.answers import HttpError
-from rota.web.api.operations import RequestContext
-from rota.web.dashboard import plots
-from rota.web.dashboard.pages import Pages, PageView
-from rota.web.dashboard.plots import CHART_RANGES, RangeName
-from rota.web.figures import desired_workers
+from rota.store.read import metrics, runs
+from rota.store.read.metrics import QueueHistoryRow
+from rota.store.read.runs import WorkerDetailRow
+from rota.web.api.router import RequestContext
+from rota.web.dashboard import charts
+from rota.web.dashboard.charts import CHART_RANGES, RangeName
+from rota.web.dashboard.router import Pages, PageView
+from rota.web.fleet_metrics import desired_workers
+from rota.web.responses import HttpError
 
 pages = Pages()
 
@@ -44,9 +44,9 @@ class QueuePageQuery(msgspec.Struct, forbid_unknown_fields=True):
 @pages.page("/queues", title="Queues")
 async def queues(context: RequestContext) -> PageView:
     [now], rows, unserved, paused = await context.read(
-        views.database_time(),
+        runs.database_time(),
         desired_workers(context.app),
-        history.unserved_tasks(),
+        metrics.unserved_tasks(),
         store.list_paused(),
     )
     pauses = {each.queue: each for each in paused}
@@ -56,7 +56,7 @@ async def queues(context: RequestContext) -> PageView:
     histories: list[QueueHistoryRow] = []
     if names:
         [histories] = await context.read(
-            history.queue_history(names, SPARK_BUCKET_SECONDS, SPARK_BUCKETS)
+            metrics.queue_history(names, SPARK_BUCKET_SECONDS, SPARK_BUCKETS)
         )
     history_by_queue = {past.queue: past for past in histories}
     return PageView(
@@ -85,30 +85,30 @@ def _queue_view(
     return {
         "queue": queue.queue,
         "paused": paused,
-        "queued": plots.format_depth(queue.backlog),
-        "since": plots.time_before(now, queue.oldest),
+        "queued": charts.format_depth(queue.backlog),
+        "since": charts.time_before(now, queue.oldest),
         "running": queue.running,
-        "arrivals": plots.format_figure(queue.arrival_rate * 60),
-        "ended": plots.format_figure(sum(past.ended[-3:]) / period_seconds * 60),
+        "arrivals": charts.format_figure(queue.arrival_rate * 60),
+        "ended": charts.format_figure(sum(past.ended[-3:]) / period_seconds * 60),
         "mean_seconds": queue.mean_seconds,
         "workers": queue.workers,
         "desired": queue.desired,
-        "depth_plot": plots.draw_sparkline("ready", [*past.queued, queue.backlog], "ready"),
-        "arrived_plot": plots.draw_sparkline("came in two minutes", arrived, "arrived"),
-        "ended_plot": plots.draw_sparkline("ended in two minutes", past.ended, "ended"),
+        "depth_plot": charts.draw_sparkline("ready", [*past.queued, queue.backlog], "ready"),
+        "arrived_plot": charts.draw_sparkline("came in two minutes", arrived, "arrived"),
+        "ended_plot": charts.draw_sparkline("ended in two minutes", past.ended, "ended"),
     }
 
 
 @pages.page("/queues/{queue:path}", title="Queue")
 async def queue(context: RequestContext, queue: Name, query: QueuePageQuery) -> PageView:
-    chart_range = await plots.choose_range(context, query.range)
+    chart_range = await charts.choose_range(context, query.range)
     [now], [row], counts, [past], unserved, workers, paused = await context.read(
-        views.database_time(),
+        runs.database_time(),
         desired_workers(context.app, queue=queue),
         chart_range.counts(queue=queue),
-        history.queue_history([queue], chart_range.bucket_seconds, chart_range.buckets),
-        history.unserved_tasks(),
-        views.workers(),
+        metrics.queue_history([queue], chart_range.bucket_seconds, chart_range.buckets),
+        metrics.unserved_tasks(),
+        runs.workers(),
         store.list_paused(),
     )
     pause = next((each for each in paused if each.queue == queue), None)
@@ -123,11 +123,11 @@ async def queue(context: RequestContext, queue: Name, query: QueuePageQuery) -> 
         may_see_payloads=context.may_see_payloads,
         chart_range=chart_range,
         spans=list(CHART_RANGES.values()),
-        totals=plots.sum_counts(counts),
-        throughput=plots.throughput(chart_range, counts),
-        waits=plots.waits(chart_range, counts),
-        runtimes=plots.runtimes(chart_range, counts),
-        depth=plots.depth(chart_range, counts[0].at, [*past.queued[1:], row.backlog]),
+        totals=charts.sum_counts(counts),
+        throughput=charts.throughput(chart_range, counts),
+        waits=charts.waits(chart_range, counts),
+        runtimes=charts.runtimes(chart_range, counts),
+        depth=charts.depth(chart_range, counts[0].at, [*past.queued[1:], row.backlog]),
         unserved=[each for each in unserved if each.queue == queue],
         serving=serving[:MAX_WORKERS],
         more=max(len(serving) - MAX_WORKERS, 0),
@@ -136,7 +136,7 @@ async def queue(context: RequestContext, queue: Name, query: QueuePageQuery) -> 
 
 def _is_known(
     queue: DesiredWorkersRow,
-    counts: Sequence[history.BucketRow],
+    counts: Sequence[metrics.BucketRow],
     serving: Sequence[WorkerDetailRow],
     past: QueueHistoryRow,
 ) -> bool:

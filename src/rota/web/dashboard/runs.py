@@ -10,18 +10,18 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from rota.app import listing
-from rota.app.listing import RunSearchResult
-from rota.app.many import ACTION_STATES
-from rota.store import listing as store
-from rota.store import views
-from rota.store.listing import MAX_ID, RunFilter
-from rota.web.answers import HttpError
-from rota.web.api.matching import Key, RunFilterQuery, SearchText, build_run_filter
-from rota.web.api.operations import RequestContext
-from rota.web.api.run_documents import State
-from rota.web.api.shapes import MAX_INT64, Name
-from rota.web.dashboard.pages import Pages, PageView, RedirectTo
+from rota.app import run_search
+from rota.app.bulk_actions import ACTION_STATES
+from rota.app.run_search import RunSearchResult
+from rota.store.read import run_list as store
+from rota.store.read import runs as read_runs
+from rota.store.read.run_list import MAX_ID, RunFilter
+from rota.web.api.filters import Key, RunFilterQuery, SearchText, build_run_filter
+from rota.web.api.router import RequestContext
+from rota.web.api.run_schemas import State
+from rota.web.api.schema_types import MAX_INT64, Name
+from rota.web.dashboard.router import Pages, PageView, RedirectTo
+from rota.web.responses import HttpError
 
 pages = Pages()
 
@@ -63,7 +63,7 @@ async def runs(context: RequestContext, query: RunsPageQuery) -> PageView:
     )
     run_filter = build_run_filter(context, filter_query)
     found, is_first = await _load_page(context, run_filter, query)
-    rows = await listing.load_rows(context.read, run_filter, found.positions)
+    rows = await run_search.load_rows(context.read, run_filter, found.positions)
     searched_since = None
     if found.searched_to is not None:
         [created] = await context.read(store.created_at(found.searched_to))
@@ -101,7 +101,7 @@ async def _load_page(
 ) -> tuple[RunSearchResult, bool]:
     """What is on the page, the latest first, and whether that is the first one."""
     if query.after is not None:
-        found = await listing.find_runs(
+        found = await run_search.find_runs(
             context.read, run_filter, PAGE_SIZE, after=query.after, oldest_first=True
         )
         if found.next_id is not None:
@@ -112,7 +112,7 @@ async def _load_page(
             ), False
     # Above what is newer there is nothing: that is the first page, and it is shown whole.
     before = MAX_ID if query.before is None or query.after is not None else query.before
-    found = await listing.find_runs(context.read, run_filter, PAGE_SIZE, before=before)
+    found = await run_search.find_runs(context.read, run_filter, PAGE_SIZE, before=before)
     return found, before == MAX_ID
 
 
@@ -123,7 +123,7 @@ async def _redirect_to_id(context: RequestContext, query: RunsPageQuery) -> None
         target_id = min(int(query.find.strip().lstrip("#")), MAX_INT64)
     if target_id is None:
         return
-    flows, jobs = await context.read(views.flow(target_id), views.run(target_id))
+    flows, jobs = await context.read(read_runs.flow(target_id), read_runs.run(target_id))
     if flows:
         raise RedirectTo(f"/runs/{target_id}")
     if jobs:

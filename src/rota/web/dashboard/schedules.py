@@ -9,13 +9,14 @@ import msgspec
 from msgspec import Meta
 
 from rota.errors import ArgumentError
-from rota.model.agenda import Schedule
+from rota.model.schedule_view import Schedule
 from rota.model.timetable import Timetable, load_zone
-from rota.store import agenda, views
-from rota.web.answers import HttpError
-from rota.web.api.operations import RequestContext
-from rota.web.api.shapes import Name
-from rota.web.dashboard.pages import Pages, PageView
+from rota.store.read import runs
+from rota.store.read import schedules as read_schedules
+from rota.web.api.router import RequestContext
+from rota.web.api.schema_types import Name
+from rota.web.dashboard.router import Pages, PageView
+from rota.web.responses import HttpError
 
 pages = Pages()
 
@@ -33,7 +34,7 @@ class SchedulesPageQuery(msgspec.Struct, forbid_unknown_fields=True):
 
 @pages.page("/schedules", title="Schedules")
 async def schedules(context: RequestContext, query: SchedulesPageQuery) -> PageView:
-    page_query = agenda.schedules(
+    page_query = read_schedules.schedules(
         tenant=query.tenant,
         state=query.state,
         prefix=query.prefix,
@@ -55,7 +56,9 @@ async def schedules(context: RequestContext, query: SchedulesPageQuery) -> PageV
 @pages.page("/schedules/{name:path}", title="Schedule")
 async def schedule(context: RequestContext, name: Name) -> PageView:
     found, ticks, [now] = await context.read(
-        agenda.schedules(name, limit=1), agenda.ticks(name, MAX_TICKS), views.database_time()
+        read_schedules.schedules(name, limit=1),
+        read_schedules.ticks(name, MAX_TICKS),
+        runs.database_time(),
     )
     if not found:
         raise HttpError(

@@ -9,10 +9,11 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from rota.store import meters, standing, views
+from rota.store import metrics
+from rota.store.read import coordination, runs
 from rota.store.services import leader_of
-from rota.web.api.operations import RequestContext
-from rota.web.dashboard.pages import Pages, PageView
+from rota.web.api.router import RequestContext
+from rota.web.dashboard.router import Pages, PageView
 from rota.web.instances import InstanceDocument, merge
 
 pages = Pages()
@@ -36,11 +37,11 @@ class WorkersPageQuery(msgspec.Struct, forbid_unknown_fields=True):
 @pages.page("/workers", title="Workers")
 async def workers(context: RequestContext, query: WorkersPageQuery) -> PageView:
     found, standing_by, leaders, [now], departed = await context.read(
-        views.workers(),
-        meters.service_instances(),
-        standing.leaders(),
-        views.database_time(),
-        views.ended_workers(MAX_DEPARTED + 1),
+        runs.workers(),
+        metrics.service_instances(),
+        coordination.leaders(),
+        runs.database_time(),
+        runs.ended_workers(MAX_DEPARTED + 1),
     )
     instances = merge(found, standing_by, leaders, now, context.app.settings.dead_after)
     instances.sort(

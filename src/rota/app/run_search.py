@@ -1,0 +1,169 @@
+"""Runs that match, page by page. However many there are, a page takes about a tenth of a second: what was
+not looked through by then is for the next one, and that is said.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from rota.store.query import Query
+from rota.store.read import run_list
+from rota.store.read.run_list import MAX_ID, ListPosition, RunFilter
+from rota.store.read.runs import RunRow
+
+if TYPE_CHECKING:
+    from rota.app.rota import Rota
+
+FetchRows = Callable[..., Awaitable[list[Any]]]
+"""Rows of each query, read in one transaction."""
+
+SEARCH_SECONDS = 0.1
+"""After so long no further rows are looked through for a page."""
+
+
+class RunSearchResult(msgspec.Struct, frozen=True):
+    """What was found, in the order in which it was looked for."""
+
+    positions: list[ListPosition]
+    has_more: bool
+    """There is one more, at least."""
+    searched_to: int | None
+    """Not all was looked through, but as far as this id."""
+
+    @property
+    def next_id(self) -> int | None:
+        """The id from which to go on; None: there is nothing more."""
+        return self.positions[-1].id if self.has_more else self.searched_to
+
+
+def with_kind(app: Rota, run_filter: RunFilter) -> RunFilter:
+    """The same, with what the app knows of the name."""
+    if run_filter.name in app.registry.flows:
+        return msgspec.structs.replace(run_filter, kind="flow")
+    if run_filter.name is not None and app.registry.get(run_filter.name) is not None:
+        return msgspec.structs.replace(run_filter, kind="task")
+    return run_filter
+
+
+async def find_runs(
+    fetch: FetchRows,
+    run_filter: RunFilter,
+    limit: int,
+    *,
+    before: int = MAX_ID,
+    after: int = 0,
+    oldest_first: bool = False,
+    seconds: float | None = None,
+) -> RunSearchResult:
+    """Runs between two ids, the latest first; `newer`: the earliest first. `seconds`: how long to look."""
+    deadline = time.monotonic() + (SEARCH_SECONDS if seconds is None else seconds)
+    if run_filter.ids is not None or (run_filter.key is not None and run_filter.text is None):
+        return await _find_by_id_or_key(fetch, run_filter, limit, before, after, oldest_first)
+    before, after = await _id_range(fetch, run_filter, before, after)
+    build_query = run_list.scan_states
+    if run_filter.states is None or await _is_large_queue(fetch, run_filter):
+        build_query = run_list.scan_all
+    scan_limit = max(_scan_limit(run_filter), limit)
+    positions: list[ListPosition] = []
+    while True:
+        needed = limit + 1 - len(positions)
+        [found] = await fetch(
+            build_query(run_filter, before, after, needed, scan_limit, oldest_first=oldest_first)
+        )
+        boundary_id = found.pop().id if found and found[-1].is_flow is None else None
+        positions += found
+        if len(positions) > limit or boundary_id is None:
+            return RunSearchResult(positions[:limit], len(positions) > limit, None)
+        if time.monotonic() >= deadline:
+            return RunSearchResult(positions, False, boundary_id)
+        before, after = (before, boundary_id) if oldest_first else (boundary_id, after)
+        scan_limit = min(scan_limit * 2, run_list.MAX_SCAN_ROWS)
+
+
+def _scan_limit(run_filter: RunFilter) -> int:
+    if run_filter.text is None and run_filter.states is None:
+        return run_list.SCAN_ROWS
+    # All that is ready is read anew for each.
+    reads_queued = run_filter.states is not None and "ready" in run_filter.states
+    return run_list.SLOW_SCAN_ROWS * (2 if reads_queued else 1)
+
+
+async def load_rows(
+    fetch: FetchRows, run_filter: RunFilter, positions: list[ListPosition]
+) -> list[RunRow]:
+    """What to say of them, the latest first; what has left its state meanwhile is left out."""
+    if not positions:
+        return []
+    [found] = await fetch(run_list.run_rows(positions))
+    return [each for each in found if run_filter.states is None or each.state in run_filter.states]
+
+
+async def _find_by_id_or_key(
+    fetch: FetchRows, run_filter: RunFilter, limit: int, before: int, after: int, oldest_first: bool
+) -> RunSearchResult:
+    query: Query[ListPosition] = (
+        run_list.by_key(run_filter, before, after)
+        if run_filter.ids is None
+        else run_list.by_id(run_filter.ids)
+    )
+    [found] = await fetch(query)
+    matching_ids = {
+        each.run for each in await load_rows(fetch, run_filter, found) if _matches(each, run_filter)
+    }
+    positions = [each for each in found if each.id in matching_ids and after < each.id < before]
+    if oldest_first:
+        positions.reverse()
+    return RunSearchResult(positions[:limit], len(positions) > limit, None)
+
+
+def _matches(row: RunRow, run_filter: RunFilter) -> bool:
+    """Whether a run that was found by its id or key is also like the rest of it."""
+    return (
+        run_filter.name in (None, row.name)
+        and run_filter.queue in (None, row.queue)
+        and run_filter.key in (None, row.key)
+        and (run_filter.since is None or row.created >= run_filter.since)
+        and (run_filter.until is None or row.created < run_filter.until)
+        and (run_filter.text is None or _contains_text(row, run_filter.text.lower()))
+    )
+
+
+def _contains_text(row: RunRow, text: str) -> bool:
+    return text in row.name.lower() or (row.key is not None and text in row.key.lower())
+
+
+async def _id_range(
+    fetch: FetchRows, run_filter: RunFilter, before: int, after: int
+) -> tuple[int, int]:
+    """Ids rise with time, so between two times there are the ids between two others."""
+    if run_filter.until is not None:
+        [[last]] = await fetch(
+            run_list.last_id_before(_shift_time(run_filter.until, run_list.ID_ORDER_SLACK))
+        )
+        before = min(before, last + 1)
+    if run_filter.since is not None:
+        [[last]] = await fetch(
+            run_list.last_id_before(_shift_time(run_filter.since, -run_list.ID_ORDER_SLACK))
+        )
+        after = max(after, last)
+    return before, after
+
+
+def _shift_time(at: datetime, by: timedelta) -> datetime:
+    """Some time before or after, within the calendar."""
+    try:
+        return at + by
+    except OverflowError:
+        return at
+
+
+async def _is_large_queue(fetch: FetchRows, run_filter: RunFilter) -> bool:
+    if run_filter.states is None or "ready" not in run_filter.states:
+        return False
+    [[large_queue]] = await fetch(run_list.large_queue(run_filter.queue))
+    return bool(large_queue.is_large)

@@ -1,0 +1,135 @@
+"""The signals that stop a program, SIGTERM and SIGINT, seen before the server handles them.
+
+A server that is told to stop tells its application only after the last request was answered. A live
+page or one long request can delay that, while the worker in the same process goes on claiming jobs. So
+the app learns of the signal first.
+
+`also_on_signal` only watches: the handlers of the program still run. `SignalHandlers` holds signals
+back until the app passes them on. Servers listen in one of two ways: with a Python handler (uvicorn),
+or through the event loop (gunicorn, hypercorn), which is woken by a byte that the interpreter writes to
+a file descriptor. Both the handlers and the descriptor are replaced for a time; bytes for other signals
+go on to the former descriptor. To pass a signal on, everything is restored and the signal is raised
+again, so the server receives exactly what it would have received otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+@contextmanager
+def also_on_signal(callback: Callable[[], object]) -> Iterator[None]:
+    """For as long as the block lasts `hear` is called at a signal, between any two steps of the main
+    thread; then whoever listened before. Whoever listens by his event loop hears of it there, as ever. In
+    another thread there is nothing to hear."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    # Only what Python listens to: nobody is to end, or to go on, for our sake.
+    previous: dict[int, Any] = {
+        number: handler for number in STOP_SIGNALS if callable(handler := signal.getsignal(number))
+    }
+
+    def chained_handler(number: int, frame: FrameType | None) -> None:
+        callback()
+        previous[number](number, frame)
+
+    for number in previous:
+        signal.signal(number, chained_handler)
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            # Whoever has put himself in our place meanwhile stays there.
+            if signal.getsignal(number) is chained_handler:
+                signal.signal(number, handler)
+
+
+class SignalHandlers:
+    """`hear` is called in the event loop, with the number of a signal that has come."""
+
+    def __init__(self, on_signal: Callable[[int], None]) -> None:
+        self._on_signal = on_signal
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._handlers: dict[int, Any] = {}
+        self._wakeup_fd = -1
+        self._sockets: tuple[socket.socket, socket.socket] | None = None
+
+    def install(self) -> bool:
+        """From now on they are ours. False: this is not the thread that hears signals."""
+        if threading.current_thread() is not threading.main_thread():
+            return False
+        self._loop = asyncio.get_running_loop()
+        reader, writer = self._sockets = socket.socketpair()
+        for each in self._sockets:
+            each.setblocking(False)
+        self._handlers = {number: _current_handler(number) for number in STOP_SIGNALS}
+        self._wakeup_fd = self._set_handlers(writer.fileno())
+        self._loop.add_reader(reader.fileno(), self._read_wakeups)
+        return True
+
+    def _set_handlers(self, wakeup_fd: int) -> int:
+        for number in STOP_SIGNALS:
+            signal.signal(number, self._handle)
+        return signal.set_wakeup_fd(wakeup_fd, warn_on_full_buffer=False)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        assert self._loop is not None
+        with suppress(RuntimeError):  # the loop is closed: there is nothing left to stop
+            self._loop.call_soon_threadsafe(self._on_signal, number)
+
+    def _read_wakeups(self) -> None:
+        """That there is something to read has woken the loop, which is all that ours are for."""
+        assert self._sockets is not None
+        with suppress(BlockingIOError):
+            other_signals = bytes(
+                each for each in self._sockets[0].recv(4096) if each not in STOP_SIGNALS
+            )
+            if other_signals and self._wakeup_fd != -1:
+                with suppress(OSError):
+                    os.write(self._wakeup_fd, other_signals)
+
+    def forward(self, number: int) -> None:
+        """Let the server have this one; the next is ours again."""
+        if self._sockets is None:
+            return
+        self._restore_handlers()
+        signal.raise_signal(number)
+        self._set_handlers(self._sockets[1].fileno())
+
+    def uninstall(self) -> None:
+        """They are the server's again."""
+        if self._sockets is None or self._loop is None:
+            return
+        self._restore_handlers()
+        reader, writer = self._sockets
+        self._loop.remove_reader(reader.fileno())
+        self._sockets = None
+        reader.close()
+        writer.close()
+
+    def _restore_handlers(self) -> None:
+        assert self._sockets is not None
+        for number, handler in self._handlers.items():
+            # Whoever has put himself in our place meanwhile stays there.
+            if signal.getsignal(number) == self._handle:
+                signal.signal(number, handler)
+        current_fd = signal.set_wakeup_fd(self._wakeup_fd, warn_on_full_buffer=False)
+        if current_fd != self._sockets[1].fileno():
+            signal.set_wakeup_fd(current_fd, warn_on_full_buffer=False)
+
+
+def _current_handler(number: int) -> Any:
+    # None: it was not set by Python, and cannot be set again.
+    handler = signal.getsignal(number)
+    return signal.SIG_DFL if handler is None else handler

@@ -1,0 +1,120 @@
+"""The options of one start, checked: key, time, priority, queue, connection.
+
+Options set again with `options(…)` replace earlier ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from rota.errors import ArgumentError, DefinitionError
+from rota.model import codec
+from rota.model.retry import Retry
+from rota.model.settings import Duration, to_seconds
+from rota.model.task import check_name, check_priority
+
+
+@dataclass(frozen=True, slots=True)
+class StartOptions:
+    queue: str | None = None
+    priority: int | None = None
+    key: str | None = None
+    unique_for: timedelta | None = None
+    unique_open: bool = False
+    at: datetime | None = None
+    delay: timedelta | None = None
+    expires: datetime | None = None
+    expires_in: timedelta | None = None
+    job_options: dict[str, Any] = field(default_factory=dict)
+    on: Any = None
+
+
+DEFAULTS = StartOptions()
+
+
+def merged(
+    base: StartOptions,
+    *,
+    key: str | None,
+    unique: Literal["always", "open"] | Duration,
+    delay: Duration | None,
+    at: datetime | None,
+    expires: Duration | datetime | None,
+    priority: int | None,
+    on: Any,
+    queue: str | None = None,
+    retry: Retry | None = None,
+    timeout: Duration | None = None,
+) -> StartOptions:
+    if delay is not None and at is not None:
+        raise ArgumentError("options(delay=…, at=…): say one of them")
+    _check_time_zone("at", at)
+    if isinstance(expires, datetime):
+        _check_time_zone("expires", expires)
+    if key is not None and not _is_storable(key):
+        raise ArgumentError("a key is 1 to 500 characters, without NUL or lone surrogates")
+    if isinstance(unique, str) and unique not in ("always", "open"):
+        raise ArgumentError(f'unique is "always", "open" or a duration, not {unique!r}')
+    if unique != "always" and key is None and base.key is None:
+        raise ArgumentError("options(unique=…) limits a key: say which with key=…")
+    changes: dict[str, Any] = {}
+    if key is not None:
+        changes["key"] = key
+    if key is not None or unique != "always":
+        changes["unique_for"] = None if isinstance(unique, str) else _to_timedelta(unique)
+        changes["unique_open"] = unique == "open"
+    if at is not None or delay is not None:
+        changes |= {"at": at, "delay": None if delay is None else _to_timedelta(delay)}
+    if expires is not None:
+        changes["expires"] = expires if isinstance(expires, datetime) else None
+        changes["expires_in"] = None if isinstance(expires, datetime) else _to_timedelta(expires)
+    if priority is not None:
+        changes["priority"] = check_priority(priority)
+    if queue is not None:
+        changes["queue"] = check_name("queue", queue)
+    if on is not None:
+        changes["on"] = on
+    if job_options := _job_options(retry, timeout):
+        changes["job_options"] = {**base.job_options, **job_options}
+    return replace(base, **changes)
+
+
+def _job_options(retry: Retry | None, timeout: Duration | None) -> dict[str, Any]:
+    """What a job has in the place of its task's."""
+    options: dict[str, Any] = {}
+    if retry is not None:
+        if retry.non_retryable:
+            raise ArgumentError(
+                "exception types cannot be stored with a job, so options(retry=Retry(non_retryable=…))"
+                " would be forgotten; set non_retryable with @app.task(retry=Retry(non_retryable=…))"
+            )
+        options["retry"] = retry.to_dict()
+    if timeout is not None:
+        if not to_seconds(timeout) > 0:
+            raise DefinitionError(f"timeout must be above 0 seconds, not {timeout}")
+        options["timeout"] = to_seconds(timeout)
+    return options
+
+
+def _to_timedelta(value: Duration) -> timedelta:
+    try:
+        duration = timedelta(seconds=to_seconds(value))
+    except (ValueError, OverflowError, TypeError):
+        raise ArgumentError(f"{value!r} is no duration: say seconds, or a timedelta") from None
+    if duration < timedelta(0):
+        raise ArgumentError(f"a duration cannot be negative, it is {value}")
+    return duration
+
+
+def _is_storable(key: str) -> bool:
+    return 1 <= len(key) <= 500 and "\x00" not in key and codec.escape_unstorable(key) == key
+
+
+def _check_time_zone(name: str, value: datetime | None) -> None:
+    if value is not None and value.tzinfo is None:
+        raise ArgumentError(
+            f"{name}={value.isoformat()} has no time zone; use datetime.now(timezone.utc), or one "
+            "with a zone of your own"
+        )

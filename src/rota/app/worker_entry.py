@@ -1,0 +1,264 @@
+"""Work, as an app does it: a worker for its jobs, and its services, for a time or until told to stop."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+from rota.errors import DefinitionError, RotaError
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from rota.app.client import Client
+    from rota.app.readiness import Readiness
+    from rota.app.rota import Rota
+    from rota.coord.services import ServiceGroup
+    from rota.engine.scheduling.fire import RunFactory
+    from rota.engine.telemetry.counters import ProcessCounters
+    from rota.engine.telemetry.event_bus import EventBus
+    from rota.engine.telemetry.tracing import Tracing
+    from rota.engine.worker.worker import Worker
+    from rota.model.registry import Registry
+    from rota.model.settings import Settings
+
+
+class WorkerEntry:
+    """The part of `Rota` that is about running what it knows."""
+
+    registry: Registry
+    event_bus: EventBus
+    tracing: Tracing
+    process_counters: ProcessCounters
+    readiness: Readiness
+    settings: Settings
+
+    async def open(self) -> Client:
+        raise NotImplementedError
+
+    @asynccontextmanager
+    async def services(self) -> AsyncIterator[ServiceGroup]:
+        """Stand by for the app's services, and run those that this instance is elected for, as long as the
+        block lasts. A worker does so anyway: this is for a program that has none."""
+        from rota.store.migrate import check
+
+        if not self.registry.services:
+            raise DefinitionError(
+                "this app knows no service: import the modules that define them before it stands by"
+            )
+        client = await self.open()
+        await check(client.database)
+        services = self._create_services(client)
+        services.start()
+        try:
+            yield services
+        finally:
+            await self._stop_services(client, services)
+
+    def _create_services(self, client: Client) -> ServiceGroup:
+        from rota.coord.services import ServiceGroup
+
+        if client.services is not None:
+            raise RotaError(
+                "this app stands by for its services here already; a worker beside app.services() is "
+                "made with app.worker(services=False)"
+            )
+        definitions = self.registry.services.values()
+        for each in definitions:
+            each.takes_context  # noqa: B018 - what is wrong with one is found now, not when it runs
+        client.services = ServiceGroup(
+            client.coordinator, client.raw_connections, list(definitions)
+        )
+        return client.services
+
+    async def _stop_services(self, client: Client, services: ServiceGroup) -> None:
+        try:
+            await services.stop(self.settings.drain_timeout)
+        finally:
+            client.services = None
+
+    @asynccontextmanager
+    async def worker(
+        self,
+        *,
+        queues: Sequence[str] | None = None,
+        concurrency: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        services: bool = True,
+    ) -> AsyncIterator[Worker]:
+        """A worker inside this program, for as long as the block lasts; then it drains. `metadata` is shown
+        with it, by `rota workers` and on its page. It runs the app's services, too, unless `services` is
+        false."""
+        import asyncio
+
+        from rota.engine.worker.session import WorkerConfig
+        from rota.engine.worker.worker import Worker
+        from rota.store.migrate import check
+
+        for flow in self.registry.flows.values():
+            flow.plan  # noqa: B018 - a flow that cannot work is found now, not in a run
+        client = await self.open()
+        await check(client.database)
+        tasks = self.registry.tasks
+        if services and self.registry.services and not tasks:
+            raise DefinitionError(
+                "this app has services and no tasks, so there is nothing for a worker to do: run them with "
+                "`async with app.services()`, app.work() or `rota worker`"
+            )
+        config = WorkerConfig(
+            client.database,
+            client.listen(),
+            client.notifier,
+            client.results,
+            client.raw_connections,
+            self.event_bus,
+            tasks,
+            sorted({task.policy.queue for task in tasks.values()})
+            if queues is None
+            else list(queues),
+            concurrency or self.settings.concurrency,
+            metadata or {},
+            await self._declare_schedules(client),
+            list(cast("Rota", self).declared_schedules.values()),
+            tracing=self.tracing,
+            process_counters=self.process_counters,
+        )
+        client.worker = worker = Worker(config)
+        if not services or not self.registry.services:
+            await worker.start()
+            try:
+                yield worker
+            finally:
+                await worker.stop()
+                client.worker = None
+            return
+        service_group = self._create_services(client)
+        # Whoever drains passes its services on at once, not when the last job has ended.
+        worker.on_drain(
+            lambda: service_group.request_stop(self.settings.drain_timeout), service_group.hurry
+        )
+        try:
+            await worker.start()
+            service_group.start()
+            yield worker
+        finally:
+            await asyncio.gather(self._stop_services(client, service_group), worker.stop())
+            client.worker = None
+
+    async def _declare_schedules(self, client: Client) -> Mapping[str, RunFactory]:
+        """What this app starts by the clock; the database is told what its code declares."""
+        from rota.app.schedule_targets import check_schedule, run_factories
+        from rota.engine.scheduling.definitions import declare
+
+        app: Rota = self  # type: ignore[assignment]
+        for each in app.declared_schedules.values():
+            check_schedule(app, each)  # what does not fit is found now, not at a tick
+        factories = run_factories(app)
+        await declare(client.database, list(app.declared_schedules.values()), list(factories))
+        return factories
+
+    async def work(
+        self,
+        *,
+        queues: Sequence[str] | None = None,
+        concurrency: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        services: bool = True,
+    ) -> bool:
+        """Work until SIGTERM or SIGINT, or until somebody has this worker drained, then finish what runs. A
+        second signal hurries. Answers whether it was drained: then nobody wants another in its place."""
+        shutdown = ShutdownSignals()
+        self.readiness.mark_starting()
+        try:
+            with shutdown.handle_signals():
+                return await self._work(shutdown, queues, concurrency, metadata, services)
+        finally:
+            self.readiness.mark_stopped()
+
+    async def _work(
+        self,
+        shutdown: ShutdownSignals,
+        queues: Sequence[str] | None,
+        concurrency: int | None,
+        metadata: Mapping[str, Any] | None,
+        services: bool,
+    ) -> bool:
+        if services and self.registry.services and not self.registry.tasks:
+            async with self.services() as service_group:
+                shutdown.on_hurry(service_group.hurry)
+                resignation = await self._wait_for_shutdown(shutdown)
+        else:
+            async with self.worker(
+                queues=queues, concurrency=concurrency, metadata=metadata, services=services
+            ) as worker:
+                shutdown.on_hurry(worker.hurry)
+                worker.on_drain_request(shutdown.request_drain)
+                resignation = await self._wait_for_shutdown(shutdown)
+        await resignation
+        return shutdown.drain_requested
+
+    async def _wait_for_shutdown(self, shutdown: ShutdownSignals) -> asyncio.Task[None]:
+        """Until it is to leave, whoever says so. What it leads is resigned then, at once, whatever is still
+        to be ended; the answer is when the others know."""
+        import asyncio
+
+        client = await self.open()
+        unsubscribe = self.readiness.on_drain(shutdown.request_drain_threadsafe)
+        try:
+            self.readiness.is_starting = False
+            await shutdown.wait()
+        finally:
+            unsubscribe()
+        self.readiness.drain()
+        return asyncio.create_task(client.resign(), name="rota resign")
+
+
+class ShutdownSignals:
+    """What a program that works hears from outside: to stop, to hurry, to leave."""
+
+    def __init__(self) -> None:
+        import asyncio
+
+        self.drain_requested = False
+        """Whether somebody has asked it to leave, before any signal came."""
+        self._loop = asyncio.get_running_loop()
+        self._stop_event = asyncio.Event()
+        self._signal_count = 0
+        self._on_hurry: Callable[[], None] = lambda: None
+
+    @contextmanager
+    def handle_signals(self) -> Iterator[None]:
+        """Before it starts: a signal that comes meanwhile is obeyed when it has."""
+        signals = (signal.SIGTERM, signal.SIGINT)
+        for name in signals:
+            self._loop.add_signal_handler(name, self._on_signal)
+        try:
+            yield
+        finally:
+            for name in signals:
+                self._loop.remove_signal_handler(name)
+
+    def on_hurry(self, callback: Callable[[], None]) -> None:
+        self._on_hurry = callback
+        if self._signal_count > 1:
+            callback()
+
+    async def wait(self) -> None:
+        await self._stop_event.wait()
+
+    def request_drain(self) -> None:
+        if not self._stop_event.is_set():
+            self.drain_requested = True
+            self._stop_event.set()
+
+    def request_drain_threadsafe(self) -> None:
+        """The same, in any thread."""
+        self._loop.call_soon_threadsafe(self.request_drain)
+
+    def _on_signal(self) -> None:
+        self._signal_count += 1
+        if self._stop_event.is_set():
+            self._on_hurry()
+        self._stop_event.set()

@@ -1,0 +1,1 @@
+"""Texts and tables shared by several commands."""

@@ -1,0 +1,111 @@
+"""What a job waits for, and how far it is: in words, and as a bar."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from rota.cli import output
+from rota.model.journal import entry_label
+
+if TYPE_CHECKING:
+    from rota.store.read.job_detail import JobProgressRow, WaitRow
+    from rota.store.read.runs import JobRow, RunRow
+
+BAR_WIDTH = 20
+"""Letters of a whole bar."""
+
+FINAL_STATES = ("succeeded", "failed", "cancelled", "expired", "skipped")
+
+
+def wait_summary(row: RunRow | JobRow, now: datetime) -> str:
+    """In a few words, for a list: what it waits for, how far it is. Of what has ended, nothing."""
+    if row.state in FINAL_STATES:
+        return ""
+    words: list[str] = []
+    if row.awaits:
+        words.append(f"waits for {format_signals(row.awaits)}")
+    if row.wakes is not None:
+        words.append(f"until {format_short_time(row.wakes, now)}")
+    if row.done is not None:
+        words.append(format_progress(row.done, row.total))
+    return ", ".join(words)
+
+
+def describe_waits(waits: Sequence[WaitRow], now: datetime) -> str:
+    """What a job that sleeps waits for, the whole of it: its branches may wait for different things."""
+    return "; ".join(_describe_wait(each, now) for each in waits)
+
+
+def _describe_wait(wait: WaitRow, now: datetime) -> str:
+    until = "" if wait.until is None else f"until {_format_until(wait.until, now)}"
+    match wait.kind:
+        case "wait":
+            return f"it waits for signal {wait.name!r}, {until or 'however long that takes'}"
+        case "sleep":
+            return f"it sleeps {until}"
+        case _:
+            times = "once" if wait.tries == 1 else f"{wait.tries} times"
+            entry = entry_label(wait.kind, wait.name, wait.number)
+            return f"{entry} failed {times}, the next try waits: {until}"
+
+
+def _format_until(time: datetime, now: datetime) -> str:
+    if time <= now:
+        return f"{output.format_time(time)}, which has come: a worker will wake it"
+    return f"{output.format_time(time)}, in {output.format_duration((time - now).total_seconds())}"
+
+
+def format_signals(names: Sequence[str]) -> str:
+    noun = "signal" if len(names) == 1 else "signals"
+    return f"{noun} {' or '.join(map(repr, names))}"
+
+
+def format_short_time(time: datetime, now: datetime) -> str:
+    """A time where the reader is, as short as it can be said."""
+    local = time.astimezone()
+    if local.date() == now.astimezone().date():
+        return local.strftime("%H:%M:%S")
+    return local.strftime("%Y-%m-%d %H:%M")
+
+
+def format_progress(done: float, total: float | None) -> str:
+    """`40 %`; of what has no end, or none that makes sense, only how much is done."""
+    fraction = _fraction(done, total)
+    return f"{_format_amount(done)} done" if fraction is None else f"{math.floor(fraction * 100)} %"
+
+
+def progress_bar(progress: JobProgressRow, now: datetime) -> str:
+    """`████████░░░░░░░░░░░░ 40 %, 4 of 10, 3 s ago: a note`."""
+    words = format_progress(progress.done, progress.total)
+    fraction = _fraction(progress.done, progress.total)
+    if fraction is not None and progress.total is not None:
+        full, empty = ("█", "░") if _can_encode("█░") else ("#", ".")
+        length = math.floor(fraction * BAR_WIDTH)
+        drawn = f"{full * length}{empty * (BAR_WIDTH - length)}"
+        words = (
+            f"{drawn} {words}, {_format_amount(progress.done)} of {_format_amount(progress.total)}"
+        )
+    words += f", {output.format_age(progress.at, now)} ago"
+    return f"{words}: {output.single_line(progress.note)}" if progress.note else words
+
+
+def _fraction(done: float, total: float | None) -> float | None:
+    if total is None or not (math.isfinite(done) and math.isfinite(total)) or total <= 0:
+        return None
+    return min(max(done / total, 0.0), 1.0)
+
+
+def _format_amount(value: float) -> str:
+    return f"{value:,.0f}" if value.is_integer() else f"{value:,.6g}"
+
+
+def _can_encode(text: str) -> bool:
+    try:
+        text.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,189 @@
+"""A graph on a terminal: a line a job, under what it waits for, with rails that show for whom.
+
+No line is longer than the terminal is wide. Where the rails would take half of it the jobs become a list,
+indented by depth, that names what each waits for. Jobs alike beyond a few share one line. A terminal that
+does not speak Unicode gets the same in ASCII.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from rota.cli import output
+from rota.drawing.collapse import MAX_SIMILAR, CollapsedGraph, collapse
+from rota.drawing.label import EMPTY_LABEL, NodeLabel
+from rota.drawing.text_rails import NODE, text_rails
+from rota.model.graph import Graph
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+STATE_MARKS = {
+    "": NODE,
+    "waiting": "○",
+    "ready": "◎",
+    "asleep": "☾",
+    "running": "◐",
+    "succeeded": "✓",
+    "failed": "✗",
+    "quarantined": "⊠",
+    "cancelled": "⊘",
+    "expired": "◷",
+    "skipped": "⊖",
+    "many": "…",
+}
+ASCII_STATE_MARKS = {
+    "": "*",
+    "waiting": ".",
+    "ready": "o",
+    "asleep": "z",
+    "running": ">",
+    "succeeded": "*",
+    "failed": "x",
+    "quarantined": "q",
+    "cancelled": "/",
+    "expired": "!",
+    "skipped": "~",
+    "many": ":",
+}
+TO_ASCII = str.maketrans(
+    {**dict.fromkeys("├┤┼", "+"), **dict.fromkeys("╰╯┴", "'"), "│": "|", "─": "-"}
+    | {"…": "...", "←": "<-"}
+)
+"""Where rails meet it is +, where one ends there it is ', and where they only cross it is |."""
+
+MAX_RAIL_COLUMNS = 60
+"""Characters of rails; nobody's eye follows more."""
+MAX_NAMED_PREDECESSORS = 4
+"""Parents named in a list."""
+
+
+def draw_graph(
+    graph: Graph,
+    labels: Mapping[str, NodeLabel] | None = None,
+    *,
+    width: int = 80,
+    encoding: str = "utf-8",
+    max_similar: int | None = MAX_SIMILAR,
+) -> list[Text]:
+    """Draw `graph` in lines of at most `width`. `kept`: how many of those alike are shown; None: all."""
+    collapsed = (
+        CollapsedGraph(graph, labels or {}, (), {})
+        if max_similar is None
+        else collapse(graph, labels, max_similar=max_similar)
+    )
+    canvas = _TextCanvas(collapsed.labels, width, encoding)
+    rail_rows = text_rails(collapsed.graph, min(width // 3, MAX_RAIL_COLUMNS)) or text_rails(
+        collapsed.graph, min(width // 2, MAX_RAIL_COLUMNS), compact=True
+    )
+    if rail_rows is None:
+        return canvas.render(_list_rows(collapsed, width))
+    rows: list[_Row | None] = []
+    for rail_row in rail_rows:
+        if rail_row.is_first and rows:
+            rows.append(None)
+        rows.append((rail_row.name, rail_row.rails, ""))
+    return canvas.render(rows)
+
+
+_Row = tuple[str, str, str]
+"""A job, what is drawn before its name, and what is said behind it. None is an empty line."""
+
+
+def _list_rows(collapsed: CollapsedGraph, width: int) -> list[_Row | None]:
+    graph, rows = collapsed.graph, list[_Row | None]()
+    for name in graph.order:
+        predecessors = list(dict.fromkeys(graph.predecessors[name]))
+        named = [
+            _name(predecessor, collapsed.labels)
+            for predecessor in predecessors[:MAX_NAMED_PREDECESSORS]
+        ]
+        if len(predecessors) > MAX_NAMED_PREDECESSORS:
+            named.append(f"{len(predecessors) - MAX_NAMED_PREDECESSORS:,} more")
+        indent = " " * min(2 * graph.depth[name], width // 4)
+        rows.append((name, indent + NODE, f"← {', '.join(named)}" if named else ""))
+    return rows
+
+
+def _name(name: str, labels: Mapping[str, NodeLabel]) -> str:
+    return labels.get(name, EMPTY_LABEL).name or name
+
+
+class _TextCanvas:
+    """Lines for one terminal: what it can show, and how much of it."""
+
+    def __init__(self, labels: Mapping[str, NodeLabel], width: int, encoding: str) -> None:
+        self._labels, self._width, self._encoding = labels, width, encoding
+        self._is_ascii = not encoding.lower().startswith("utf")
+
+    def render(self, rows: list[_Row | None]) -> list[Text]:
+        """The states stand under each other, as far right as most names need."""
+        from rich.text import Text
+
+        labels = [self._labels.get(row[0], EMPTY_LABEL) if row else EMPTY_LABEL for row in rows]
+        leads = [self._lead(row, label) for row, label in zip(rows, labels, strict=True)]
+        names = (lead.cell_len for lead, label in zip(leads, labels, strict=True) if label.state)
+        column = min(max(names, default=0), self._width * 3 // 5)
+        state_width = max((len(label.state) for label in labels), default=0)
+        rendered: list[Text] = []
+        for lead, label in zip(leads, labels, strict=True):
+            line = Text(no_wrap=True).append_text(lead)
+            if label.state:
+                line.append(" " * (column - lead.cell_len + 2 if lead.cell_len < column else 2))
+                line.append(self._encode_text(label.state).ljust(state_width), _style(label.state))
+            if label.detail and label.job_count == 1:
+                line.append(f"  {self._encode_text(label.detail)}", "dim")
+            if label.error:
+                line.append(f"  {self._encode_text(label.error)}", "red")
+            line.rstrip()
+            rendered.append(self._clip(line))
+        return rendered
+
+    def _lead(self, row: _Row | None, label: NodeLabel) -> Text:
+        from rich.text import Text
+
+        if row is None:
+            return Text()
+        name, prefix, suffix = row
+        known = label.known_state
+        left, right = prefix.split(NODE)
+        mark = (ASCII_STATE_MARKS if self._is_ascii else STATE_MARKS)[
+            "many" if label.job_count > 1 else known
+        ]
+        lead = Text().append(self._encode_strokes(left), "dim")
+        lead.append(mark, _style(known)).append(self._encode_strokes(right), "dim")
+        words = label.name or name
+        if label.job_count > 1 and label.detail:
+            words += f": {label.detail}"
+        is_dim = known in ("waiting", "skipped") or label.job_count > 1
+        lead.append(f" {self._encode_text(words)}", "dim" if is_dim else "")
+        if suffix:
+            lead.append(f"  {self._encode_text(suffix)}", "dim")
+        return lead
+
+    def _encode_strokes(self, strokes: str) -> str:
+        return strokes.translate(TO_ASCII) if self._is_ascii else strokes
+
+    def _encode_text(self, text: str) -> str:
+        line = output.single_line(text)
+        if not self._is_ascii:
+            return line
+        return (
+            line.translate(TO_ASCII)
+            .encode(self._encoding, "backslashreplace")
+            .decode(self._encoding)
+        )
+
+    def _clip(self, line: Text) -> Text:
+        if line.cell_len <= self._width:
+            return line
+        if not self._is_ascii:
+            line.truncate(self._width, overflow="ellipsis")
+            return line
+        line.truncate(max(self._width - 3, 0))
+        return line.append("..."[: self._width])
+
+
+def _style(state: str) -> str:
+    return output.STATE_STYLES.get(state, "dim" if state else "")

@@ -1,0 +1,350 @@
+"""A run of a flow, or of the calls a job has made: the graph of its jobs, with what became of each."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from rota.cli import output
+from rota.cli.format.child_runs import child_run_documents, print_child_runs
+from rota.cli.format.wait import wait_summary
+from rota.cli.graph_text import draw_graph
+from rota.cli.show.steps import print_signals, signal_documents
+from rota.drawing.collapse import MAX_SIMILAR
+from rota.drawing.label import STATES, NodeLabel
+from rota.model.graph import Graph
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from rota.store.database import Database
+    from rota.store.read.job_detail import SignalRow
+    from rota.store.read.runs import ChildRunRow, FlowDetailRow, JobAttemptRow, JobRow, RunDetailRow
+    from rota.store.runs import JobResultRow
+
+__all__ = ["MAX_SIMILAR", "FlowReport", "load_report"]
+
+MAX_TRACEBACKS = 2
+"""Failures that are shown in full."""
+MAX_NAMED_JOBS = 5
+"""Further ones that are named."""
+MAX_CHECKED_KINDS = 20
+"""Kinds of ready jobs for which workers are looked for."""
+MAX_DOCUMENT_BYTES = 2_000
+"""Characters of input or result; a larger one is for programs."""
+
+
+class FlowReport(msgspec.Struct, frozen=True):
+    """What there is to say about a flow's run."""
+
+    run: FlowDetailRow
+    jobs: list[JobRow]
+    attempts: list[JobAttemptRow]
+    children: list[ChildRunRow]
+    signals: list[SignalRow]
+    caller: RunDetailRow | None
+    results: list[JobResultRow]
+    unserved: set[tuple[str, str]]
+    """Queues and tasks of ready jobs that no worker would take."""
+    now: datetime
+
+    def print_json(self) -> None:
+        attempts: dict[int, list[dict[str, Any]]] = {}
+        for each in self.attempts:
+            document = output.fields(each, stored=("error",))
+            attempts.setdefault(document.pop("job"), []).append(document)
+        jobs = [
+            {
+                **output.fields(job, stored=("args", "result", "error")),
+                "attempts": attempts.get(job.job, []),
+            }
+            for job in self.jobs
+        ]
+        extra = {"flow": self.run.flow or None, "is_flow": True}
+        children = child_run_documents(self.children)
+        run = output.fields(self.run, stored=("input",))
+        signals = signal_documents(self.signals)
+        output.print_json({**run, **extra, "jobs": jobs, "children": children, "signals": signals})
+
+    def print(self, max_similar: int | None = MAX_SIMILAR) -> None:
+        _print(self, max_similar)
+
+
+async def load_report(database: Database, id: int, *, with_values: bool) -> FlowReport | None:
+    """None: it is no flow's run. `whole`: with everything that went in and came out."""
+    from rota.store import runs
+    from rota.store.read import job_detail
+    from rota.store.read import runs as read_runs
+
+    run = await database.fetch_one(read_runs.flow(id))
+    if run is None:
+        return None
+    jobs = await database.run(read_runs.jobs(id, with_values=with_values))
+    caller: RunDetailRow | None = None
+    if run.parent is not None:
+        caller = await database.fetch_one(read_runs.run(run.parent))
+    results: list[JobResultRow] = []
+    if run.flow and run.state == "succeeded":
+        results = await database.run(runs.results(id))
+    unserved = set()
+    for queue, task in _queued_kinds(jobs)[:MAX_CHECKED_KINDS]:
+        [eligible_workers] = await database.run(read_runs.count_eligible_workers(queue, task))
+        if not eligible_workers:
+            unserved.add((queue, task))
+    attempts = await database.run(read_runs.job_attempts(id))
+    children = await database.run(read_runs.child_runs(id))
+    signals = await database.run(job_detail.signals(id, with_values=with_values))
+    [now] = await database.run(read_runs.database_time())
+    return FlowReport(run, jobs, attempts, children, signals, caller, results, unserved, now)
+
+
+def _queued_kinds(jobs: list[JobRow]) -> list[tuple[str, str]]:
+    queued = ((job.queue, job.task) for job in jobs if job.state == "ready")
+    return list(dict.fromkeys(queued))
+
+
+def _print(report: FlowReport, max_similar: int | None) -> None:
+    run, console = report.run, output.console()
+    console.print(output.cell(f"run {run.run}", "bold"), output.state_cell(run.state), end="\n\n")
+    output.print_renderable(output.property_table(_properties(report)))
+    for title, document in _documents(report):
+        if not _is_short(document):
+            _print_document(title, document)
+    console.print()
+    console.print(_state_counts(report.jobs))
+    console.print()
+    graph, labels = _graph(report)
+    width, encoding = console.width, console.encoding
+    output.print_lines(
+        draw_graph(graph, labels, width=width, encoding=encoding, max_similar=max_similar)
+    )
+    _print_failures(report)
+    _print_quarantined(report)
+    print_signals(report.signals, report.now)
+    print_child_runs(report.children)
+
+
+# What is said above the graph
+
+
+def _properties(report: FlowReport) -> list[tuple[str, Text | str]]:
+    run, now = report.run, report.now
+    properties: list[tuple[str, Text | str]] = []
+    if run.flow:
+        properties.append(("flow", run.flow))
+    if run.parent is not None:
+        properties.append(("started by" if run.flow else "child runs of", _describe_caller(report)))
+    if run.origin is not None:
+        properties.append(("forked from", f"run {run.origin}"))
+    if run.key is not None:
+        properties.append(("key", run.key))
+    properties.append(
+        ("started", f"{output.format_time(run.created)}, {output.format_age(run.created, now)} ago")
+    )
+    if run.finished is not None:
+        ended = f"{output.format_time(run.finished)}, {output.format_age(run.finished, now)} ago"
+        if run.attempt == 1:  # else it lay there for a while, and nobody knows how long
+            ended += (
+                f", after {output.format_duration((run.finished - run.created).total_seconds())}"
+            )
+        properties.append(("ended", ended))
+    if run.attempt > 1:
+        properties.append(("attempt", str(run.attempt)))
+    properties += [
+        (title, _one_line(document))
+        for title, document in _documents(report)
+        if _is_short(document)
+    ]
+    return properties
+
+
+def _describe_caller(report: FlowReport) -> str:
+    run, caller = report.run, report.caller
+    if caller is None:
+        return f"job {run.parent}, which is gone"
+    part = "" if caller.run == run.parent else f", a part of run {caller.run}"
+    return f"job {run.parent}, {caller.task}{part}"
+
+
+def _documents(report: FlowReport) -> list[tuple[str, bytes]]:
+    """What went into a flow and what came out. Calls have it job by job."""
+    found: list[tuple[str, bytes]] = []
+    if report.run.flow and report.run.input != b"{}":
+        found.append(("input", report.run.input))
+    if report.results:
+        named = results_by_name(report.run.flow, report.results)
+        found.append(("result", msgspec.json.encode(named)))
+    return found
+
+
+def results_by_name(flow: str, results: list[JobResultRow]) -> dict[str, msgspec.Raw]:
+    """What the last tasks of a flow returned, as it was stored; null for one that was skipped."""
+    return {
+        each.task.removeprefix(f"{flow}."): msgspec.Raw(each.result or b"null") for each in results
+    }
+
+
+def _one_line(document: bytes) -> str:
+    return msgspec.json.format(document, indent=0).decode()
+
+
+def _is_short(document: bytes) -> bool:
+    return len(document) <= 80 and len(_one_line(document)) <= 60
+
+
+def _print_document(title: str, document: bytes) -> None:
+    if len(document) <= MAX_DOCUMENT_BYTES:
+        output.print_block(title, output.format_json(document))
+    else:
+        output.print_block(
+            title, f"{output.format_count(len(document))} bytes of JSON; --json has it"
+        )
+
+
+def _state_counts(jobs: list[JobRow]) -> Text:
+    """How many there are, and in which states."""
+    words = output.cell("1 job" if len(jobs) == 1 else f"{output.format_count(len(jobs))} jobs")
+    counted = Counter(job.state for job in jobs)
+    for index, state in enumerate(sorted(counted, key=_STATE_ORDER.index)):
+        words.append(", " if index else ": ")
+        words.append(f"{output.format_count(counted[state])} {state}", output.STATE_STYLES[state])
+    return words
+
+
+_STATE_ORDER = ("succeeded", *(state for state in STATES if state != "succeeded"))
+
+
+# The graph
+
+
+def _graph(report: FlowReport) -> tuple[Graph, dict[str, NodeLabel]]:
+    last_attempts = {each.job: each for each in report.attempts}  # the last one of each
+    running_children: dict[int, ChildRunRow] = {}
+    for each in report.children:
+        if each.state == "running" and each.jobs:
+            running_children.setdefault(each.parent, each)
+    predecessors = predecessors_of(report.jobs)
+    labels = {}
+    for job in report.jobs:
+        queued_since = max(
+            (each.finished for each in predecessors[job.job] if each.finished), default=None
+        )
+        labels[str(job.job)] = NodeLabel(
+            state=job.state,
+            detail=_detail(job, report, running_children.get(job.job), queued_since),
+            error=_error(job, last_attempts.get(job.job)),
+            name=f"{_name(job, report.run)} #{job.job}",
+        )
+    if report.run.flow:
+        names = {
+            str(job): [str(each.job) for each in before] for job, before in predecessors.items()
+        }
+        return Graph(names), labels
+    # Calls are the caller's; which of them waits for which is only a matter of how many run at a time.
+    caller = str(report.run.parent)
+    labels[caller] = _caller_label(report)
+    return Graph({caller: [], **{str(job.job): [caller] for job in report.jobs}}), labels
+
+
+def predecessors_of(jobs: list[JobRow]) -> dict[int, list[JobRow]]:
+    found: dict[int, list[JobRow]] = {job.job: [] for job in jobs}
+    for job in jobs:
+        for successor in job.successors:
+            found[successor].append(job)
+    return found
+
+
+def _name(job: JobRow, run: FlowDetailRow) -> str:
+    return job.task.removeprefix(f"{run.flow}.") if run.flow else job.task
+
+
+def _caller_label(report: FlowReport) -> NodeLabel:
+    caller = report.caller
+    if caller is None:
+        return NodeLabel(name=f"job {report.run.parent}")
+    return NodeLabel(state=caller.state, name=f"{caller.task} #{report.run.parent}")
+
+
+def _detail(
+    job: JobRow, report: FlowReport, child: ChildRunRow | None, queued_since: datetime | None
+) -> str:
+    words: list[str] = []
+    match job.state:
+        case "running" | "asleep" | "quarantined":
+            words.append(f"for {output.format_age(job.since, report.now)}")
+            if wait := wait_summary(job, report.now):
+                words.append(wait)
+        case "ready":
+            since = job.since if queued_since is None else max(job.since, queued_since)
+            words.append(f"for {output.format_age(since, report.now)}")
+        case "skipped":
+            words.append(_skip_reason(job))
+        case _ if job.seconds is not None:
+            words.append(output.format_duration(job.seconds))
+    if job.attempt > 1 and job.state != "skipped":
+        words.append(f"attempt {job.attempt}")
+    if child is not None and job.state == "running":
+        words.append(f"waits for run {child.run}")
+    if job.state == "ready" and (job.queue, job.task) in report.unserved:
+        words.append(f"no worker takes it from queue {job.queue}")
+    return ", ".join(words)
+
+
+def _skip_reason(job: JobRow) -> str:
+    if job.error is not None:
+        message: str = json.loads(job.error).get("message", "")
+        return message
+    return "not needed" if job.rule == "any_failed" else "on purpose"
+
+
+def _error(job: JobRow, last_attempt: JobAttemptRow | None) -> str:
+    """Its error, or the one it is being tried again for."""
+    if job.state in ("succeeded", "skipped"):
+        return ""
+    if job.error is not None:
+        return output.error_summary(job.error)
+    return (
+        output.error_summary(last_attempt.error)
+        if last_attempt is not None and job.finished is None
+        else ""
+    )
+
+
+# What is said below the graph
+
+
+def _print_failures(report: FlowReport) -> None:
+    failed = [job for job in report.jobs if job.state == "failed" and job.error is not None]
+    failed.sort(key=lambda job: (job.finished or report.now, job.job))
+    for job in failed[:MAX_TRACEBACKS]:
+        title = f"error of {_name(job, report.run)} #{job.job}"
+        output.print_block(title, output.format_traceback(job.error or b"{}"), "red")
+    if others := failed[MAX_TRACEBACKS:]:
+        named = ", ".join(f"`rota show {job.job}`" for job in others[:MAX_NAMED_JOBS])
+        more = ", …" if len(others) > MAX_NAMED_JOBS else ""
+        count = (
+            "1 more has" if len(others) == 1 else f"{output.format_count(len(others))} more have"
+        )
+        output.console().print()
+        output.print_text(f"{count} failed: {named}{more}", "dim")
+
+
+def _print_quarantined(report: FlowReport) -> None:
+    quarantined = [job for job in report.jobs if job.state == "quarantined"]
+    if not quarantined:
+        return
+    named = ", ".join(f"`rota cancel {job.job}`" for job in quarantined[:MAX_NAMED_JOBS])
+    more = ", …" if len(quarantined) > MAX_NAMED_JOBS else ""
+    count, them = (
+        ("1 job is", "it") if len(quarantined) == 1 else (f"{len(quarantined):,} jobs are", "them")
+    )
+    output.console().print()
+    output.print_text(
+        f"{count} in quarantine: `rota release {report.run.run}` tries {them} again, {named}{more} "
+        f"{'ends' if len(quarantined) == 1 else 'end'} {them}",
+        "magenta",
+    )

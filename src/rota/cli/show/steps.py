@@ -1,0 +1,189 @@
+"""What a job's own code has come to: its steps as a timeline, what was said to it, what it says."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from rota.cli import output
+from rota.cli.format.wait import format_short_time
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from rota.store.database import Database
+    from rota.store.read.job_detail import JobProgressRow, LogRow, SignalRow, StepRow, WaitRow
+
+MAX_STEPS = 40
+"""Steps that are shown, the last ones; --all shows each."""
+MAX_LOG_LINES = 20
+"""Lines of the log."""
+
+
+class StepsReport(msgspec.Struct, frozen=True):
+    """What there is to say about one job's own code."""
+
+    steps: list[StepRow]
+    waits: list[WaitRow]
+    signals: list[SignalRow]
+    progress: JobProgressRow | None
+    logs: list[LogRow]
+
+    def documents(self) -> dict[str, Any]:
+        steps = [output.fields(each, stored=("result", "error")) for each in self.steps]
+        logs = [output.fields(each) for each in self.logs]
+        for each in (*steps, *logs):
+            each.pop("result_preview", None)
+            each.pop("total")
+        return {
+            "steps": steps,
+            "signals": signal_documents(self.signals),
+            "progress": None if self.progress is None else output.fields(self.progress),
+            "logs": logs,
+        }
+
+
+def signal_documents(signals: list[SignalRow]) -> list[dict[str, Any]]:
+    found = [output.fields(each, stored=("payload",)) for each in signals]
+    for each in found:
+        del each["payload_preview"]
+    return found
+
+
+async def load_steps_report(
+    database: Database, job: int, run: int, *, all_steps: bool, with_values: bool = False
+) -> StepsReport:
+    """`every` step and line, not only the last ones; `whole`: with all that they returned."""
+    from rota.store.read import job_detail
+
+    limits = (job_detail.NO_LIMIT, job_detail.NO_LIMIT) if all_steps else (MAX_STEPS, MAX_LOG_LINES)
+    steps = await database.run(job_detail.steps(job, limits[0], with_values=with_values))
+    logs = await database.run(job_detail.logs(job, limits[1]))
+    waits = await database.run(job_detail.open_waits(job))
+    signals = await database.run(job_detail.signals(run, with_values=with_values))
+    if job != run:
+        signals = [each for each in signals if job in each.waiting_jobs]
+    progress = await database.fetch_one(job_detail.progress(job))
+    return StepsReport(steps[::-1], waits, signals, progress, logs[::-1])
+
+
+def print_steps(steps_report: StepsReport, now: datetime, *, is_finished: bool) -> None:
+    steps = steps_report.steps
+    if not steps:
+        return
+    has_retries = any(each.tries > 1 for each in steps)
+    sent = {each.name for each in steps_report.signals if each.at is not None}
+    grid = output.new_table(
+        "kind",
+        "name",
+        "at",
+        "duration",
+        *(["tries"] if has_retries else []),
+        "result",
+        right=("duration", "tries"),
+        free=("name", "result"),
+    )
+    for each in steps:
+        grid.add_row(
+            output.cell(each.kind, "dim"),
+            output.cell(_name(each), "dim" if each.kind in ("value", "version") else ""),
+            output.cell(format_short_time(each.at, now)),
+            output.cell(output.format_duration(each.seconds) if each.kind == "step" else ""),
+            *([output.cell(each.tries, "" if each.tries > 1 else "dim")] if has_retries else []),
+            _result_cell(each, now, is_finished=is_finished, is_sent=each.name in sent),
+        )
+    output.console().print()
+    output.print_renderable(grid)
+    _print_more_hint(len(steps), steps[0].total, "step")
+
+
+def _name(step: StepRow) -> str:
+    """Sleeps have none."""
+    name = "" if step.kind == "sleep" else output.single_line(step.name)
+    return name if step.number == 1 else f"{name} no. {step.number}".lstrip()
+
+
+def _result_cell(step: StepRow, now: datetime, *, is_finished: bool, is_sent: bool) -> Text:
+    if step.kind == "sleep" and step.until is not None:
+        has_woken = is_finished or step.until <= now
+        return output.cell(
+            f"until {format_short_time(step.until, now)}", "dim" if has_woken else "blue"
+        )
+    if step.open:
+        return _open_entry_cell(step, now, is_finished=is_finished, is_sent=is_sent)
+    if step.kind == "wait" and step.error is not None:
+        return _timed_out_cell()
+    if step.error is not None:
+        return output.cell(f"failed: {output.error_summary(step.error)}", "red")
+    return output.cell(
+        _brief_text(step.result_preview), "dim" if step.kind in ("value", "version") else ""
+    )
+
+
+def _open_entry_cell(step: StepRow, now: datetime, *, is_finished: bool, is_sent: bool) -> Text:
+    until = "" if step.until is None else format_short_time(step.until, now)
+    if step.kind != "wait":
+        error = output.error_summary(step.error)
+        is_pending = step.until is not None and step.until > now and not is_finished
+        return output.cell(
+            f"next try {until}, after {error}" if is_pending else f"failed: {error}", "red"
+        )
+    if is_sent:
+        return output.cell("sent, and not heard yet", "blue")
+    if step.until is not None and step.until <= now:
+        return _timed_out_cell()
+    if is_finished:
+        return output.cell("nobody waits for it any more", "dim")
+    return output.cell(f"waits until {until}" if until else "waits", "blue")
+
+
+def _timed_out_cell() -> Text:
+    return output.cell("nobody sent it in time", "yellow")
+
+
+def _brief_text(brief: str | None) -> str:
+    return "" if brief is None else output.single_line(brief)
+
+
+def print_signals(signals: list[SignalRow], now: datetime) -> None:
+    """What was said; what is waited for stands among the steps."""
+    sent = [each for each in signals if each.at is not None]
+    if not sent:
+        return
+    grid = output.new_table("signal", "sent", "payload", free=("signal", "payload"))
+    for each in sent:
+        if each.at is not None:
+            grid.add_row(
+                output.cell(output.single_line(each.name)),
+                output.cell(format_short_time(each.at, now)),
+                output.cell(_brief_text(each.payload_preview)),
+            )
+    output.console().print()
+    output.print_renderable(grid)
+
+
+def print_logs(logs: list[LogRow], now: datetime) -> None:
+    from rota.store.read.job_detail import MAX_COUNTED_LINES
+
+    if not logs:
+        return
+    several_attempts = any(each.attempt != logs[0].attempt for each in logs)
+    lines: list[str] = []
+    for each in logs:
+        head = format_short_time(each.at, now)
+        if several_attempts:
+            head += f"  attempt {each.attempt}"
+        first, *more_lines = each.message.splitlines() or [""]
+        lines += [f"{head}  {first}", *(f"{' ' * len(head)}  {more}" for more in more_lines)]
+    output.print_block("log", "\n".join(lines))
+    _print_more_hint(len(logs), logs[0].total, "line", at_least=logs[0].total >= MAX_COUNTED_LINES)
+
+
+def _print_more_hint(shown: int, total: int, noun: str, *, at_least: bool = False) -> None:
+    more = total - shown
+    if more > 0:
+        count = f"1 {noun}" if more == 1 else f"{output.format_count(more)} {noun}s"
+        count = f"at least {count}" if at_least else count
+        output.print_text(f"and {count} before; --all shows them", "dim")

@@ -1,0 +1,433 @@
+"""The thread that renews leases in time and reports a loss at once.
+
+It has its own connection, so neither a blocked event loop nor an exhausted pool costs a lock. Its tasks
+(lock renewals, once calls, elections) take turns on that connection. The thread starts when the first
+renewal is due and ends after a while without any: a lock held for a moment never starts it. All locks
+and permits that are due are renewed in one statement, and so are all once calls.
+
+A loss is decided by the clock and not by an answer: while the connection hangs, a lease that expires is
+reported lost on time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Protocol, TypeVar
+from uuid import UUID
+
+from rota.coord import lease_clock
+from rota.coord.alert_sources import CoordinationAlerts
+from rota.coord.lease import EXPIRED, TAKEN_BY_OTHER, Lease
+from rota.loop import Loop
+from rota.store import locks, once_calls, pg_errors
+from rota.store.database import Database, pipeline
+
+if TYPE_CHECKING:
+    from rota.store.connection import PgConnection
+
+
+log = logging.getLogger("rota")
+
+T = TypeVar("T")
+
+IDLE_CONNECTION_SECONDS = 20.0
+"""Seconds that an unused connection is kept."""
+
+ANSWER_TIMEOUT_SHARE = 0.9
+"""Of the time that a turn may take, what one answer may."""
+
+MAX_ERROR_DELAY_SECONDS = 0.5
+ERROR_DELAY_SHARE = 0.4
+"""After a turn that failed: seconds, and of the time that it may have taken."""
+
+
+class RenewalTask(Protocol):
+    """Times are those of `trust.now()`; `math.inf` is never. All is called in the keeper's thread."""
+
+    @property
+    def timeout(self) -> float:
+        """Seconds that one turn may take."""
+        ...
+
+    def due_at(self) -> float:
+        """When it wants its next turn."""
+        ...
+
+    async def renew(self, connection: PgConnection) -> None: ...
+
+    def next_expiry(self) -> float:
+        """When the first of what it keeps is lost, unless it is renewed before."""
+        ...
+
+    def expire(self) -> None:
+        """Let go of what is no longer to be relied on."""
+        ...
+
+    def connection_lost(self) -> None:
+        """The connection went, and whatever the server bound to it."""
+        ...
+
+
+class RenewalThread(Loop):
+    """Belongs to the event loop it is made in, and ends with it: whose loop is gone gives nothing back."""
+
+    def __init__(self, database: Database, name: str) -> None:
+        super().__init__()
+        self._name = name
+        self._database = database
+        self._owner_loop = asyncio.get_running_loop()
+        self._tasks: list[RenewalTask] = []
+        self._connection: PgConnection | None = None
+        self._last_used = 0.0
+        self._thread_loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._start_lock = threading.Lock()
+        self._expiry_timer: asyncio.TimerHandle | None = None
+        self._closing: asyncio.Task[None] | None = None
+        self._closed = False
+
+    # From any thread
+
+    def add(self, task: RenewalTask) -> None:
+        self._tasks = [*self._tasks, task]
+
+    def remove(self, task: RenewalTask) -> None:
+        """What it has kept is its owner's business."""
+        self._tasks = [each for each in self._tasks if each is not task]
+
+    def wake_threadsafe(self) -> None:
+        """Something may be due sooner than it was."""
+        self._call_in_thread(self._reschedule)
+
+    async def run_in_thread(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Run something in the keeper's thread, from another loop."""
+        loop = self._ensure_started()
+
+        async def run_once() -> T:
+            return await call()
+
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(run_once(), loop))
+
+    async def close(self) -> None:
+        with self._start_lock:
+            self._closed = True
+            thread = self._thread
+        if thread is not None:
+            self._call_in_thread(self.stop)
+            await asyncio.to_thread(thread.join, 2.0)
+
+    def _call_in_thread(self, callback: Callable[[], None]) -> None:
+        try:
+            self._ensure_started().call_soon_threadsafe(callback)
+        except RuntimeError:
+            return  # it has ended
+
+    def _ensure_started(self) -> asyncio.AbstractEventLoop:
+        with self._start_lock:
+            if self._thread_loop is None:
+                if self._closed:
+                    raise RuntimeError("this app has been closed")
+                self._thread_loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=self._thread_main,
+                    args=(self._thread_loop,),
+                    name=f"rota {self._name}",
+                    daemon=True,
+                )
+                self._thread.start()
+            return self._thread_loop
+
+    # In the thread
+
+    def _thread_main(self, loop: asyncio.AbstractEventLoop) -> None:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(self._main())
+
+    async def _main(self) -> None:
+        try:
+            await self.run()
+        finally:
+            await self._disconnect()
+
+    async def tick(self) -> float | None:
+        if self._owner_loop.is_closed():
+            self.stop()
+            return None
+        now = lease_clock.now()
+        due = [task for task in self._tasks if task.due_at() <= now]
+        try:
+            if due:
+                await self._renew_all(due)
+        finally:
+            # Also of what was taken in a turn that came to nothing in the end.
+            self._set_expiry_timer()
+        due_at = earliest(task.due_at() for task in self._tasks)
+        if self._connection is not None and math.isinf(due_at):
+            pause = self._last_used + IDLE_CONNECTION_SECONDS - time.monotonic()
+            if pause <= 0:
+                await self._disconnect()
+                return None
+            return pause
+        return None if math.isinf(due_at) else max(due_at - lease_clock.now(), 0.001)
+
+    async def _renew_all(self, tasks: list[RenewalTask]) -> None:
+        # Also of those whose turn it is not: it may be before this one ends.
+        timeout = min(task.timeout for task in self._tasks)
+        self.max_error_delay_seconds = min(MAX_ERROR_DELAY_SECONDS, timeout * ERROR_DELAY_SHARE)
+        try:
+            async with asyncio.timeout(timeout):
+                connection = await self._ensure_connected()
+            # Hung up on, where an answer is overdue: whoever says politely that he no longer waits, and
+            # waits for the answer to that, has lost half a second more.
+            connection.answer_timeout = timeout * ANSWER_TIMEOUT_SHARE
+            for task in tasks:
+                async with asyncio.timeout(timeout):
+                    await self._renew(task, connection)
+            self._last_used = time.monotonic()
+        except BaseException:
+            await self._disconnect()
+            raise
+
+    async def _renew(self, task: RenewalTask, connection: PgConnection) -> None:
+        self._unwatch_socket(connection)
+        try:
+            await task.renew(connection)
+        except Exception as error:
+            # Somebody is in the way: it comes again, and the connection is as good as before.
+            if not pg_errors.is_contended(error):
+                raise
+            log.debug("%s has to wait: %s", type(task).__name__.lower(), error)
+        self._watch_socket(connection)
+
+    # What is lost by the clock
+
+    def _reschedule(self) -> None:
+        self._set_expiry_timer()
+        self.wake()
+
+    def _set_expiry_timer(self) -> None:
+        if self._expiry_timer is not None:
+            self._expiry_timer.cancel()
+            self._expiry_timer = None
+        expires_at = earliest(task.next_expiry() for task in self._tasks)
+        if not math.isinf(expires_at):
+            delay = max(expires_at - lease_clock.now(), 0.0)
+            self._expiry_timer = asyncio.get_running_loop().call_later(delay, self._expire)
+
+    def _expire(self) -> None:
+        for task in self._tasks:
+            task.expire()
+        self._set_expiry_timer()
+
+    # The connection
+
+    async def _ensure_connected(self) -> PgConnection:
+        if self._connection is not None and self._connection.closed:
+            await self._disconnect()
+        if self._connection is None:
+            # As an engine's: many rows are named at once, and the plan for that is the one over the index.
+            self._connection = await self._database.connect(engine=True, direct=True)
+        return self._connection
+
+    def _watch_socket(self, connection: PgConnection) -> None:
+        """Something to read while we asked nothing: the server has hung up, most likely, and with it went
+        what it held for us. That is known now, not when the next turn is due."""
+
+        def on_readable() -> None:
+            try:
+                connection.pgconn.consume_input()
+                return  # it only says something: that a setting has changed, or that it is about to hang up
+            except Exception as error:
+                log.debug("the server has hung up: %s", error)
+            self._unwatch_socket(connection)
+            if connection is self._connection:
+                self._drop_connection()
+                self._closing = asyncio.create_task(connection.close())
+                self.wake()
+
+        if not connection.closed:
+            asyncio.get_running_loop().add_reader(connection.pgconn.socket, on_readable)
+
+    def _unwatch_socket(self, connection: PgConnection) -> None:
+        if not connection.closed:
+            asyncio.get_running_loop().remove_reader(connection.pgconn.socket)
+
+    async def _disconnect(self) -> None:
+        connection = self._connection
+        if connection is None:
+            return
+        self._drop_connection()
+        if not connection.closed:
+            self._unwatch_socket(connection)
+            await connection.close()
+
+    def _drop_connection(self) -> None:
+        """At once, and before the server hears of it: nobody relies any more on what went with it."""
+        self._connection = None
+        for task in self._tasks:
+            task.connection_lost()
+
+
+def earliest(times: Iterable[float]) -> float:
+    """The first of some times; never, if there is none."""
+    return min(times, default=math.inf)
+
+
+MAX_RENEW_SECONDS = 5.0
+"""Seconds."""
+
+EARLY_RENEWAL_SHARE = 0.2
+"""What is due within this share of its time is renewed along with what is due."""
+
+
+class LockRenewals:
+    def __init__(self, instance: UUID, schema: str, alerts: CoordinationAlerts) -> None:
+        self._instance = instance
+        self._schema = schema
+        self._alerts = alerts
+        self._leases: dict[int, Lease] = {}
+
+    def add(self, lease: Lease) -> None:
+        self._leases[lease.token] = lease
+        self._alerts.watch(lease)
+
+    def remove(self, lease: Lease) -> None:
+        self._leases.pop(lease.token, None)
+        self._alerts.unwatch(lease)
+
+    @property
+    def timeout(self) -> float:
+        return min(MAX_RENEW_SECONDS, earliest(lease.ttl / 4 for lease in self._held_leases()))
+
+    def due_at(self) -> float:
+        return earliest(lease.renew_at for lease in self._held_leases())
+
+    def next_expiry(self) -> float:
+        return earliest(lease.trusted_until for lease in self._held_leases())
+
+    async def renew(self, connection: PgConnection) -> None:
+        now = lease_clock.now()
+        leases = {
+            lease.token: lease
+            for lease in self._held_leases()
+            if lease.renew_at <= now + lease.ttl * EARLY_RENEWAL_SHARE
+        }
+        if not leases:
+            return
+        for lease in leases.values():
+            # Asked again soon if this comes to nothing.
+            lease.renew_at = now + min(lease.ttl / 10, 1.0)
+        held = [(each.name, each.token, each.ttl) for each in leases.values()]
+        query = locks.renew(self._instance, held)
+        [[answers]] = await pipeline(connection, [[query]], self._schema)
+        for answer in answers:
+            lease = leases[answer.token]
+            if answer.token not in self._leases:
+                continue  # it was given back meanwhile, so that the answer may be no
+            if answer.renewed:
+                lease.extend(now)
+                self._alerts.on_renewed(lease)
+            elif answer.renewed is None:
+                log.debug("the row of lock %r is locked by somebody; trying again", lease.name)
+            else:
+                if answer.is_duplicate:
+                    self._alerts.on_duplicate_token(lease)
+                self._mark_lost(lease, TAKEN_BY_OTHER)
+
+    def expire(self) -> None:
+        now = lease_clock.now()
+        for lease in self._held_leases():
+            if lease.trusted_until <= now:
+                self._mark_lost(lease, EXPIRED)
+
+    def mark_all_lost(self, reason: str) -> list[Lease]:
+        """Nobody will renew them any more. Answers what was held until now."""
+        held = [lease for lease in self._held_leases() if lease.is_held()]
+        for lease in held:
+            self._mark_lost(lease, reason)
+        return held
+
+    def connection_lost(self) -> None:
+        """Locks are rows: they do not go with a connection."""
+
+    def _mark_lost(self, lease: Lease, reason: str) -> None:
+        self.remove(lease)
+        if lease.mark_lost(reason):
+            log.warning("lock %r (token %s) is lost: %s", lease.name, lease.token, reason)
+
+    def _held_leases(self) -> list[Lease]:
+        return list(self._leases.values())
+
+
+class OnceRenewals:
+    """What is lost here is not lost yet: a result counts unless somebody else has begun the call."""
+
+    def __init__(self, schema: str) -> None:
+        self._schema = schema
+        self._leases: dict[int, Lease] = {}
+
+    def add(self, lease: Lease) -> None:
+        self._leases[lease.token] = lease
+
+    def remove(self, lease: Lease) -> None:
+        self._leases.pop(lease.token, None)
+
+    @property
+    def timeout(self) -> float:
+        return min(MAX_RENEW_SECONDS, earliest(lease.ttl / 4 for lease in self._held_leases()))
+
+    def due_at(self) -> float:
+        return earliest(lease.renew_at for lease in self._held_leases())
+
+    def next_expiry(self) -> float:
+        return earliest(lease.trusted_until for lease in self._held_leases())
+
+    async def renew(self, connection: PgConnection) -> None:
+        now = lease_clock.now()
+        leases = {
+            lease.token: lease
+            for lease in self._held_leases()
+            if lease.renew_at <= now + lease.ttl * EARLY_RENEWAL_SHARE
+        }
+        if not leases:
+            return
+        for lease in leases.values():
+            # Asked again soon if this comes to nothing.
+            lease.renew_at = now + min(lease.ttl / 10, 1.0)
+        query = once_calls.renew([(each.name, each.token, each.ttl) for each in leases.values()])
+        [[answers]] = await pipeline(connection, [[query]], self._schema)
+        for answer in answers:
+            lease = leases[answer.token]
+            if answer.token not in self._leases:
+                continue  # it has ended meanwhile
+            if answer.renewed:
+                lease.extend(now)
+            elif answer.renewed is not None:
+                self._mark_lost(lease, TAKEN_BY_OTHER)
+
+    def expire(self) -> None:
+        now = lease_clock.now()
+        for lease in self._held_leases():
+            if lease.trusted_until <= now:
+                self._mark_lost(lease, EXPIRED)
+
+    def connection_lost(self) -> None:
+        """Calls are rows: they do not go with a connection."""
+
+    def _mark_lost(self, lease: Lease, reason: str) -> None:
+        self.remove(lease)
+        if lease.mark_lost(reason):
+            log.warning(
+                "the call for once %r (token %s) may be made by others now: %s",
+                lease.name,
+                lease.token,
+                reason,
+            )
+
+    def _held_leases(self) -> list[Lease]:
+        return list(self._leases.values())

@@ -1,0 +1,352 @@
+"""One service on one instance: stand by, and when elected run it, iteration by iteration, until told to
+stop.
+
+- Every iteration begins with a statement that names the term: where that is over, or the database is away,
+  none begins.
+- One iteration at a time. What does not stop when its term was lost runs on here, and this instance does
+  not stand for the service again until it has ended: another may have it.
+- How long until the next is counted from the start of the last one, whoever ran it. One that was cut short
+  or lost is made up for at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rota.coord.candidate import Term
+from rota.coord.coordinator import Coordinator
+from rota.coord.leader import Leader
+from rota.coord.service_iteration import ServiceIteration, ServiceTerm
+from rota.model import codec, events
+from rota.model.service import MAX_BACKOFF_SECONDS, ServiceContext, ServiceDefinition
+from rota.store import pg_errors, services
+from rota.store.query import Query
+from rota.store.raw_connections import RawConnections
+
+log = logging.getLogger("rota")
+
+FOREVER_STOP_SECONDS = 3.0
+"""Seconds in which a service that goes on for ever may come to its end by itself."""
+
+UNWIND_SECONDS = 1.0
+"""Seconds in which an iteration whose term was lost may end, before the service is left to others."""
+
+RECORD_TIMEOUT_SECONDS = 2.0
+"""Seconds in which the end of the last iteration may be written down."""
+
+RETRY_SECONDS = 0.2
+ERROR_DELAY_SECONDS = 3.0
+"""Seconds."""
+
+
+class ServiceRunner:
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        raw_connections: RawConnections,
+        definition: ServiceDefinition,
+        yield_delay: Callable[[str, Sequence[str]], float],
+        on_change: Callable[[], None],
+    ) -> None:
+        self.definition = definition
+        self._coordinator = coordinator
+        self._raw_connections = raw_connections
+        self._on_change = on_change
+        self._leader = Leader(
+            self._get_coordinator,
+            services.leader_of(definition.name),
+            lease=definition.lease,
+            label="",
+            yield_delay=lambda vacant: yield_delay(definition.name, vacant),
+        )
+        self._iteration: ServiceIteration | None = None
+        self._query_task: asyncio.Task[Any] | None = None
+        self._stopping = asyncio.Event()
+        self._hurried = asyncio.Event()
+        self._handing_over = asyncio.Event()
+        self._failures = 0
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the service runs here; from any thread."""
+        return self._leader.is_leader()
+
+    @property
+    def is_staying(self) -> bool:
+        """Whether it runs here, and will; from any thread."""
+        return self.is_running and not self._is_ending
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name=f"rota service {self.definition.name}")
+
+    def hand_over(self) -> None:
+        """Let another instance have it, as soon as the iteration under way has ended."""
+        self._handing_over.set()
+        self._signal_stop()
+
+    def request_stop(self) -> None:
+        self._stopping.set()
+        self._signal_stop()
+
+    def hurry(self) -> None:
+        """Do not wait for what is under way, now or when it stops."""
+        self._hurried.set()
+
+    async def stop(self, grace: float) -> None:
+        """Stop; what is under way has so many seconds to end."""
+        self.request_stop()
+        if self._task is None:
+            return
+        margin = min(RECORD_TIMEOUT_SECONDS, grace / 4)
+        await wait_first(self._task, self._hurried, timeout=grace - margin)
+        if not self._task.done():
+            self._cancel_current()
+            await asyncio.wait([self._task], timeout=max(margin, 0.5))
+        if not self._task.done():
+            log.warning("service %r does not stop; it runs on here", self.definition.name)
+
+    def _signal_stop(self) -> None:
+        iteration = self._iteration
+        if iteration is not None:
+            iteration.request_stop()
+            if self.definition.every is None:
+                # What goes on for ever ends when it is told to, or is ended.
+                asyncio.get_running_loop().call_later(FOREVER_STOP_SECONDS, iteration.cancel)
+
+    def _cancel_current(self) -> None:
+        if self._iteration is not None:
+            self._iteration.cancel()
+        if self._query_task is not None:
+            self._query_task.cancel()
+
+    async def _get_coordinator(self) -> Coordinator:
+        return self._coordinator
+
+    # Being the one
+
+    async def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                async with self._leader:
+                    await self._run_terms()
+            except Exception:
+                if self._coordinator.is_closed:
+                    return  # the app was closed, and nothing can be said any more
+                log.exception("service %r stopped unexpectedly", self.definition.name)
+                await wait_first(None, self._stopping, timeout=ERROR_DELAY_SECONDS)
+            if self._iteration is not None:
+                await self._wait_for_stuck_iteration(self._iteration)
+
+    async def _run_terms(self) -> None:
+        """Run it whenever elected, until told to leave, or until something runs on whose term is over."""
+        while self._iteration is None and not self._stopping.is_set():
+            term = await self._wait_elected()
+            if term is None:
+                return
+            self._handing_over.clear()
+            self._on_change()
+            try:
+                await self._run_term(term)
+            finally:
+                if term.held:  # there may be another by now
+                    await self._leader.resign()
+                self._on_change()
+
+    async def _wait_for_stuck_iteration(self, iteration: ServiceIteration) -> None:
+        log.warning(
+            "service %r is no longer run here, and does not stop: left to others until it does",
+            self.definition.name,
+        )
+        await asyncio.wait([iteration.task])
+        self._iteration = None
+
+    async def _wait_elected(self) -> Term | None:
+        election = asyncio.create_task(self._leader.elected())
+        try:
+            await wait_first(election, self._stopping)
+            return election.result() if election.done() else None
+        finally:
+            election.cancel()
+
+    async def _run_term(self, term: Term) -> None:
+        definition = self.definition
+        instance = self._coordinator.identity.instance
+        entry = await self._run_query(
+            term,
+            services.begin_term(
+                definition.name, definition.every, MAX_BACKOFF_SECONDS, term.number, instance
+            ),
+        )
+        if entry is None:
+            return
+        self._failures = entry.failures
+        # Whatever has become of the clock meanwhile.
+        delay = min(entry.delay, definition.pause_seconds(entry.failures, 0.0))
+        log.info("runs service %r (term %s)", definition.name, term.number)
+        while await self._wait_next(delay, term):
+            began = asyncio.get_running_loop().time()
+            number = await self._run_query(
+                term,
+                services.begin_iteration(
+                    definition.name, term.number, self._coordinator.identity.as_params("")
+                ),
+            )
+            if number is None:
+                return
+            await self._run_iteration(term, number)
+            delay = definition.pause_seconds(
+                self._failures, asyncio.get_running_loop().time() - began
+            )
+
+    async def _wait_next(self, seconds: float, term: Term) -> bool:
+        """Wait for the next iteration. Answers whether there is to be one."""
+        await wait_first(None, term.lost, self._stopping, self._handing_over, timeout=seconds)
+        return term.held and not self._is_ending and self._iteration is None
+
+    @property
+    def _is_ending(self) -> bool:
+        return self._stopping.is_set() or self._handing_over.is_set()
+
+    async def _run_query(self, term: Term, query: Query[Any]) -> Any:
+        """The answer to a query that names the term, as long as that stands and nobody wants an end; None:
+        it is over."""
+        while term.held and not self._is_ending:
+            query_task = self._query_task = asyncio.create_task(
+                self._coordinator.database.run(query)
+            )
+            try:
+                await wait_first(query_task, term.lost)
+            finally:
+                self._query_task = None
+                query_task.cancel()
+            await asyncio.wait([query_task])
+            if query_task.cancelled():
+                return None
+            error = query_task.exception()
+            if error is None:
+                rows = query_task.result()
+                return rows[0] if rows else None
+            if not pg_errors.is_transient(error):
+                raise error
+            await wait_first(
+                None, term.lost, self._stopping, self._handing_over, timeout=RETRY_SECONDS
+            )
+        return None
+
+    # One iteration
+
+    async def _run_iteration(self, term: Term, number: int) -> None:
+        name = self.definition.name
+        if self._is_ending or not term.held:
+            await self._record(term, number, "stopped", 0.0)  # it had better not begin any more
+            return
+        context = ServiceContext(name, number, ServiceTerm(term, self._raw_connections))
+        iteration = self._iteration = ServiceIteration(self.definition, context)
+        try:
+            await wait_first(iteration.task, term.lost)
+            if not iteration.has_ended:
+                iteration.cancel()
+                await asyncio.wait([iteration.task], timeout=UNWIND_SECONDS)
+        except asyncio.CancelledError:
+            iteration.cancel()
+            raise
+        if iteration.has_ended:
+            self._iteration = None
+        error = (
+            None
+            if not iteration.has_ended or iteration.task.cancelled()
+            else iteration.task.result()
+        )
+        outcome = self._outcome(term, iteration, error)
+        duration = iteration.duration
+        self._failures = self.definition.count_failures(self._failures, outcome, duration)
+        failure = error if outcome == "failed" else None
+        await self._record(term, number, outcome, duration, failure)
+
+    def _outcome(self, term: Term, iteration: ServiceIteration, error: BaseException | None) -> str:
+        if not term.held:
+            return "lost"
+        if iteration.was_cancelled:
+            return "stopped"
+        if error is not None:
+            return "failed"
+        # One that goes on for ever has not come to an end, but was told to.
+        stopped_on_request = self.definition.every is None and self._is_ending
+        return "stopped" if stopped_on_request else "succeeded"
+
+    async def _record(
+        self,
+        term: Term,
+        number: int,
+        outcome: str,
+        duration: float,
+        error: BaseException | None = None,
+    ) -> None:
+        name, document = self.definition.name, None
+        if error is not None:
+            document = codec.encode_error(error, self._failures, _format_traceback(error))
+            log.warning(
+                "service %r failed (%s); the next try is in %.0f s",
+                name,
+                codec.error_type(document),
+                self.definition.pause_seconds(self._failures, duration),
+            )
+        delay = self.definition.backoff_seconds(self._failures) if outcome == "failed" else 0.0
+        query = services.finish_iteration(
+            name, number, term.number, outcome, document, self._failures, delay
+        )
+        if await self._write_outcome(term, query):
+            self._coordinator.publish(events.ServiceRan(name, number, outcome))
+
+    async def _write_outcome(self, term: Term, query: Query[Any]) -> bool:
+        """Nothing else begins before it is, as long as that is for us to say."""
+        while True:
+            try:
+                async with asyncio.timeout(RECORD_TIMEOUT_SECONDS):
+                    await self._coordinator.database.run_with_retry(
+                        query, outage_timeout=RECORD_TIMEOUT_SECONDS
+                    )
+                return True
+            except Exception as failure:
+                if term.held and not self._is_ending and pg_errors.is_transient(failure):
+                    continue
+                name = self.definition.name
+                log.warning("what became of service %r is not known: %s", name, failure)
+                return False
+
+
+def _format_traceback(error: BaseException) -> str:
+    try:
+        # The first frame is ours and says nothing about the user's code.
+        trace = error.__traceback__
+        return "".join(
+            traceback.format_exception(type(error), error, trace.tb_next if trace else None)
+        )
+    except Exception:
+        return ""
+
+
+async def wait_first(
+    future: asyncio.Future[Any] | None, *stop_events: asyncio.Event, timeout: float | None = None
+) -> None:
+    """Wait for the first of these, and no longer than that. What is waited for is not cancelled."""
+    if any(each.is_set() for each in stop_events) or (timeout is not None and timeout <= 0):
+        await asyncio.sleep(0)
+        return
+    event_tasks: list[asyncio.Future[Any]] = [
+        asyncio.ensure_future(each.wait()) for each in stop_events
+    ]
+    try:
+        await asyncio.wait(
+            event_tasks if future is None else [future, *event_tasks],
+            timeout=timeout,
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+    finally:
+        for each in event_tasks:
+            each.cancel()

@@ -1,0 +1,384 @@
+"""Figures over time as SVG pictures: bars, lines, and one line small enough to stand in a table.
+
+They are drawn with classes alone and have no colours of their own: the page's sheet gives those, by day
+and by night, so nothing here needs an inline style. Time runs to the right and ends now; what is written
+below is how long ago, the same wherever the reader is. A value that is None was seen by nobody, and leaves
+a gap.
+
+Each picture says its figures to whoever cannot see it, and each stretch of it when it is pointed at. Names
+are text, whatever is in them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from rota.drawing.svg_text import escape_text, format_number
+
+FormatValue = Callable[[float], str]
+"""A value as people write it."""
+
+WIDTH, HEIGHT = 360.0, 172.0
+LEFT, RIGHT, TOP, BOTTOM = 46.0, 6.0, 10.0, 24.0
+PLOT_BOTTOM = HEIGHT - BOTTOM
+PLOT_WIDTH = WIDTH - LEFT - RIGHT
+
+SPARK_WIDTH, SPARK_HEIGHT = 72.0, 24.0
+
+MAX_TICKS = 4
+"""Lines across, at most, besides the floor."""
+
+DURATION_MARKS_SECONDS = (
+    0.001,
+    0.01,
+    0.1,
+    1.0,
+    10.0,
+    60.0,
+    600.0,
+    3600.0,
+    36000.0,
+    86400.0,
+    864000.0,
+    8640000.0,
+)
+"""Seconds that a scale of durations may begin, end and be marked at."""
+
+TIME_MARKS_SECONDS = (60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400)
+"""Seconds between two marks of time."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChartSeries:
+    """Values of one thing, one of each stretch, the first first."""
+
+    name: str
+    values: Sequence[float | None]
+    kind: str = ""
+    """The class it is drawn with; a state's word has that state's colour."""
+
+    @property
+    def known_values(self) -> list[float]:
+        return [value for value in self.values if value is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class ChartBuckets:
+    """When the values are from: stretches of `step` seconds, the first of which begins at `begin`."""
+
+    begin: datetime
+    step: float
+    count: int
+
+    def label(self, index: int) -> str:
+        seconds = self.begin.timestamp() + index * self.step
+        text = datetime.fromtimestamp(seconds, UTC).strftime("%H:%M UTC")
+        return f"{text}, so far" if index == self.count - 1 else text
+
+
+@dataclass(frozen=True, slots=True)
+class _ValueScale:
+    """Where a value is drawn, and which values are marked."""
+
+    marks: list[float]
+    low: float
+    high: float
+    is_log: bool
+
+    def y(self, value: float) -> float:
+        low, high, value = self.low, self.high, min(max(value, self.low), self.high)
+        if self.is_log:
+            low, high, value = math.log(low), math.log(high), math.log(value)
+        return PLOT_BOTTOM - (PLOT_BOTTOM - TOP) * (value - low) / (high - low)
+
+
+def tick_values(maximum: float, limit: int = MAX_TICKS, *, integers: bool = False) -> list[float]:
+    """From 0 to at least the largest, in round steps, no more than so many of them; `whole`: not of less
+    than one."""
+    if not maximum > 0 or not math.isfinite(maximum):
+        return [0.0, 1.0]
+    size = 10.0 ** math.floor(math.log10(maximum / limit))
+    steps = (size * each for each in (1, 2, 5, 10, 20))
+    step = next(each for each in steps if each * limit >= maximum * 0.999999)
+    if integers:
+        step = max(step, 1.0)
+    return [step * each for each in range(math.ceil(maximum / step - 1e-6) + 1)]
+
+
+def log_marks(minimum: float, maximum: float) -> list[float]:
+    """Marks of durations around these two: where a picture of them begins, ends, and is marked between."""
+    begin = max(
+        (index for index, mark in enumerate(DURATION_MARKS_SECONDS) if mark <= minimum), default=0
+    )
+    end = min(
+        (index for index, mark in enumerate(DURATION_MARKS_SECONDS) if mark >= maximum),
+        default=len(DURATION_MARKS_SECONDS) - 1,
+    )
+    begin = min(begin, len(DURATION_MARKS_SECONDS) - 2)
+    return list(DURATION_MARKS_SECONDS[begin : max(end, begin + 1) + 1])
+
+
+def bar_chart(
+    buckets: ChartBuckets,
+    series: Sequence[ChartSeries],
+    *,
+    title: str,
+    format_value: FormatValue,
+    format_tick: FormatValue | None = None,
+    empty: str,
+) -> str:
+    """One bar a stretch, the series piled up in it. The last stretch is not over. `mark`: how a value is
+    written beside the picture, where there is little room."""
+    totals = [sum(each.values[index] or 0 for each in series) for index in range(buckets.count)]
+    scale = _linear_scale(max(totals, default=0.0))
+    return _chart(
+        "bars", buckets, series, title, format_value, format_tick, scale, empty, _stacked_bars
+    )
+
+
+def line_chart(
+    buckets: ChartBuckets,
+    series: Sequence[ChartSeries],
+    *,
+    title: str,
+    format_value: FormatValue,
+    format_tick: FormatValue | None = None,
+    empty: str,
+    durations: bool = False,
+    integers: bool = False,
+) -> str:
+    """A line a series. `whole`: of things that are counted; `durations`: of seconds, from milliseconds to
+    days on one picture, so each mark is about ten times the one below it."""
+    known_values = [value for each in series for value in each.known_values]
+    positive = [value for value in known_values if value > 0]
+    if durations:
+        marks = log_marks(min(positive, default=0.01), max(positive, default=1.0))
+        scale = _ValueScale(marks, marks[0], marks[-1], is_log=True)
+    else:
+        scale = _linear_scale(max(known_values, default=0.0), integers=integers)
+    return _chart(
+        "lines", buckets, series, title, format_value, format_tick, scale, empty, _draw_lines
+    )
+
+
+def sparkline(series: ChartSeries, *, title: str, format_value: FormatValue) -> str:
+    """One small line, for a row of a table; its figures are beside it, and said."""
+    known_values = series.known_values
+    maximum = max(known_values, default=0.0)
+    room = SPARK_HEIGHT - 4
+
+    def point(at: int, value: float) -> tuple[float, float]:
+        x = 2 + (SPARK_WIDTH - 4) * at / max(len(series.values) - 1, 1)
+        return x, SPARK_HEIGHT - 2 - (room * value / maximum if maximum > 0 else 0.0)
+
+    description = (
+        f"{title}: nothing is known"
+        if not known_values
+        else f"{title}: {_describe_series(series, format_value)}"
+    )
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="spark {escape_text(series.kind)}" role="img" '
+        f'aria-label="{escape_text(description)}" width="{format_number(SPARK_WIDTH)}" '
+        f'height="{format_number(SPARK_HEIGHT)}" '
+        f'viewBox="0 0 {format_number(SPARK_WIDTH)} '
+        f'{format_number(SPARK_HEIGHT)}"><title>{escape_text(description)}</title>'
+    ]
+    parts += _strokes(series.values, point, SPARK_HEIGHT - 2)
+    parts.append("</svg>")
+    return "".join(parts)
+
+
+def _linear_scale(maximum: float, *, integers: bool = False) -> _ValueScale:
+    marks = tick_values(maximum, integers=integers)
+    return _ValueScale(marks, 0.0, marks[-1], is_log=False)
+
+
+Draw = Callable[[ChartBuckets, Sequence[ChartSeries], _ValueScale], Iterator[str]]
+
+
+def _chart(
+    kind: str,
+    buckets: ChartBuckets,
+    series: Sequence[ChartSeries],
+    title: str,
+    format_value: FormatValue,
+    format_tick: FormatValue | None,
+    scale: _ValueScale,
+    empty: str,
+    draw: Draw,
+) -> str:
+    is_empty = not any(value for each in series for value in each.known_values)
+    description = (
+        empty
+        if is_empty
+        else "; ".join(f"{each.name} {_describe_series(each, format_value)}" for each in series)
+    )
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="plot {kind}" role="img" '
+        f'aria-label="{escape_text(f"{title}: {description}")}" viewBox="0 0 '
+        f'{format_number(WIDTH)} {format_number(HEIGHT)}">'
+    ]
+    parts += _value_axis(scale, format_tick or format_value) if not is_empty else []
+    parts += _time_axis(buckets)
+    if is_empty:
+        parts.append(
+            f'<text class="nothing" x="{format_number(LEFT + PLOT_WIDTH / 2)}" '
+            f'y="{format_number((TOP + PLOT_BOTTOM) / 2)}" '
+            f'text-anchor="middle">{escape_text(empty)}</text>'
+        )
+    else:
+        parts += draw(buckets, series, scale)
+        parts += _tooltips(buckets, series, format_value)
+    parts.append("</svg>")
+    return "\n".join(parts)
+
+
+def _describe_series(series: ChartSeries, format_value: FormatValue) -> str:
+    """Its last value and its largest, for whoever cannot see it."""
+    known_values = series.known_values
+    if not known_values:
+        return "not known"
+    last = next(value for value in reversed(series.values) if value is not None)
+    return f"{format_value(last)} now, at most {format_value(max(known_values))}"
+
+
+def _value_axis(scale: _ValueScale, format_value: FormatValue) -> Iterator[str]:
+    # As many marks as fit; the floor and the top are always there.
+    every = math.ceil((len(scale.marks) - 1) / (MAX_TICKS + 1)) or 1
+    for index, mark in enumerate(scale.marks):
+        if index % every and mark != scale.marks[-1]:
+            continue
+        y = scale.y(mark)
+        kind = "floor" if index == 0 else "rule"
+        yield (
+            f'<line class="{kind}" x1="{format_number(LEFT)}" x2="{format_number(WIDTH - RIGHT)}" '
+            f'y1="{format_number(y)}" y2="{format_number(y)}"/>'
+        )
+        yield (
+            f'<text class="tick" x="{format_number(LEFT - 6)}" y="{format_number(y + 3.5)}" '
+            'text-anchor="end">'
+            f"{escape_text(format_value(mark))}</text>"
+        )
+
+
+def _time_axis(buckets: ChartBuckets) -> Iterator[str]:
+    total_seconds = buckets.step * buckets.count
+    step = next(
+        (each for each in TIME_MARKS_SECONDS if total_seconds / each <= MAX_TICKS + 0.5),
+        TIME_MARKS_SECONDS[-1],
+    )
+    seconds_ago = 0.0
+    while seconds_ago <= total_seconds + 1:
+        x = LEFT + PLOT_WIDTH * (1 - seconds_ago / total_seconds)
+        anchor = (
+            "end" if seconds_ago == 0 else "start" if seconds_ago >= total_seconds - 1 else "middle"
+        )
+        text = (
+            "now"
+            if seconds_ago == 0
+            else _format_ago(seconds_ago) + (" ago" if anchor == "start" else "")
+        )
+        yield (
+            f'<text class="tick" x="{format_number(x)}" y="{format_number(HEIGHT - 8)}" '
+            f'text-anchor="{anchor}">'
+            f"{text}</text>"
+        )
+        seconds_ago += step
+
+
+def _format_ago(seconds: float) -> str:
+    if seconds % 3600 == 0:
+        return f"{seconds / 3600:.0f} h"
+    return f"{seconds / 60:.0f} min"
+
+
+def _stacked_bars(
+    buckets: ChartBuckets, series: Sequence[ChartSeries], scale: _ValueScale
+) -> Iterator[str]:
+    pitch = PLOT_WIDTH / buckets.count
+    width = max(pitch - 1.5, pitch * 0.6)
+    for index in range(buckets.count):
+        base = 0.0
+        open_class = " open" if index == buckets.count - 1 else ""
+        for each in series:
+            value = each.values[index] or 0.0
+            if value <= 0:
+                continue
+            y, bottom = scale.y(base + value), scale.y(base)
+            # What is there is seen, however little it is beside the rest.
+            height = max(bottom - y, 1.5)
+            yield (
+                f'<rect class="pile {escape_text(each.kind)}{open_class}" '
+                f'x="{format_number(LEFT + pitch * index)}" '
+                f'y="{format_number(bottom - height)}" width="{format_number(width)}" '
+                f'height="{format_number(height)}"/>'
+            )
+            base += value
+
+
+def _draw_lines(
+    buckets: ChartBuckets, series: Sequence[ChartSeries], scale: _ValueScale
+) -> Iterator[str]:
+    pitch = PLOT_WIDTH / buckets.count
+
+    def point(at: int, value: float) -> tuple[float, float]:
+        return LEFT + pitch * (at + 0.5), scale.y(value)
+
+    for each in series:
+        yield f'<g class="series {escape_text(each.kind)}">'
+        yield from _strokes(each.values, point, PLOT_BOTTOM)
+        yield "</g>"
+
+
+ToPoint = Callable[[int, float], tuple[float, float]]
+
+
+def _strokes(values: Sequence[float | None], point: ToPoint, bottom: float) -> Iterator[str]:
+    """A line for as long as values follow each other, with what is below it; one alone is a dot."""
+    for segment in _segments(values):
+        points = [point(index, value) for index, value in segment]
+        if len(points) == 1:
+            [(x, y)] = points
+            yield f'<circle class="dot" cx="{format_number(x)}" cy="{format_number(y)}" r="2"/>'
+            continue
+        path = "L".join(f"{format_number(x)} {format_number(y)}" for x, y in points)
+        first, last = (
+            f"{format_number(x)} {format_number(bottom)}" for x in (points[0][0], points[-1][0])
+        )
+        yield f'<path class="area" d="M{first}L{path}L{last}Z"/>'
+        yield f'<path class="line" d="M{path}" fill="none"/>'
+
+
+def _segments(values: Sequence[float | None]) -> Iterator[list[tuple[int, float]]]:
+    segment: list[tuple[int, float]] = []
+    for index, value in enumerate(values):
+        if value is not None:
+            segment.append((index, value))
+        elif segment:
+            yield segment
+            segment = []
+    if segment:
+        yield segment
+
+
+def _tooltips(
+    buckets: ChartBuckets, series: Sequence[ChartSeries], format_value: FormatValue
+) -> Iterator[str]:
+    """Over each stretch, as high as the picture, what it says when it is pointed at."""
+    pitch = PLOT_WIDTH / buckets.count
+    for index in range(buckets.count):
+        values = [
+            f"{each.name} {'not known' if value is None else format_value(value)}"
+            for each in series
+            for value in (each.values[index],)
+        ]
+        text = "\n".join((buckets.label(index), *values))
+        yield (
+            f'<rect class="look" x="{format_number(LEFT + pitch * index)}" '
+            f'y="{format_number(TOP)}" width="{format_number(pitch)}" '
+            f'height="{format_number(PLOT_BOTTOM - TOP)}" '
+            f'fill="transparent"><title>{escape_text(text)}</title></rect>'
+        )

@@ -1,0 +1,162 @@
+"""A graph as pages show it: every box can be chosen, and takes on another colour without being drawn anew.
+
+Places and sizes come from names alone, never from what has become of a job: a picture of a run that goes on
+stands still. Colours are classes, for the sheet of the page; there is no style, no script and no colour in
+it. A box is a link, so it can be reached and opened with the keyboard and without any script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from rota.drawing.label import Edge
+from rota.drawing.layout import Direction, GraphLayout, NodeBox, layout
+from rota.drawing.svg_text import (
+    ARROW_LENGTH,
+    edge_path,
+    escape_text,
+    format_number,
+    text_width,
+    truncate,
+)
+from rota.model.graph import Graph
+
+MARGIN = 24.0
+BOX_HEIGHT = 54.0
+MIN_BOX_WIDTH = 180.0
+INSET = 12.0
+MIN_SHARE_WIDTH = 3.0
+"""Pixels of a share."""
+ICON_PREFIX = "i-state"
+"""Symbols of the page, one for each state, so that none is told by its colour alone."""
+
+Share = tuple[str, float]
+"""A state, and how much of all is in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDetails:
+    """What is known of a box. What lies beyond its name may change while the picture stays."""
+
+    name: str
+    state: str = ""
+    remark: str = ""
+    hint: str = ""
+    """Besides name and remark, for whoever points at it."""
+    href: str = ""
+    job_count: int = 1
+    shares: Sequence[Share] = ()
+    """A bar along its foot: how far it is, or how many are in which state."""
+
+
+def layout_boxes(
+    graph: Graph, names: Mapping[str, str], direction: Direction = "right"
+) -> GraphLayout:
+    """Where each box goes; `names` are those that it shows."""
+    sizes = {key: (_box_width(names[key]), BOX_HEIGHT) for key in graph.order}
+    return layout(graph, sizes, direction)
+
+
+def interactive_svg(
+    graph_layout: GraphLayout,
+    cards: Mapping[str, NodeDetails],
+    *,
+    edges_svg: str,
+    title: str = "Graph",
+    selected: str = "",
+) -> str:
+    """One SVG. `between`: what `edges` has made of the same layout."""
+    width, height = graph_layout.width + 2 * MARGIN, graph_layout.height + 2 * MARGIN
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="board" role="group" '
+        f'aria-label="{escape_text(title)}" width="{format_number(width)}" '
+        f'height="{format_number(height)}" '
+        f'viewBox="0 0 {format_number(width)} {format_number(height)}">',
+        f'<g class="world">{edges_svg}',
+    ]
+    for key, box in graph_layout.boxes.items():
+        lines += _box(key, cards[key], box, selected=key == selected)
+    lines.append("</g></svg>")
+    return "\n".join(lines)
+
+
+def draw_edges(
+    graph_layout: GraphLayout, after: Collection[Edge] = (), direction: Direction = "right"
+) -> str:
+    """The lines between the boxes, which stay as they are. Those in `after` carry order but no data, they
+    are dashed."""
+    order_only = frozenset(after)
+    down = direction == "down"
+    lines = [
+        f'<g class="edges" transform="translate({format_number(MARGIN)} {format_number(MARGIN)})">'
+    ]
+    for route in graph_layout.routes:
+        dashes = ' class="after"' if (route.predecessor, route.successor) in order_only else ""
+        ends = (
+            f'data-from="{escape_text(route.predecessor)}" data-to="{escape_text(route.successor)}"'
+        )
+        lines.append(f'<path d="{edge_path(route.points, down=down)}" {ends}{dashes}/>')
+    targets = {
+        route.successor: graph_layout.boxes[route.successor] for route in graph_layout.routes
+    }
+    lines += [_arrow_head(box, down=down) for box in targets.values()]
+    return "\n".join([*lines, "</g>"])
+
+
+def _arrow_head(box: NodeBox, *, down: bool) -> str:
+    if down:
+        x, y, path = box.x + box.width / 2, box.y, f"l-4 {format_number(-ARROW_LENGTH)}h8z"
+    else:
+        x, y, path = box.x, box.y + box.height / 2, f"l{format_number(-ARROW_LENGTH)} -4v8z"
+    return f'<path class="tip" d="M{format_number(x)} {format_number(y)}{path}"/>'
+
+
+def _box(key: str, card: NodeDetails, box: NodeBox, *, selected: bool) -> Iterator[str]:
+    state = card.state or "plain"
+    shape = f'width="{format_number(box.width)}" height="{format_number(box.height)}" rx="9"'
+    transform = f"translate({format_number(box.x + MARGIN)} {format_number(box.y + MARGIN)})"
+    current = ' aria-current="true"' if selected else ""
+    max_chars = int((box.width - 44) / 5.9)  # letters of the second line
+    count = f' data-many="{card.job_count}"' if card.job_count > 1 else ""
+    href = f' href="{escape_text(card.href)}"' if card.href else ""
+    yield (
+        f'<a class="job {state}" data-key="{escape_text(key)}"{count}{current}{href} '
+        f'transform="{transform}">'
+        f"<title>{escape_text(tooltip(card))}</title>"
+    )
+    if card.job_count > 1:
+        yield f'<rect class="under" x="5" y="5" {shape}/>'
+    yield f'<rect class="box" {shape}/>'
+    yield (
+        f'<use class="sign" href="#{ICON_PREFIX}-{state}" x="12" y="{format_number(box.height / 2 - 8)}" '
+        f'width="16" height="16"/>'
+        f'<text class="name" x="36" y="22">{escape_text(truncate(card.name))}</text>'
+        f'<text class="remark" x="36" y="39" '
+        f'data-most="{max_chars}">{escape_text(truncate(card.remark, max_chars))}</text>'
+    )
+    yield f'<g class="shares">{"".join(share_bars(card.shares, box.width))}</g></a>'
+
+
+def tooltip(card: NodeDetails) -> str:
+    """What is told to whoever points at a box, and read out."""
+    return "\n".join(part for part in (card.name, card.remark, card.hint) if part)
+
+
+def share_bars(shares: Sequence[Share], width: float) -> Iterator[str]:
+    """Side by side, along the foot of a box so wide; none is too small to be seen."""
+    x, total = INSET, width - 2 * INSET
+    for state, share in shares:
+        length = max(total * min(share, 1.0), MIN_SHARE_WIDTH) if share > 0 else 0.0
+        length = min(length, INSET + total - x)
+        if length > 0:
+            yield (
+                f'<rect class="share {state or "plain"}" x="{format_number(x)}" '
+                f'y="{format_number(BOX_HEIGHT - 8)}" '
+                f'width="{format_number(length)}" height="3"/>'
+            )
+        x += length
+
+
+def _box_width(name: str) -> float:
+    return max(text_width(truncate(name), 13.5) + 50.0, MIN_BOX_WIDTH)

@@ -1,0 +1,1 @@
+"""Alerts: rules are evaluated in one process, notices are delivered by webhook."""

@@ -1,0 +1,1 @@
+"""Reports for operators: why a job does not run, and what is wrong with the database."""

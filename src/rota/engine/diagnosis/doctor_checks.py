@@ -1,0 +1,488 @@
+"""The checks of `rota doctor`: schema, server and work.
+
+Schema: whether it is the version this Rota works with, and the state of tables and indexes. Server:
+version, settings, and sessions that hold it up. Work: whether there are workers for the jobs, and jobs
+nobody claims.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+from rota.model.check_result import CheckResult, Level, format_duration, format_size, level_for
+from rota.store import migrate, queues
+from rota.store.database import Database
+from rota.store.query import Query
+from rota.store.read import doctor, runs
+from rota.store.read.doctor import SnapshotHolderRow
+
+NOTICE_DEAD_ROWS, PROBLEM_DEAD_ROWS = 20_000, 500_000
+"""Rows that are gone and in the way, beside at least as many that are there."""
+
+
+async def check_schema(context: CheckContext) -> list[CheckResult]:
+    applied = await migrate.applied(context.database)
+    behind = [each for each in migrate.migrations() if each.version not in applied]
+    newer = [each for each in applied if each > migrate.newest_version()]
+    name = f"schema {context.schema!r}"
+    if not applied:
+        message = f"{name} has not got Rota's tables"
+        return [CheckResult("schema", "problem", message, 0, "migrations", "rota db migrate")]
+    if newer:
+        message = f"{name} was made by a newer Rota: it has migration {max(newer):04d}"
+        fix = "pip install --upgrade rota"
+        return [CheckResult("schema", "problem", message, max(newer), "migrations", fix)]
+    if behind:
+        message = f"{name} is {len(behind)} migration(s) behind this Rota"
+        return [
+            CheckResult("schema", "problem", message, len(behind), "migrations", "rota db migrate")
+        ]
+    message = f"{name} has all {len(applied)} migrations"
+    return [CheckResult("schema", "ok", message, len(applied), "migrations")]
+
+
+async def check_dead_rows(context: CheckContext) -> list[CheckResult]:
+    tables = await context.fetch(doctor.tables(context.schema))
+    # A queue at speed has so many within a minute, and is well as long as autovacuum comes for them.
+    recent_seconds = 2 * (await context.fetch_one(doctor.autovacuum())).naptime_seconds
+    results = []
+    for each in tables:
+        if each.dead_rows < NOTICE_DEAD_ROWS or each.dead_rows < each.live_rows:
+            continue
+        if each.vacuumed_seconds_ago is not None and each.vacuumed_seconds_ago <= recent_seconds:
+            continue
+        ago = (
+            "never"
+            if each.vacuumed_seconds_ago is None
+            else f"{format_duration(each.vacuumed_seconds_ago)} ago"
+        )
+        table = f"{context.schema}.{each.name}"
+        message = (
+            f"{table} has {each.dead_rows:,} rows that are gone beside {each.live_rows:,} that "
+            "are there, and "
+            f"{format_size(each.bytes)}; it was last vacuumed {ago}"
+        )
+        level = level_for(each.dead_rows, NOTICE_DEAD_ROWS, PROBLEM_DEAD_ROWS)
+        results.append(
+            CheckResult(
+                "dead rows", level, message, each.dead_rows, "rows", f"vacuum (analyze) {table};"
+            )
+        )
+    if results:
+        return results
+    max_dead = max((each.dead_rows for each in tables), default=0)
+    message = f"no table has more than {max_dead:,} rows that are gone and in the way"
+    return [CheckResult("dead rows", "ok", message, max_dead, "rows")]
+
+
+async def check_indexes(context: CheckContext) -> list[CheckResult]:
+    applied = await migrate.applied(context.database)
+    if set(applied) != {each.version for each in migrate.migrations()}:
+        return [CheckResult("indexes", "unchecked", "the schema is another one than this Rota's")]
+    expected = doctor.expected_indexes(context.schema)
+    existing = {each.name: each for each in await context.fetch(doctor.indexes(context.schema))}
+    results = []
+    for index in expected.values():
+        if index.name not in existing:
+            table = f"{context.schema}.{index.table}"
+            message = f"index {index.name} of {table} is missing: what it is for reads all rows"
+            results.append(CheckResult("indexes", "problem", message, 1, "index", index.statement))
+    for each in existing.values():
+        name = f"{context.schema}.{each.name}"
+        if not each.is_valid:
+            fix = (
+                f"reindex index concurrently {name};"
+                if each.name in expected
+                else f"drop index concurrently {name};"
+            )
+            message = f"index {name} is invalid: it is written and never read"
+            results.append(CheckResult("indexes", "problem", message, each.bytes, "bytes", fix))
+        elif each.name not in expected and not each.scans:
+            message = (
+                f"index {name} is not Rota's own and was never used, and every write to "
+                f"{context.schema}.{each.table} pays for it ({format_size(each.bytes)})"
+            )
+            fix = f"drop index concurrently {name};"
+            results.append(CheckResult("indexes", "notice", message, each.bytes, "bytes", fix))
+    message = f"all {len(expected)} indexes are there and can be used"
+    return results or [CheckResult("indexes", "ok", message, len(expected), "indexes")]
+
+
+MIN_SERVER_VERSION = 140000
+"""The oldest PostgreSQL that Rota works with."""
+
+NOTICE_TRANSACTION_SECONDS, PROBLEM_TRANSACTION_SECONDS = 60.0, 900.0
+"""Seconds that a transaction may be open before it is worth a word, and before it does harm."""
+
+NOTICE_SLOT_TRANSACTIONS, PROBLEM_SLOT_TRANSACTIONS = 1_000_000, 20_000_000
+"""Transactions that a slot may be behind, for which there is no time."""
+
+NOTICE_QUEUE_SHARE, PROBLEM_QUEUE_SHARE = 0.05, 0.5
+"""Parts of the queue of notifications."""
+
+
+def quote_literal(text: str) -> str:
+    """As it is written in a statement that somebody is going to paste."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+async def check_server(context: CheckContext) -> list[CheckResult]:
+    found = await context.fetch_one(doctor.server())
+    message = f"PostgreSQL {found.version}"
+    if found.version_number < MIN_SERVER_VERSION:
+        fix = "move to PostgreSQL 14 or later, with pg_upgrade"
+        return [
+            CheckResult(
+                "server", "problem", f"{message} is too old", found.version_number // 10000, "", fix
+            )
+        ]
+    if found.is_standby:
+        fix = "let ROTA_DATABASE_URL name the primary, or all hosts with target_session_attrs=read-write"
+        return [
+            CheckResult(
+                "server", "problem", f"{message} is a standby: nothing can be written", fix=fix
+            )
+        ]
+    if found.is_read_only:
+        fix = f"alter role {found.quoted_role} set default_transaction_read_only = off;"
+        message = f"transactions of {found.role} are read only unless they say otherwise"
+        return [CheckResult("server", "notice", message, fix=fix)]
+    limited = []
+    if not found.can_see_all_sessions:
+        limited_message = (
+            f"{found.role} does not see what others do: old transactions of theirs go unseen"
+        )
+        fix = f"grant pg_read_all_stats to {found.quoted_role};"
+        limited = [CheckResult("server", "unchecked", limited_message, fix=fix)]
+    return [CheckResult("server", "ok", message, found.version_number // 10000), *limited]
+
+
+async def check_durability(context: CheckContext) -> list[CheckResult]:
+    found = await context.fetch_one(doctor.server())
+    settings: tuple[tuple[str, bool, Level, str], ...] = (
+        ("fsync", found.fsync, "problem", "destroy all"),
+        # Storage that writes pages whole by itself is common, and then this is off for good reason.
+        ("full_page_writes", found.full_page_writes, "notice", "leave pages half written"),
+    )
+    results = []
+    for name, on, level, consequence in settings:
+        if not on:
+            message = (
+                f"{name} is off: unless your provider's storage does this, a crash of the machine may "
+                f"{consequence}"
+            )
+            fix = f"alter system set {name} = on; select pg_reload_conf();"
+            results.append(CheckResult("durability", level, message, 0, "", fix))
+    passed = CheckResult("durability", "ok", "what is committed outlives a crash of the machine")
+    return results or [passed]
+
+
+async def check_connections(context: CheckContext) -> list[CheckResult]:
+    found = await context.fetch_one(doctor.server())
+    share = found.connections / found.max_connections
+    message = f"{found.connections:,} of {found.max_connections:,} connections are taken"
+    level = level_for(share, 0.8, 0.95)
+    fix = (
+        None
+        if level == "ok"
+        else f"alter system set max_connections = {found.max_connections * 2}; and restart the "
+        "server, or put "
+        "PgBouncer before it; ROTA_CONNECTIONS says how many each instance may have"
+    )
+    return [CheckResult("connections", level, message, round(100 * share, 1), "%", fix)]
+
+
+async def check_pooler(context: CheckContext) -> list[CheckResult]:
+    if not context.pooled:
+        note = (
+            " (ROTA_POOLER=no says there is none)"
+            if context.database.settings.pooler == "no"
+            else ""
+        )
+        return [CheckResult("pooler", "ok", f"connected directly{note}")]
+    message = "a pooler in transaction mode is in between"
+    if context.database.direct_dsn is not None:
+        return [CheckResult("pooler", "ok", f"{message}, and there is a way past it")]
+    message += (
+        ": workers look for work now and then instead of being told, and know a death by "
+        "silence alone"
+    )
+    fix = "ROTA_DIRECT_URL=postgresql://user:password@server:5432/name"
+    return [
+        CheckResult("pooler", "notice", message, context.database.settings.poll_interval, "s", fix)
+    ]
+
+
+async def check_clock(context: CheckContext) -> list[CheckResult]:
+    before = context.now()
+    found = await context.fetch_one(doctor.clock())
+    after = context.now()
+    # It was read somewhere in between; what the way took is not held against it.
+    early, late = (before - found.now).total_seconds(), (after - found.now).total_seconds()
+    skew = 0.0 if early <= 0 <= late else early if early > 0 else late
+    results = []
+    if abs(found.offset_seconds) > 1:
+        name = f"{context.schema}.clock"
+        fix = f"drop what tests left: select pg_get_functiondef('{name}'::regproc) shows it"
+        message = (
+            f"{name}() is {format_duration(abs(found.offset_seconds))} off the server's "
+            "own clock: somebody set it"
+        )
+        results.append(
+            CheckResult("clock", "problem", message, round(found.offset_seconds, 3), "s", fix)
+        )
+    message = (
+        f"this machine's clock is {format_duration(abs(skew))} "
+        f"{'before' if skew > 0 else 'behind'} the server's"
+    )
+    if abs(skew) < 0.001:
+        message = "this machine's clock and the server's agree"
+    level = level_for(abs(skew), 1, 30)
+    ntp_fix = None if level == "ok" else "timedatectl set-ntp true"
+    if level != "ok":
+        message += "; Rota goes by the server's alone, but logs and times that code computes do not"
+    return [*results, CheckResult("clock", level, message, round(skew, 3), "s", ntp_fix)]
+
+
+async def check_snapshots(context: CheckContext) -> list[CheckResult]:
+    found = await context.fetch(doctor.snapshot_holders())
+    failed = [result for each in found if (result := _check_holder(each)).level != "ok"]
+    if failed:
+        return failed
+    max_seconds = max((each.seconds or 0.0 for each in found), default=0.0)
+    message = (
+        f"no transaction is open for longer than {format_duration(max_seconds)}"
+        if max_seconds
+        else "no transaction is open"
+    )
+    return [CheckResult("snapshots", "ok", message, round(max_seconds, 1), "s")]
+
+
+def _check_holder(holder: SnapshotHolderRow) -> CheckResult:
+    """What is gone stays in the way of every claim for as long as somebody could still see it."""
+    if holder.kind == "slot":
+        age = holder.xid_age or 0
+        level = level_for(age, NOTICE_SLOT_TRANSACTIONS, PROBLEM_SLOT_TRANSACTIONS)
+        message = (
+            f"replication slot {holder.name!r} ({holder.state}) is {age:,} transactions behind"
+        )
+        fix = f"select pg_drop_replication_slot({quote_literal(holder.name)}); if nobody reads it any more"
+        return CheckResult("snapshots", level, message, age, "transactions", fix)
+    seconds = holder.seconds or 0.0
+    level = level_for(seconds, NOTICE_TRANSACTION_SECONDS, PROBLEM_TRANSACTION_SECONDS)
+    if holder.kind == "prepared":
+        message = (
+            f"prepared transaction {holder.name!r} has been open for {format_duration(seconds)}"
+        )
+        fix = f"rollback prepared {quote_literal(holder.name)}; or commit it"
+    else:
+        session = f"process {holder.pid} ({holder.name}, {holder.state})"
+        message = f"{session} has had a transaction open for {format_duration(seconds)}"
+        fix = (
+            f"select pg_terminate_backend({holder.pid}); and, so that it does not come again, "
+            "alter database … set idle_in_transaction_session_timeout = '60s';"
+        )
+    message += ": what is gone cannot be removed, and claims have to step over it"
+    return CheckResult("snapshots", level, message, round(seconds, 1), "s", fix)
+
+
+async def check_notifications(context: CheckContext) -> list[CheckResult]:
+    found = await context.fetch_one(doctor.notifications())
+    percent = round(100 * found.queue_usage, 2)
+    message = f"the queue of notifications is {percent:g} % full"
+    level = level_for(found.queue_usage, NOTICE_QUEUE_SHARE, PROBLEM_QUEUE_SHARE)
+    fix = None
+    if level != "ok":
+        message += "; when it is full, whoever commits with one fails"
+        fix = "end the transaction of the session that listens and does not read"
+        if found.pid is not None:
+            message += (
+                f"; process {found.pid} has had a transaction open for "
+                f"{format_duration(found.seconds or 0)}"
+            )
+            fix = f"select pg_terminate_backend({found.pid});"
+    return [CheckResult("notifications", level, message, percent, "%", fix)]
+
+
+async def check_autovacuum(context: CheckContext) -> list[CheckResult]:
+    found = await context.fetch_one(doctor.autovacuum())
+    results = []
+    for name, on in (("autovacuum", found.is_enabled), ("track_counts", found.tracks_counts)):
+        if not on:
+            fix = f"alter system set {name} = on; select pg_reload_conf();"
+            message = f"{name} is off: nothing that is gone is ever removed, and queues grow slow"
+            results.append(CheckResult("autovacuum", "problem", message, 0, "", fix))
+    for each in await context.fetch(doctor.tables(context.schema)):
+        if not each.has_autovacuum:
+            table = f"{context.schema}.{each.name}"
+            fix = f"alter table {table} reset (autovacuum_enabled);"
+            message = f"autovacuum is off for {table}"
+            results.append(
+                CheckResult("autovacuum", "problem", message, each.dead_rows, "dead rows", fix)
+            )
+    if found.naptime_seconds > 60:
+        fix = "alter system set autovacuum_naptime = '15s'; select pg_reload_conf();"
+        message = (
+            f"autovacuum looks every {format_duration(found.naptime_seconds)} only: queues "
+            "turn over faster than that"
+        )
+        results.append(
+            CheckResult("autovacuum", "notice", message, found.naptime_seconds, "s", fix)
+        )
+    message = f"autovacuum is on and looks every {format_duration(found.naptime_seconds)}"
+    return results or [CheckResult("autovacuum", "ok", message, found.naptime_seconds, "s")]
+
+
+async def check_wraparound(context: CheckContext) -> list[CheckResult]:
+    found = await context.fetch_one(doctor.autovacuum())
+    level = level_for(found.xid_age, 1_000_000_000, 1_500_000_000)
+    message = f"the oldest row is {found.xid_age:,} transactions old, of 2,147,483,648 that may be"
+    fix = None if level == "ok" else "vacuum freeze; and see to what keeps autovacuum from it"
+    return [CheckResult("wraparound", level, message, found.xid_age, "transactions", fix)]
+
+
+OVERDUE_SECONDS = 30.0
+"""Seconds after its time at which a sleeping job should have been woken, by any worker."""
+
+
+async def check_workers(context: CheckContext) -> list[CheckResult]:
+    dead_after = context.database.settings.dead_after
+    counts = await context.fetch_one(doctor.worker_counts(dead_after))
+    if counts.silent_workers:
+        message = (
+            f"{counts.silent_workers} of {counts.workers} workers have not been heard of "
+            f"for {format_duration(dead_after)}"
+        )
+        message += (
+            ""
+            if counts.silent_workers < counts.workers
+            else ", and no other is there to take them to be dead"
+        )
+        fix = "rota worker MODULE:APP"
+        return [CheckResult("workers", "problem", message, counts.silent_workers, "workers", fix)]
+    if not counts.workers:
+        message = "no worker is there"
+        return [CheckResult("workers", "notice", message, 0, "workers", "rota worker MODULE:APP")]
+    versions = [each for each in counts.rota_versions if each]
+    if len(versions) > 1:
+        message = (
+            f"{counts.workers} workers are there, with several versions of Rota: "
+            f"{', '.join(versions)}"
+        )
+        fix = "finish the deploy: rota workers lists them"
+        return [CheckResult("workers", "notice", message, len(versions), "versions", fix)]
+    noun = "worker is" if counts.workers == 1 else "workers are"
+    return [
+        CheckResult("workers", "ok", f"{counts.workers:,} {noun} there", counts.workers, "workers")
+    ]
+
+
+async def check_unclaimable(context: CheckContext) -> list[CheckResult]:
+    results = []
+    for each in await context.fetch(doctor.unclaimable_jobs()):
+        more = " or more" if each.jobs >= doctor.MAX_JOBS_PER_LANE else ""
+        jobs = "1 job" if each.jobs == 1 else f"{each.jobs:,}{more} jobs"
+        reason = (
+            f"none of the {each.serving_workers} workers that serve it knows the task"
+            if each.serving_workers
+            else "no worker serves it"
+        )
+        results.append(
+            CheckResult(
+                "unclaimable",
+                "problem",
+                f"{jobs} of task {each.task!r} in queue {each.queue!r}, such as {each.first_job}: {reason}",
+                each.jobs,
+                "jobs",
+                f"rota worker MODULE:APP -q {shlex.quote(each.queue)}",
+            )
+        )
+    return results or [
+        CheckResult("unclaimable", "ok", "all that is ready has somebody to take it", 0, "jobs")
+    ]
+
+
+async def check_paused(context: CheckContext) -> list[CheckResult]:
+    found = await context.fetch(queues.list_paused())
+    if not found:
+        return [CheckResult("paused", "ok", "no queue is paused", 0, "queues")]
+    [now] = await context.fetch(runs.database_time())
+    results = []
+    for each in found:
+        seconds = max((now - each.since).total_seconds(), 0.0)
+        message = (
+            f"queue {each.queue!r} has been paused for {format_duration(seconds)}: nobody "
+            "takes from it"
+        )
+        fix = f"rota queues resume {shlex.quote(each.queue)}"
+        results.append(CheckResult("paused", "notice", message, round(seconds, 1), "s", fix))
+    return results
+
+
+async def check_overdue(context: CheckContext) -> list[CheckResult]:
+    found = await context.fetch_one(doctor.overdue_jobs(OVERDUE_SECONDS))
+    if not found.jobs:
+        return [CheckResult("overdue", "ok", "no sleeping job is late", 0, "s")]
+    more = " or more" if found.jobs >= 1000 else ""
+    jobs = "1 job" if found.jobs == 1 else f"{found.jobs:,}{more} jobs"
+    seconds = found.late_seconds or 0.0
+    message = f"nobody has woken {jobs} whose time came up to {format_duration(seconds)} ago"
+    return [
+        CheckResult("overdue", "problem", message, round(seconds, 1), "s", "rota worker MODULE:APP")
+    ]
+
+
+async def check_orphans(context: CheckContext) -> list[CheckResult]:
+    # Twice as long as it takes when somebody is there to do it.
+    found = await context.fetch_one(
+        doctor.orphaned_claims(2 * context.database.settings.dead_after)
+    )
+    if not found.jobs:
+        return [CheckResult("orphans", "ok", "nobody who is gone holds a job", 0, "jobs")]
+    jobs = "1 job is" if found.jobs == 1 else f"{found.jobs:,} jobs are"
+    message = (
+        f"{jobs} held by workers that are gone, such as {found.first_worker}, and nobody "
+        "takes them back"
+    )
+    return [
+        CheckResult("orphans", "problem", message, found.jobs, "jobs", "rota worker MODULE:APP")
+    ]
+
+
+async def check_quarantine(context: CheckContext) -> list[CheckResult]:
+    counts = await context.fetch_one(doctor.worker_counts(context.database.settings.dead_after))
+    if not counts.quarantined:
+        return [CheckResult("quarantine", "ok", "no job is in quarantine", 0, "jobs")]
+    jobs = "1 job is" if counts.quarantined == 1 else f"{counts.quarantined:,} jobs are"
+    message = f"{jobs} in quarantine: nobody tries them again by himself"
+    return [
+        CheckResult("quarantine", "notice", message, counts.quarantined, "jobs", "rota quarantine")
+    ]
+
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True, slots=True)
+class CheckContext:
+    database: Database
+    run_query: Callable[[Query[Any]], Awaitable[list[Any]]]
+    pooled: bool
+    """A pooler is in between, in transaction mode."""
+    now: Callable[[], datetime]
+    """What time it is on this machine."""
+
+    @property
+    def schema(self) -> str:
+        return self.database.schema
+
+    async def fetch(self, query: Query[Row]) -> list[Row]:
+        return await self.run_query(query)
+
+    async def fetch_one(self, query: Query[Row]) -> Row:
+        [row] = await self.fetch(query)
+        return row

@@ -1,0 +1,1 @@
+"""Durable functions inside an attempt: steps, sleeps, signals, branches and their journal."""

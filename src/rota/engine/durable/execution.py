@@ -1,0 +1,391 @@
+"""What makes a job's code durable: steps, sleeps, waits and values, kept as the code comes to them.
+
+    asked for ──▶ kept before? ──▶ given again
+                      │ no
+                      ▼
+                  done, kept ──▶ given            a step; kept before the code goes on
+                  kept ──▶ the job leaves         a sleep, a wait: no place, no memory, no connection
+
+A job that has left begins anew when it is woken, and is given everything it had come to. Short sleeps, and
+those of one branch while others are busy, are waited for here instead.
+
+What costs nothing to find out again (a value, that a wait is over) is kept together with what comes next:
+before anything happens that could depend on it. So is a failure that the code has handled, which it shows
+by going on; one that it has not fails the attempt, and the next one tries the step again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, NoReturn
+
+from rota.engine.durable import journal as durable_journal
+from rota.engine.durable.branches import Branches
+from rota.engine.durable.journal import Journal
+from rota.engine.durable.pending import PendingEntries
+from rota.engine.durable.step import StepRaised, current_step
+from rota.errors import (
+    ArgumentError,
+    ClaimLost,
+    ReplayMismatch,
+    Requeue,
+    ResultError,
+    RetryLater,
+    RotaError,
+)
+from rota.model import codec
+from rota.model.journal import EntryKind, JournalEntry, Replay, StoredEntry
+from rota.model.outcome import Rejected, Restarted, ResultUnstorable, Suspended
+from rota.model.result_types import Reader, reader_of_function, reader_of_type
+from rota.model.retry import Retry
+
+SINGLE_ATTEMPT = Retry(max_attempts=1)
+
+
+class DurableExecution:
+    def __init__(
+        self,
+        job: int,
+        attempt: int,
+        stored: Sequence[StoredEntry] | None,
+        journal: Journal,
+        limit: int,
+        encode: Callable[[tuple[Any, ...], dict[str, Any], int], str],
+    ) -> None:
+        self._job = job
+        self._attempt = attempt
+        self._journal = journal
+        self._limit = limit
+        self._encode = encode
+        self.branches = Branches(journal.in_main_branch)
+        self._replay = Replay(job, stored or ())
+        self._read_at = time.monotonic()
+        self._last_activity = self._read_at  # when the code last came to something
+        self._pending = PendingEntries(journal.write)
+        self._busy_count = 0
+        self._waits: list[JournalEntry] = []
+        self._last_now: datetime | None = None
+        self.forced_outcome: Suspended | Rejected | Restarted | None = None
+        """What the attempt comes to, whatever its code does from now on."""
+
+    # Steps
+
+    async def step(
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        retry: Retry | None = None,
+        timeout: float | None = None,
+    ) -> Any:
+        if self.forced_outcome is not None:
+            await self._refuse_to_continue()
+        entry, stored = self._next_entry("step", name)
+        branch = self.branches.current_branch()
+        read = reader_of_function(fn)
+        tries = 0
+        if stored is not None:
+            if not stored.is_open:
+                if stored.error is not None:
+                    if stored.error == durable_journal.ABANDONED_ERROR:
+                        await self._wait_until_cancelled()
+                    raise durable_journal.step_failed(entry, stored.error)
+                return read(stored.result)
+            if (
+                stored.error is None
+                or codec.decode_error(stored.error.encode()).attempt == self._attempt
+            ):
+                tries = stored.tries
+                remaining = self._remaining_seconds(stored)
+                if remaining is not None and remaining > 0:
+                    await self._wait_or_leave(entry, remaining, is_stored=True)
+            # Else it was tried by an earlier attempt, which failed: this one has all its tries again.
+        while True:
+            with self.busy():
+                await self.flush()
+                began = time.perf_counter()
+                try:
+                    return await self._run_step(entry, read, fn, args, kwargs, timeout, tries + 1)
+                except StepRaised as failed:
+                    error = failed.error
+                    tries += 1
+                    durable_journal.close_entry(entry, tries, began)
+                    entry.error = codec.encode_error(error, self._attempt, "")
+                    delay = (retry or SINGLE_ATTEMPT).delay_after(tries, error)
+                    if delay is None:
+                        self._pending.add_failed(entry, branch)
+                        raise durable_journal.step_failed(entry, entry.error) from error
+                except asyncio.CancelledError:
+                    # By the code itself, if it goes on: what it did not wait for must not be new next time.
+                    self._pending.add_failed(
+                        durable_journal.abandoned_entry(entry, tries + 1, began), branch
+                    )
+                    raise
+            await self._wait_or_leave(durable_journal.open_entry(entry, delay), delay)
+
+    async def _run_step(
+        self,
+        entry: JournalEntry,
+        read: Reader,
+        fn: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        timeout: float | None,
+        tries: int,
+    ) -> Any:
+        """Run a step's code, and keep what it came to: in the transaction it made, if it made one."""
+        began = time.perf_counter()
+        async with self._journal.step(entry) as step:
+            try:
+                value = await step.run(partial(fn, *args, **kwargs), timeout)
+            except _ATTEMPT_ERRORS:
+                raise
+            except Exception as error:
+                raise StepRaised(error) from error
+            try:
+                entry.result = codec.encode(value, entry, self._limit)
+                # As it will be read when it is given again: if it cannot be, it is not kept.
+                value = read(entry.result)
+            except (ArgumentError, ResultError) as error:
+                raise ResultUnstorable(str(error)) from None
+            durable_journal.close_entry(entry, tries, began)
+            entry.error = None
+            if step.has_transaction:
+                await step.commit(entry)
+            else:
+                await self._pending.write([entry])
+        return value
+
+    async def _wait_until_cancelled(self) -> NoReturn:
+        """The code did not wait for this step (a timeout of its own, a race), and will not again."""
+        while True:
+            await self._journal.pause(self._journal.inline_wait_seconds, idle=not self._busy_count)
+
+    # Waiting
+
+    async def sleep(self, seconds: float | None, until: datetime | None) -> None:
+        if self.forced_outcome is not None:
+            await self._refuse_to_continue()
+        entry, stored = self._next_entry("sleep", "sleep")
+        if stored is not None:
+            remaining = self._remaining_seconds(stored)
+            if remaining is not None and remaining > 0:
+                await self._wait_or_leave(entry, remaining, is_stored=True)
+            return
+        if until is not None:
+            entry.until = until.isoformat()
+            remaining = (until - self._journal.now()).total_seconds()
+        else:
+            assert seconds is not None
+            entry.seconds = remaining = seconds
+        if remaining > 0:
+            await self._wait_or_leave(entry, remaining)
+        else:
+            self._pending.add(entry)
+
+    async def wait_signal(self, name: str, kind: Any, timeout: float | None, default: Any) -> Any:
+        if self.forced_outcome is not None:
+            await self._refuse_to_continue()
+        entry, stored = self._next_entry("wait", name)
+        read = reader_of_type(kind, f"what was said as signal {name!r}")
+        if stored is not None and not stored.is_open:
+            return durable_journal.signal_value(entry, stored.result, read, default)
+        payload: str | None
+        if stored is not None:
+            payload = stored.payload if stored.has_signal else None
+            remaining = self._remaining_seconds(stored)
+        else:
+            with self.busy():
+                payload = await self._journal.read_signal(name)
+            remaining = timeout
+        if payload is None and (remaining is None or remaining > 0):
+            payload = await self._wait_or_leave(
+                durable_journal.open_entry(entry, timeout), remaining, is_stored=stored is not None
+            )
+        entry.is_open = False
+        entry.seconds = None
+        entry.result = payload
+        if payload is None:
+            entry.error = durable_journal.SIGNAL_TIMEOUT_ERROR
+        self._pending.add(entry)
+        return durable_journal.signal_value(entry, payload, read, default)
+
+    async def _wait_or_leave(
+        self, entry: JournalEntry, delay: float | None, *, is_stored: bool = False
+    ) -> str | None:
+        """Come back when so many seconds have passed, or with what was said to somebody who waits for that.
+        Mostly it does not come back: the job leaves, and comes here anew when it is woken."""
+        self._journal.check_no_transaction()
+        inline_wait = self._journal.inline_wait_seconds
+        entry.seconds = delay
+        if self._is_only_branch and (delay is None or delay > inline_wait):
+            # A branch that was begun just now shows itself first.
+            await asyncio.sleep(0)
+            if self._is_only_branch:
+                await self._suspend([] if is_stored else [entry], [entry])
+        if not is_stored:
+            with self.busy():
+                await self._pending.write([entry])
+        deadline = None if delay is None else time.monotonic() + delay
+        self._waits.append(entry)
+        try:
+            while True:
+                remaining = None if deadline is None else deadline - time.monotonic()
+                if remaining is not None and remaining <= 0:
+                    return None
+                await self._journal.pause(
+                    inline_wait if remaining is None else min(remaining, inline_wait),
+                    idle=not self._busy_count,
+                )
+                if entry.kind == "wait":
+                    payload = await self._journal.read_signal(entry.name)
+                    if payload is not None:
+                        return payload
+                is_quiet = (
+                    not self._busy_count and time.monotonic() - self._last_activity >= inline_wait
+                )
+                if is_quiet and (remaining is None or remaining > inline_wait):
+                    await self._suspend([], self._waits)
+        finally:
+            self._waits.remove(entry)
+            self._last_activity = time.monotonic()
+
+    async def _suspend(
+        self, entries: Sequence[JournalEntry], waits: Sequence[JournalEntry]
+    ) -> NoReturn:
+        if self.forced_outcome is None:
+            self.forced_outcome = Suspended((*self._pending.take(), *entries), tuple(waits))
+        await self._journal.end_attempt()
+
+    async def _refuse_to_continue(self) -> NoReturn:
+        """Its code has swallowed what ended it: it comes no further, and does not keep others from it."""
+        await self._journal.pause(1, idle=True)
+        raise asyncio.CancelledError
+
+    @property
+    def _is_only_branch(self) -> bool:
+        return self._journal.in_main_branch() and not self._busy_count and not self._waits
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """While something of the job does something it does not leave, whatever else waits."""
+        self._busy_count += 1
+        try:
+            yield
+        finally:
+            self._busy_count -= 1
+            self._last_activity = time.monotonic()
+
+    async def restart(self, args: Mapping[str, Any]) -> NoReturn:
+        self._check_allowed()
+        self._journal.check_no_transaction()
+        text = self._encode((), dict(args), self._limit)
+        self.confirm_failures()
+        # What it has heard must be known, to be forgotten.
+        await self.flush()
+        self.forced_outcome = Restarted(text)
+        await self._journal.end_attempt()
+
+    # Values
+
+    def value(self, name: str, factory: Callable[[], Any]) -> Any:
+        entry, stored = self._next_entry("value", name)
+        if stored is not None:
+            return codec.decode((stored.result or "null").encode())
+        value = factory()
+        entry.result = codec.encode(value, name, self._limit)
+        self._pending.add(entry)
+        return value
+
+    def now(self) -> datetime:
+        """The time, which never goes back, whatever worker this is."""
+
+        def read_clock() -> str:
+            now = self._journal.now().astimezone(UTC)
+            return (now if self._last_now is None else max(now, self._last_now)).isoformat()
+
+        self._last_now = datetime.fromisoformat(self.value("now", read_clock))
+        return self._last_now
+
+    def version(self, change: str) -> bool:
+        self._check_allowed()
+        self.confirm_failures()
+        entry, applies = self._replay.version(change, in_main_branch=self._journal.in_main_branch())
+        if entry is not None:
+            self._pending.add(entry)
+        return applies
+
+    @property
+    def is_replaying(self) -> bool:
+        """Whether the code has not come as far as it had before: what it says was said."""
+        return self._replay.is_replaying
+
+    # Keeping
+
+    async def flush(self) -> None:
+        """Keep what has been put off: something is about to happen that may depend on it."""
+        await self._pending.flush()
+
+    def confirm_failures(self) -> None:
+        """Confirm failed steps before a durable operation that has no journal entry of its own.
+
+        An operation inside a step confirms nothing: the step has done so when it began.
+        """
+        if self._pending.has_failed and current_step.get() is None:
+            self._pending.confirm_failures(self.branches.known_branch())
+
+    async def end(self) -> None:
+        """The code has returned."""
+        self._check_allowed()
+        try:
+            self._replay.check_complete()
+        except ReplayMismatch as error:
+            self._quarantine(error)
+            raise
+        if self._pending.has_wait:
+            await self.flush()
+
+    # What all of them have in common
+
+    def _next_entry(self, kind: EntryKind, name: str) -> tuple[JournalEntry, StoredEntry | None]:
+        self._check_allowed()
+        branch = self.branches.current_branch()
+        self._last_activity = time.monotonic()
+        if self._pending.has_failed:
+            self._pending.confirm_failures(branch)
+        try:
+            return self._replay.next_entry(kind, name, branch)
+        except ReplayMismatch as error:
+            self._quarantine(error)
+            raise
+
+    def _check_allowed(self) -> None:
+        if self.forced_outcome is not None:
+            raise asyncio.CancelledError
+        step = current_step.get()
+        if step is not None:
+            raise RotaError(
+                f"{step.label} cannot have steps, sleeps, waits or values of its own: it is done, or done "
+                "again, as a whole. Return from it first"
+            )
+
+    def _quarantine(self, error: ReplayMismatch) -> None:
+        self.forced_outcome = Rejected("quarantined", codec.encode_error(error, self._attempt, ""))
+
+    def _remaining_seconds(self, stored: StoredEntry) -> float | None:
+        """Seconds until something that waits is over."""
+        return (
+            None
+            if stored.remaining is None
+            else stored.remaining - (time.monotonic() - self._read_at)
+        )
+
+
+_ATTEMPT_ERRORS = (ClaimLost, RetryLater, Requeue, ReplayMismatch)
+"""What is meant for the whole attempt, also out of a step."""

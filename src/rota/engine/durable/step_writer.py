@@ -1,0 +1,200 @@
+"""Writes down what the code of all jobs comes to: steps, progress, what it says.
+
+Steps are waited for. What piles up during one round trip goes out in the next, in one transaction, so that
+many jobs share the price of a commit and none waits for company. Progress and lines of a log are not waited
+for: of progress only the last is kept, and both are written a little later.
+
+A write whose answer never came is made again: what is there already stands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rota.errors import ClaimLost
+from rota.model import codec
+from rota.model.journal import JournalEntry
+from rota.store import pg_errors, steps
+from rota.store.connection import ReconnectingConnection
+from rota.store.database import Database
+from rota.store.jobs import ClaimedJob
+from rota.store.steps import ProgressUpdate, UnwrittenEntry
+
+log = logging.getLogger("rota")
+
+MAX_BATCH_ENTRIES = 1000
+"""Steps in one transaction."""
+
+FLUSH_SECONDS = 0.25
+"""Seconds after which progress and logs are written."""
+
+MAX_LOG_LINES = 10_000
+"""Lines that wait to be written: beyond that the oldest are dropped."""
+
+
+class _Write(NamedTuple):
+    """What one job waits to have written."""
+
+    job: ClaimedJob
+    entries: Sequence[JournalEntry]
+    done: asyncio.Future[list[JournalEntry]]
+
+
+class StepWriter:
+    def __init__(self, database: Database, worker: int) -> None:
+        self._database = database
+        self._worker = worker
+        self._loop = asyncio.get_running_loop()
+        self._connection = ReconnectingConnection(database)
+        self._pending: list[_Write] = []
+        self._write_task: asyncio.Task[None] | None = None
+        self._progress: dict[int, ProgressUpdate] = {}
+        self._log_lines: list[tuple[ClaimedJob, float, str]] = []
+        self._flush_task: asyncio.Task[None] | None = None
+        self._closing: asyncio.Future[None] = self._loop.create_future()
+
+    # Steps
+
+    async def write(self, job: ClaimedJob, entries: Sequence[JournalEntry]) -> list[JournalEntry]:
+        """Keep steps. Answers those of which there is one already, which stands. Raises ClaimLost."""
+        done: asyncio.Future[list[JournalEntry]] = self._loop.create_future()
+        self._pending.append(_Write(job, entries, done))
+        if self._write_task is None:
+            self._write_task = self._loop.create_task(self._write_pending())
+        return await done
+
+    async def _write_pending(self) -> None:
+        try:
+            while self._pending:
+                writes, size = [], 0
+                while self._pending and size < MAX_BATCH_ENTRIES:
+                    writes.append(self._pending.pop(0))
+                    size += len(writes[-1].entries)
+                await self._send(writes)
+        finally:
+            self._write_task = None
+
+    async def _send(self, writes: list[_Write]) -> None:
+        entries = [(write.job, entry) for write in writes for entry in write.entries]
+        claims = [write.job.claim for write in writes]
+        try:
+            unwritten = await self._record_with_retry(entries)
+        except Exception as error:
+            if len(writes) > 1 and not pg_errors.is_transient(error):
+                # One of them cannot be stored: the others need not suffer for it.
+                for write in writes:
+                    await self._send([write])
+                return
+            for write in writes:
+                if not write.done.done():
+                    write.done.set_exception(error)
+            return
+        except BaseException:
+            for write in writes:
+                write.done.cancel()
+            raise
+        if not unwritten:
+            for write in writes:
+                if not write.done.done():
+                    write.done.set_result([])
+            return
+        by_index = {each.index: each for each in unwritten}
+        index = 0
+        for write, claim in zip(writes, claims, strict=True):
+            not_written = [by_index.get(index + at) for at in range(1, len(write.entries) + 1)]
+            index += len(write.entries)
+            if write.done.done():
+                continue
+            if any(each is not None and not each.is_held for each in not_written):
+                if write.job.claim != claim:
+                    # It was given a claim of its own meanwhile.
+                    self._pending.append(write)
+                    continue
+                write.done.set_exception(
+                    ClaimLost(
+                        f"job {write.job.job} is no longer held by this worker: nothing was kept"
+                    )
+                )
+            else:
+                existing = [
+                    entry for entry, each in zip(write.entries, not_written, strict=True) if each
+                ]
+                write.done.set_result(existing)
+
+    async def _record_with_retry(
+        self, entries: Sequence[tuple[ClaimedJob, JournalEntry]]
+    ) -> list[UnwrittenEntry]:
+        query = steps.record(self._worker, entries)
+        timeout = self._database.settings.outage_timeout
+        deadline = time.monotonic() + timeout
+        pause = 0.05
+        while True:
+            try:
+                [[unwritten]] = await self._connection.send([[query]])
+                return unwritten
+            except BaseException as error:
+                await self._connection.close()
+                is_transient = isinstance(error, Exception) and pg_errors.is_transient(error)
+                if not is_transient or time.monotonic() + pause > deadline:
+                    raise
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 1.0)
+
+    # What is not waited for. Called from any thread.
+
+    def progress(self, job: ClaimedJob, done: float, total: float | None, note: str | None) -> None:
+        # As it is held now: when it is written the job may have left.
+        update = ProgressUpdate(
+            job.claim, job.job, done, total, None if note is None else codec.escape_unstorable(note)
+        )
+        self._loop.call_soon_threadsafe(self._add, update, None)
+
+    def log(self, job: ClaimedJob, message: str) -> None:
+        line = (job, time.monotonic(), codec.escape_unstorable(message))
+        self._loop.call_soon_threadsafe(self._add, None, line)
+
+    def _add(
+        self, progress: ProgressUpdate | None, line: tuple[ClaimedJob, float, str] | None
+    ) -> None:
+        if progress is not None:
+            self._progress[progress.job] = progress
+        if line is not None:
+            self._log_lines.append(line)
+            if len(self._log_lines) > MAX_LOG_LINES:
+                del self._log_lines[: MAX_LOG_LINES // 10]
+        if self._flush_task is None:
+            self._flush_task = self._loop.create_task(self._flush_later())
+
+    async def _flush_later(self) -> None:
+        try:
+            while self._progress or self._log_lines:
+                await asyncio.wait([self._closing], timeout=FLUSH_SECONDS)
+                await self._flush()
+        except Exception as error:
+            log.warning("progress of jobs could not be written: %s", error)
+        finally:
+            self._flush_task = None
+
+    async def _flush(self) -> None:
+        progress, self._progress = self._progress, {}
+        log_lines, self._log_lines = self._log_lines, []
+        now = time.monotonic()
+        if progress:
+            await self._database.run_with_retry(steps.write_progress(list(progress.values())))
+        if log_lines:
+            entries = [(job, now - at, message) for job, at, message in log_lines]
+            await self._database.run_with_retry(steps.write_logs(entries))
+
+    async def close(self) -> None:
+        """Write what there still is."""
+        if self._write_task is not None:
+            await asyncio.wait([self._write_task])
+        if not self._closing.done():
+            self._closing.set_result(None)
+        if self._flush_task is not None:
+            await asyncio.wait([self._flush_task])
+        await self._connection.close()

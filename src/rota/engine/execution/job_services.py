@@ -1,0 +1,241 @@
+"""How one job's context reaches the worker it runs in."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import CancelledError, Future
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
+from contextvars import ContextVar, copy_context
+from typing import TYPE_CHECKING, Any
+
+from rota.engine.durable.execution import DurableExecution
+from rota.engine.durable.journal import WorkerJournal
+from rota.engine.durable.step import current_step
+from rota.engine.execution.job_transaction import JobTransaction
+from rota.errors import ClaimLost, RotaError
+from rota.model import codec
+from rota.model.context import BoundCall, Failure
+from rota.model.journal import JournalEntry
+from rota.model.outcome import Outcome
+from rota.store import claims, jobs
+from rota.store.jobs import ClaimedJob
+
+if TYPE_CHECKING:
+    from rota.engine.worker.session import WorkerSession
+
+_ThreadCalls = queue.SimpleQueue[Callable[[], None] | None]
+
+_waiting_thread: ContextVar[_ThreadCalls | None] = ContextVar("rota thread", default=None)
+"""Where the thread that waits for this coroutine takes calls meanwhile."""
+
+
+class JobServices:
+    __slots__ = (
+        "_blocked_tasks",
+        "_durable",
+        "_interrupted",
+        "_job",
+        "_job_transaction",
+        "_loop",
+        "_loop_thread",
+        "_session",
+        "main_task",
+    )
+
+    def __init__(self, session: WorkerSession, job: ClaimedJob) -> None:
+        self._session = session
+        self._job = job
+        self._loop = asyncio.get_running_loop()
+        self._loop_thread = threading.get_ident()
+        self._job_transaction: JobTransaction | None = None
+        self._durable: DurableExecution | None = None
+        self._blocked_tasks: list[asyncio.Task[Any]] = []
+        self._interrupted = False
+        task = session.tasks[job.task]
+        self.main_task = (
+            asyncio.current_task() if task.is_async and not task.policy.isolation else None
+        )
+        """The job's own line of code; None: it is a plain function's thread."""
+
+    @property
+    def draining(self) -> bool:
+        return self._session.draining
+
+    async def run_children(
+        self,
+        number: int,
+        calls: Sequence[BoundCall[Any]],
+        concurrency: int | None,
+        return_exceptions: bool,
+    ) -> list[Any]:
+        step = current_step.get()
+        if step is not None:
+            raise RotaError(
+                f"{step.label} cannot call tasks: when it is replayed nobody would know what it called. "
+                "Call them outside of it, which is kept as well"
+            )
+        # A branch that sleeps does not take the job away from what another waits for here.
+        with self.durable.busy():
+            number = self.durable.branches.next_call_number()
+            # A claim of its own first: pinning one that others are in would hold up their ends.
+            await self.fence()
+            return await self._session.child_calls.run_calls(
+                self._job, number, calls, concurrency, return_exceptions
+            )
+
+    async def failures(self) -> list[Failure]:
+        return await self._session.child_calls.failures(self._job)
+
+    # What its code comes to
+
+    @property
+    def durable(self) -> DurableExecution:
+        if self._durable is None:
+            job = self._job
+            journal = WorkerJournal(self._session, job, self)
+            limit = self._session.database.settings.payload_limit
+            task = self._session.tasks[job.task]
+            self._durable = DurableExecution(
+                job.job, job.attempt, job.stored_entries, journal, limit, task.encode
+            )
+        return self._durable
+
+    @property
+    def is_durable(self) -> bool:
+        return self._durable is not None or bool(self._job.stored_entries)
+
+    @property
+    def forced_outcome(self) -> Outcome | None:
+        return None if self._durable is None else self._durable.forced_outcome
+
+    async def end(self) -> None:
+        """The code has returned."""
+        if self.is_durable:
+            await self.durable.end()
+
+    def progress(self, done: float, total: float | None, note: str | None) -> None:
+        if not (self.is_durable and self.durable.is_replaying):
+            self._session.step_writer.progress(self._job, done, total, note)
+
+    def log(self, message: str) -> None:
+        if not (self.is_durable and self.durable.is_replaying):
+            self._session.step_writer.log(self._job, message)
+
+    # Holding on to the job
+
+    async def checkpoint(self, state: str) -> None:
+        worker, job = self._session.id, self._job
+        limit = self._session.database.settings.payload_limit
+        codec.check_size(len(state), f"the checkpoint of task {job.task!r}", limit)
+        await self.fence()
+        _, stored = await self._session.database.transact_with_retry(
+            [
+                claims.lock_shared(worker, job.claim, job.job),
+                jobs.checkpoint(worker, job.claim, job.job, state),
+            ]
+        )
+        if not stored:
+            raise ClaimLost(f"job {job.job} is no longer held by this worker: nothing was kept")
+
+    async def fence(self) -> int:
+        return await self._ensure_transaction().acquire_own_claim()
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
+        return self._ensure_transaction().transaction()
+
+    def sync_transaction(self) -> AbstractContextManager[Any]:
+        return self._ensure_transaction().sync_transaction(self.run_sync)
+
+    def complete(self, result: Any) -> None:
+        self._ensure_transaction().complete(result)
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._job_transaction is not None and self._job_transaction.is_open
+
+    async def is_stored(self, entry: JournalEntry) -> bool:
+        return await self._ensure_transaction().is_stored(entry)
+
+    def _ensure_transaction(self) -> JobTransaction:
+        if self._job_transaction is None:
+            self._job_transaction = JobTransaction(self._session, self._job, self._flush)
+        return self._job_transaction
+
+    async def _flush(self) -> None:
+        if self._durable is not None:
+            self._durable.confirm_failures()
+            await self._durable.flush()
+
+    # Waiting in a thread
+
+    def run_sync(self, coroutine: Any) -> Any:
+        """Wait for a coroutine, in a thread, and do there what it wants done there meanwhile."""
+        if threading.get_ident() == self._loop_thread:
+            coroutine.close()
+            raise RuntimeError(
+                "ctx.sync would stop the worker's own loop, which it waits for; async code awaits "
+                "ctx.map(…) and ctx.run(…)"
+            )
+        calls: _ThreadCalls = queue.SimpleQueue()
+        tasks: list[asyncio.Task[Any]] = []
+
+        def start_task() -> None:
+            task = self._loop.create_task(coroutine)
+            tasks.append(task)
+            self._blocked_tasks.append(task)
+            if self._interrupted:
+                task.cancel()
+            task.add_done_callback(lambda _: calls.put(None))
+
+        # The coroutine sees the variables of this thread, as they are here.
+        token = _waiting_thread.set(calls)
+        try:
+            self._loop.call_soon_threadsafe(start_task)
+        except RuntimeError:
+            coroutine.close()
+            raise
+        finally:
+            _waiting_thread.reset(token)
+        # Until it has ended: also what it undoes when it is cancelled is done here.
+        while (call := calls.get()) is not None:
+            call()
+        [task] = tasks
+        self._blocked_tasks.remove(task)
+        if task.cancelled():
+            raise CancelledError
+        return task.result()
+
+    def thread_runner(self) -> Callable[[Callable[[], Any]], Awaitable[Any]] | None:
+        """How to have something done in the thread that waits for this; None: none does."""
+        calls = _waiting_thread.get()
+        if calls is None:
+            return None
+
+        async def run_in_thread(fn: Callable[[], Any]) -> Any:
+            future: Future[Any] = Future()
+            context = copy_context()
+
+            def call() -> None:
+                if not future.set_running_or_notify_cancel():
+                    return
+                try:
+                    future.set_result(context.run(fn))
+                except BaseException as error:
+                    future.set_exception(error)
+
+            calls.put(call)
+            return await asyncio.wrap_future(future)
+
+        return run_in_thread
+
+    def interrupt(self) -> None:
+        self._interrupted = True
+        with suppress(RuntimeError):  # the loop is gone, and with it what was waited for
+            self._loop.call_soon_threadsafe(self._cancel_blocked)
+
+    def _cancel_blocked(self) -> None:
+        for task in list(self._blocked_tasks):
+            task.cancel()

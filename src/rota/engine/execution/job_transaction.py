@@ -1,0 +1,293 @@
+"""A transaction of a job's own code, under its fence: `async with ctx.transaction() as connection`.
+
+The job gets a claim of its own first, so that nobody else's jobs wait for this transaction. The claim is
+pinned until the transaction ends: nobody takes the job away meanwhile, and if somebody has, nothing
+begins. With `ctx.complete(…)` the job's end is recorded in the same transaction, just before its commit:
+what it wrote and that it is done are true together, or not at all. Inside a step the transaction is the
+step's: it is committed with the step's own record.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
+
+from rota.engine.durable.step import current_step
+from rota.engine.telemetry.otel import is_sampled
+from rota.errors import ClaimLost, RotaError
+from rota.model import codec
+from rota.model.journal import JournalEntry
+from rota.store import claims, jobs, listeners, pg_errors, steps, trace_links
+from rota.store.jobs import RECORDED_CLAIM, ClaimedJob, MoveResult
+from rota.store.query import Query
+from rota.store.user_connection import run_on
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection, Connection
+
+    from rota.engine.worker.session import WorkerSession
+    from rota.store.connection import PgConnection, SyncPgConnection
+
+_UNSET = object()
+
+
+def split_claim(
+    worker: int, job: ClaimedJob, nonce: UUID, seconds: float | None = None
+) -> list[Query[Any]]:
+    """The transaction that gives a job a claim of its own, for so many seconds or as long as the worker
+    lives; its last answer is the claim. None: the job has been taken away."""
+    return [
+        claims.lock(worker, [job.claim]),
+        claims.split(worker, job.claim, job.job, nonce, seconds),
+        claims.by_job(worker, job.job),
+    ]
+
+
+class JobTransaction:
+    """One attempt's hold on its job."""
+
+    def __init__(
+        self, session: WorkerSession, job: ClaimedJob, flush: Callable[[], Awaitable[None]]
+    ) -> None:
+        self.worker = session.id
+        self.job = job
+        self.schema = session.database.schema
+        self._flush = flush
+        self._database = session.database
+        self._raw_connections = session.raw_connections
+        self._notifier = session.notifier
+        self._expected_nonces = session.slots.expected_nonces
+        self._tracing = session.tracing
+        self._task = session.tasks[job.task]
+        self._began = time.perf_counter()
+        self._has_own_claim = False  # whether the job has a claim of its own
+        self.is_open = False
+        self._result: Any = _UNSET
+
+    async def acquire_own_claim(self) -> int:
+        """A claim of the job's own. Raises ClaimLost."""
+        job = self.job
+        if job.claim == RECORDED_CLAIM:
+            raise RotaError(f"job {job.job} has recorded its end: there is nothing to hold on to")
+        if not self._has_own_claim:
+            nonce = uuid4()
+            self._expected_nonces.add(nonce)
+            try:
+                _, _, found = await self._database.transact_with_retry(
+                    split_claim(self.worker, job, nonce)
+                )
+                if not found:
+                    raise self._claim_lost_error()
+                [job.claim] = found
+            finally:
+                self._expected_nonces.discard(nonce)
+            self._has_own_claim = True
+        # What the code was told before must be known before anything comes of it.
+        await self._flush()
+        return job.claim
+
+    def complete(self, result: Any) -> None:
+        if current_step.get() is not None:
+            raise RotaError(
+                "ctx.complete(…) ends the job, and this is one of its steps: return from it first"
+            )
+        if not self.is_open:
+            raise RotaError(
+                "ctx.complete(…) records the job's end with a transaction: call it inside "
+                "`async with ctx.transaction()`"
+            )
+        if self._result is not _UNSET:
+            raise RotaError("ctx.complete(…) was called before: a job ends once")
+        limit = self._database.settings.payload_limit
+        label = f"what task {self._task.name!r} completed with"
+        self._result = None if result is None else codec.encode(result, label, limit)
+
+    # Inside the event loop
+
+    @asynccontextmanager
+    async def locked_transaction(self) -> AsyncIterator[PgConnection]:
+        """A transaction in which the job is pinned."""
+        await self.acquire_own_claim()
+        async with self._raw_connections.transaction() as connection:
+            locked = run_on(connection, self._lock_query(), self.schema)
+            assert isinstance(locked, Awaitable)
+            self._check_locked(await locked)
+            connection.answer_timeout = None
+            try:
+                yield connection
+            finally:
+                connection.answer_timeout = self._raw_connections.answer_timeout
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncConnection[Any]]:
+        with self._tracing.transaction(self.job):
+            async with self._transaction() as connection:
+                yield connection
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[AsyncConnection[Any]]:
+        step = current_step.get()
+        if step is not None:
+            connection = await step.enter_transaction(self)
+            async with connection.transaction():
+                yield connection
+            return
+        self._enter()
+        move: MoveResult | None = None
+        try:
+            async with self.locked_transaction() as connection:
+                yield connection
+                if self._result is not _UNSET:
+                    connection.answer_timeout = self._raw_connections.answer_timeout
+                    await connection.execute(_PLAN_SETTINGS)
+                    if (link_query := self._trace_link_query()) is not None:
+                        written = run_on(connection, link_query, self.schema)
+                        assert isinstance(written, Awaitable)
+                        await written
+                    completion = run_on(connection, self._complete_query(), self.schema)
+                    assert isinstance(completion, Awaitable)
+                    move = self._read_completion(await completion)
+        except Exception as error:
+            if move is None or not pg_errors.is_transient(error):
+                raise
+            # Cut off while it committed: did it?
+            if not await self._is_recorded():
+                raise
+        finally:
+            self.is_open = False
+            if move is None:
+                self._result = _UNSET
+        if move is not None:
+            self.job.claim = RECORDED_CLAIM
+            await self._notify(move)
+
+    # In a thread. `wait` runs a coroutine in the loop and waits for it.
+
+    @contextmanager
+    def sync_locked_transaction(self, run_sync: Any) -> Iterator[SyncPgConnection]:
+        run_sync(self.acquire_own_claim())
+        with self._raw_connections.sync_transaction(run_sync) as connection:
+            locked = run_on(connection, self._lock_query(), self.schema)
+            assert not isinstance(locked, Awaitable)
+            self._check_locked(locked)
+            connection.answer_timeout = None
+            try:
+                yield connection
+            finally:
+                connection.answer_timeout = self._raw_connections.answer_timeout
+
+    @contextmanager
+    def sync_transaction(self, run_sync: Any) -> Iterator[Connection[Any]]:
+        with (
+            self._tracing.transaction(self.job),
+            self._sync_transaction(run_sync) as connection,
+        ):
+            yield connection
+
+    @contextmanager
+    def _sync_transaction(self, run_sync: Any) -> Iterator[Connection[Any]]:
+        step = current_step.get()
+        if step is not None:
+            connection = step.enter_transaction_sync(self, run_sync)
+            with connection.transaction():
+                yield connection
+            return
+        self._enter()
+        move: MoveResult | None = None
+        try:
+            with self.sync_locked_transaction(run_sync) as connection:
+                yield connection
+                if self._result is not _UNSET:
+                    connection.answer_timeout = self._raw_connections.answer_timeout
+                    connection.execute(_PLAN_SETTINGS)
+                    if (link_query := self._trace_link_query()) is not None:
+                        run_on(connection, link_query, self.schema)
+                    completion = run_on(connection, self._complete_query(), self.schema)
+                    assert not isinstance(completion, Awaitable)
+                    move = self._read_completion(completion)
+        except Exception as error:
+            if move is None or not pg_errors.is_transient(error):
+                raise
+            if not run_sync(self._is_recorded()):
+                raise
+        finally:
+            self.is_open = False
+            if move is None:
+                self._result = _UNSET
+        if move is not None:
+            self.job.claim = RECORDED_CLAIM
+            run_sync(self._notify(move))
+
+    # What both have in common
+
+    def _enter(self) -> None:
+        if self.is_open:
+            raise RotaError("this job is inside a transaction already: use its connection")
+        self.is_open = True
+
+    def _lock_query(self) -> Query[int]:
+        return claims.lock_shared(self.worker, self.job.claim, self.job.job)
+
+    def _check_locked(self, locked: list[int]) -> None:
+        if not locked:
+            raise self._claim_lost_error()
+
+    def _complete_query(self) -> Query[MoveResult]:
+        job = self.job
+        seconds = time.perf_counter() - self._began
+        return jobs.complete(
+            self.worker, [job.claim], [job.job], [self._result], [seconds], [job.run is not None]
+        )
+
+    def _trace_link_query(self) -> Query[int] | None:
+        """What tells whoever waits for the job where it was in a trace."""
+        span = self.job.span
+        if span is None or self.job.run is None or not is_sampled(span):
+            return None
+        return trace_links.write([(self.job.job, span)])
+
+    def _read_completion(self, answer: list[MoveResult]) -> MoveResult:
+        [move] = answer
+        if move.jobs:
+            raise self._claim_lost_error()
+        return move
+
+    async def _is_recorded(self) -> bool:
+        query = jobs.recorded([self.job.job], [self.job.claim])
+        return bool(await self._database.run_with_retry(query))
+
+    async def is_stored(self, entry: JournalEntry) -> bool:
+        """Whether a step was kept as it came to here."""
+        rows = await self._database.run_with_retry(steps.read([self.job]))
+        return any(
+            (each.entry.kind, each.entry.name, each.entry.number)
+            == (entry.kind, entry.name, entry.number)
+            and each.entry.result == entry.result
+            for each in rows
+        )
+
+    async def _notify(self, move: MoveResult) -> None:
+        job = self.job
+        self._notifier.notify(move.queues)
+        run = [] if job.run is None else [job.run]
+        try:
+            await self._database.run(listeners.notify_waiters([job.job, *run, *move.runs]))
+        except Exception as error:
+            # Of no consequence: who waits also looks.
+            if not pg_errors.is_transient(error):
+                raise
+
+    def _claim_lost_error(self) -> ClaimLost:
+        return ClaimLost(
+            f"job {self.job.job} is no longer held by this worker: what it does counts for nothing"
+        )
+
+
+# What the completion's statement relies on; nothing of the user's comes after it.
+_PLAN_SETTINGS = (
+    "select set_config(name, 'off', true) "
+    "from unnest(array['enable_seqscan', 'enable_bitmapscan', 'enable_mergejoin', 'jit']) as s (name)"
+)

@@ -1,0 +1,119 @@
+"""Which executor runs which task: coroutines on the loop, plain functions in threads, isolated ones in
+processes."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from contextvars import copy_context
+from typing import TYPE_CHECKING
+
+from rota.engine.execution.coroutines import CoroutineExecutor
+from rota.engine.execution.executor import (
+    RETURNED,
+    Executor,
+    OnFinished,
+    ServicesFactory,
+    StopReason,
+)
+from rota.engine.execution.process.executor import ProcessExecutor
+from rota.engine.execution.process.task_address import scripts_being_loaded
+from rota.engine.execution.threads import ThreadExecutor
+from rota.engine.telemetry.otel import OtelTracer, report_lost_span
+from rota.engine.telemetry.tracing import Tracing
+from rota.errors import RotaError
+from rota.model import current_job
+from rota.model.outcome import Outcome
+from rota.model.retry import Retry
+from rota.model.task import TaskDefinition
+from rota.store.jobs import ClaimedJob
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
+
+class ExecutorPool:
+    def __init__(
+        self,
+        on_finished: OnFinished,
+        payload_limit: int,
+        max_processes: int,
+        services_for: ServicesFactory | None = None,
+        worker: int | None = None,
+        tracing: Tracing | None = None,
+    ) -> None:
+        if scripts_being_loaded:
+            raise RotaError(
+                f"{scripts_being_loaded[0]} is read here for the tasks it defines, and starts a "
+                "worker: put what it "
+                'does when it is run under `if __name__ == "__main__":`'
+            )
+        self._coroutines = CoroutineExecutor(on_finished, payload_limit, services_for)
+        self._threads = ThreadExecutor(on_finished, payload_limit, services_for)
+        self._processes = ProcessExecutor(
+            on_finished, payload_limit, services_for, max_processes, worker
+        )
+        self.started: defaultdict[str, int] = defaultdict(int)
+        """How often the code of each task began."""
+        self._executor_by_task: dict[TaskDefinition, Executor] = {}
+        self._worker = worker
+        self._tracing = tracing
+        self._tracer: OtelTracer | None = None
+        self._open_spans: dict[ClaimedJob, Span] = {}
+        # Each job sees the variables of the worker's start, and none that another job has set.
+        self._context = copy_context()
+        self._context.run(current_job.worker.set, worker)
+
+    def _executor_for(self, task: TaskDefinition) -> Executor:
+        if task.policy.isolation is not None:
+            return self._processes
+        return self._coroutines if task.is_async else self._threads
+
+    def start(
+        self, job: ClaimedJob, task: TaskDefinition, retry: Retry, timeout: float | None
+    ) -> None:
+        context = self._context.copy()
+        if self._tracer is not None:
+            context.run(self._start_span, self._tracer, job)
+        self.started[job.task] += 1
+        executor = self._executor_by_task.get(task)
+        if executor is None:
+            executor = self._executor_by_task[task] = self._executor_for(task)
+        executor.start(job, task, retry, timeout, context)
+
+    def refresh_tracing(self) -> None:
+        """Find out whether attempts are traced from now on."""
+        if self._tracing is not None:
+            self._tracer = self._tracing.active_spans()
+
+    def _start_span(self, tracer: OtelTracer, job: ClaimedJob) -> None:
+        try:
+            self._open_spans[job] = tracer.start_attempt(job, self._worker)
+        except Exception as error:
+            report_lost_span(error)
+
+    def end_span(self, job: ClaimedJob, outcome: Outcome) -> None:
+        """An attempt that is traced has come to something."""
+        span = self._open_spans.pop(job, None)
+        if span is None or self._tracer is None:
+            return
+        try:
+            self._tracer.end_attempt(span, outcome)
+        except Exception as error:
+            report_lost_span(error)
+
+    def stop(self, job: ClaimedJob, task: TaskDefinition, reason: StopReason) -> None:
+        self._executor_for(task).stop(job, reason)
+
+    def drain(self) -> None:
+        """The worker is about to stop: isolated code is told, the rest sees it by itself."""
+        self._processes.drain()
+
+    def close(self) -> None:
+        for job in list(self._open_spans):
+            self.end_span(job, RETURNED)  # it would not stop, and was given up
+        self._threads.close()
+        self._processes.close()
+
+    async def wait_closed(self) -> None:
+        """Wait until no process is left. Call close first."""
+        await self._processes.wait_closed()

@@ -1,0 +1,1 @@
+"""Isolated tasks: child processes, the messages to them, and the program they run."""

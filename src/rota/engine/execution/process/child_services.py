@@ -1,0 +1,157 @@
+"""How the context of an isolated task reaches its worker: by questions, answered there by the job's port.
+
+What would need the worker's own objects (calls of other tasks, a transaction) is refused with a reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from itertools import count
+from typing import Any, NoReturn
+
+import msgspec
+
+from rota import errors
+from rota.engine.execution.process.messages import FromProcess, Reply, Request
+from rota.errors import RotaError
+from rota.model.context import BoundCall, Failure
+from rota.model.outcome import Outcome
+
+REPLY_TYPES: dict[str, Any] = {
+    "failures": list[Failure],
+    "checkpoint": Any,
+    "fence": int,
+    "progress": Any,
+    "log": Any,
+}
+"""What may be asked, and what is answered."""
+
+
+class ChildServices:
+    def __init__(self, attempt_id: int, send: Callable[[FromProcess], None]) -> None:
+        self._attempt_id = attempt_id
+        self._send = send
+        self._request_ids = count()
+        self._pending: dict[int, Future[bytes]] = {}
+        self._lock = threading.Lock()
+        self._is_interrupted = False
+        self.draining = False
+        self.is_durable = False
+        self.forced_outcome: Outcome | None = None
+
+    async def end(self) -> None:
+        """There is nothing to be kept."""
+
+    # What the worker does
+
+    async def failures(self) -> list[Failure]:
+        found: list[Failure] = await self._request("failures")
+        return found
+
+    async def checkpoint(self, state: str) -> None:
+        await self._request("checkpoint", state)
+
+    async def fence(self) -> int:
+        token: int = await self._request("fence")
+        return token
+
+    def progress(self, done: float, total: float | None, note: str | None) -> None:
+        self._notify_worker("progress", done, total, note)
+
+    def log(self, message: str) -> None:
+        self._notify_worker("log", message)
+
+    def _notify_worker(self, method: str, *arguments: Any) -> None:
+        """Ask without waiting for an answer."""
+        with self._lock:
+            request_id = next(self._request_ids)
+        self._send(Request(self._attempt_id, request_id, method, msgspec.json.encode(arguments)))
+
+    async def _request(self, method: str, *arguments: Any) -> Any:
+        answer: Future[bytes] = Future()
+        with self._lock:
+            request_id = next(self._request_ids)
+            self._pending[request_id] = answer
+            if self._is_interrupted:
+                answer.cancel()
+        try:
+            if not answer.cancelled():
+                self._send(
+                    Request(self._attempt_id, request_id, method, msgspec.json.encode(arguments))
+                )
+            value = await asyncio.wrap_future(answer)
+        finally:
+            with self._lock:
+                del self._pending[request_id]
+        return msgspec.json.decode(value, type=REPLY_TYPES[method])
+
+    def on_reply(self, reply: Reply) -> None:
+        """In the thread that hears."""
+        with self._lock:
+            answer = self._pending.get(reply.request_id)
+            if answer is None or not answer.set_running_or_notify_cancel():
+                return
+        if reply.error_type:
+            answer.set_exception(_error_from(reply))
+        else:
+            answer.set_result(reply.value)
+
+    # What only waits
+
+    def run_sync(self, coroutine: Any) -> Any:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(coroutine)
+        coroutine.close()
+        raise RuntimeError("ctx.sync would stop the loop it is called in; async code awaits")
+
+    def interrupt(self) -> None:
+        with self._lock:
+            self._is_interrupted = True
+            pending = list(self._pending.values())
+        for each in pending:
+            each.cancel()
+
+    # What is not to be had
+
+    async def run_children(
+        self,
+        number: int,
+        calls: Sequence[BoundCall[Any]],
+        concurrency: int | None,
+        return_exceptions: bool,
+    ) -> list[Any]:
+        refuse("ctx.map and ctx.run")
+
+    def transaction(self) -> NoReturn:
+        refuse("ctx.transaction")
+
+    def sync_transaction(self) -> NoReturn:
+        refuse("ctx.transaction")
+
+    def complete(self, result: Any) -> NoReturn:
+        refuse("ctx.complete")
+
+    @property
+    def durable(self) -> NoReturn:
+        refuse("ctx.step, ctx.sleep and the like")
+
+
+def refuse(feature: str) -> NoReturn:
+    raise RotaError(
+        f'{feature} cannot be used by a task with isolation="process": its process has no way to '
+        "do that. Do "
+        "it in a task without, which runs this one"
+    )
+
+
+def _error_from(reply: Reply) -> Exception:
+    """The worker's error, of the same type if it is one of Rota's."""
+    kind = getattr(errors, reply.error_type, None)
+    if isinstance(kind, type) and issubclass(kind, RotaError):
+        return kind(reply.error)
+    return RotaError(f"{reply.error_type}: {reply.error}")

@@ -1,0 +1,1 @@
+"""Deletion of old rows, by retention rules and by age."""

@@ -1,0 +1,1 @@
+"""Notifications between processes: sending, listening, and waiting for results."""

@@ -1,0 +1,280 @@
+"""Starts the runs of schedules when their ticks come. Any worker does it; `firing` says how, and why no
+tick is started twice.
+
+When to look is told by the worker's polls, which ask for the next due time on their way; this loop rests
+until then, and has no query of its own while nothing is due. If nothing is heard of the polls, as when
+the worker is full and asks for no jobs, it looks by itself.
+
+A poll speaks of all schedules that there are. What is due and cannot be started here, because another
+has it in hand or because nobody here knows its target, is not looked at again at once, but later each time.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import random
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from rota.engine.notify.notifier import Notifier
+from rota.engine.scheduling import fire as scheduling_fire
+from rota.engine.scheduling.deferred import DeferredSchedules
+from rota.engine.scheduling.definitions import declare
+from rota.engine.scheduling.fire import FireResult, Overtaken, RunFactory, short_error
+from rota.engine.telemetry.counters import Counters
+from rota.engine.telemetry.event_bus import EventBus
+from rota.engine.telemetry.tracing import Tracing
+from rota.loop import Loop
+from rota.model import events
+from rota.store import pg_errors, schedules, ticks
+from rota.store.database import Database, run
+from rota.store.query import Query
+from rota.store.schedules import ScheduleDefinition
+
+log = logging.getLogger("rota")
+
+Row = TypeVar("Row")
+
+MIN_FALLBACK_POLL_SECONDS = 2.0
+"""Seconds without word from the polls after which this loop looks by itself, at least."""
+
+FIRST_RETRY_SECONDS = 0.02
+MAX_CONTENDED_RETRY_SECONDS = 0.5
+MAX_UNKNOWN_RETRY_SECONDS = 5.0
+"""Seconds before something that is due and was not ours to start is looked at again: at first, at last if
+another has it in hand, and at last if nobody here knows it."""
+
+CONTENDED_POSTPONE_SECONDS = 5.0
+"""Seconds for which a schedule is put off that somebody was in the way of."""
+
+SWEEP_SECONDS = 5.0
+IDLE_SWEEP_SECONDS = 30.0
+"""Seconds between looks at what has become of runs, while some are open and while none is."""
+
+FIRST_DECLARE_SECONDS = 3.0
+DECLARE_SECONDS = 60.0
+"""Seconds, about, after which it is seen to that schedules are as the code says which is there: first, for
+nobody knew of this worker while it started, and again and again, for another may have started, changed
+them, and gone.
+"""
+
+
+class Scheduler(Loop):
+    max_error_delay_seconds = 2.0
+
+    def __init__(
+        self,
+        database: Database,
+        notifier: Notifier,
+        event_bus: EventBus,
+        worker: int,
+        targets: Mapping[str, RunFactory],
+        tracing: Tracing | None = None,
+        declared: Sequence[ScheduleDefinition] = (),
+    ) -> None:
+        super().__init__()
+        self._database = database
+        self._notifier = notifier
+        self._declared = declared
+        self._event_bus = event_bus
+        self._worker = worker
+        self._targets = targets
+        self.counters = Counters()
+        self._tracing = tracing
+        self._process = (socket.gethostname(), os.getpid())
+        self._fallback_poll_seconds = max(
+            MIN_FALLBACK_POLL_SECONDS, 3 * database.settings.poll_interval
+        )
+        self._schedules_changed = True
+        self._poll_at = 0.0
+        self._sweep_at = time.monotonic() + random.uniform(0, SWEEP_SECONDS)
+        self._declare_at = time.monotonic() + _with_jitter(FIRST_DECLARE_SECONDS)
+        self._misses = 0  # in a row: looks at something due that was not ours to start
+        self._missed_at = 0.0
+        self._overdue = False  # whether something was due when a poll asked
+        self._warned_unstartable: set[str] = set()
+        self._slow: set[str] = set()  # those over which it took too long here, the last time
+        self._deferred = DeferredSchedules()
+
+    # What others say
+
+    def on_next_schedule(self, due_in: float | None) -> None:
+        """A poll has asked when the next schedule is due, of all there are: in so many seconds; None: there
+        is none."""
+        now = time.monotonic()
+        if due_in is None or due_in > 0:
+            self._misses = 0
+            self._poll_at = now + (
+                self._fallback_poll_seconds
+                if due_in is None
+                else min(due_in, self._fallback_poll_seconds)
+            )
+        else:
+            self._overdue = True
+            retry_at = self._missed_at + min(
+                FIRST_RETRY_SECONDS * 2.0**self._misses, MAX_UNKNOWN_RETRY_SECONDS
+            )
+            self._poll_at = min(self._poll_at, max(now, retry_at))
+        self.wake()
+
+    def on_schedules_changed(self) -> None:
+        """There is news of schedules."""
+        self._schedules_changed = True
+        self.wake()
+
+    # The loop
+
+    async def tick(self) -> float | None:
+        if not self._targets:
+            return None
+        if self._schedules_changed or time.monotonic() >= self._poll_at:
+            await self._poll()
+        elif time.monotonic() >= self._sweep_at:
+            await self._sweep()
+        elif time.monotonic() >= self._declare_at:
+            self._declare_at = time.monotonic() + _with_jitter(DECLARE_SECONDS)
+            await declare(self._database, self._declared, list(self._targets), self._worker)
+        return max(min(self._poll_at, self._sweep_at, self._declare_at) - time.monotonic(), 0.001)
+
+    async def _poll(self) -> None:
+        # Before anything is asked: what is heard meanwhile may be newer than the answer.
+        now = time.monotonic()
+        self._poll_at = now + self._fallback_poll_seconds
+        if self._schedules_changed:
+            self._schedules_changed = False
+            self._misses = 0
+        handled, due_in = False, 0.0
+        if self._misses:
+            due_in = await self._seconds_until_due()
+        if due_in <= 0:
+            handled = await self.fire()
+            due_in = await self._seconds_until_due()
+        if handled:
+            self._misses = 0
+            self._sweep_at = min(self._sweep_at, now + SWEEP_SECONDS)
+        else:
+            self._missed_at = now
+            self._misses = min(self._misses + 1, 10)
+            if due_in <= 0:
+                due_in = min(FIRST_RETRY_SECONDS * 2.0**self._misses, MAX_CONTENDED_RETRY_SECONDS)
+        self._poll_at = min(self._poll_at, time.monotonic() + due_in)
+
+    async def _seconds_until_due(self) -> float:
+        """Seconds until the next one is due that can be started here."""
+        deferred = self._deferred.deferred_names()
+        [seconds] = await self._query(ticks.next_due(list(self._targets), deferred))
+        return math.inf if seconds is None else seconds
+
+    async def _query(self, query: Query[Row]) -> list[Row]:
+        [[_, rows]] = await self._database.pipeline([[ticks.set_short_timeouts(), query]])
+        return rows
+
+    # What is due
+
+    async def fire(self) -> bool:
+        """See to what is due. Answers whether there was something to see to."""
+        try:
+            fired = await self._fire()
+        except Exception as error:
+            if _is_database_down(error):
+                raise
+            # One is in the way of the others, and nobody says which.
+            log.warning("schedules that are due are seen to one by one: %s", short_error(error))
+            deferred = self._deferred.deferred_names()
+            fired = FireResult(
+                one_by_one=await self._query(ticks.due_names(list(self._targets), deferred))
+            )
+        for name in fired.one_by_one:
+            await self._fire_one(name)
+        return bool(fired.handled or fired.one_by_one)
+
+    async def _fire_one(self, name: str) -> None:
+        try:
+            await self._fire(name)
+            self._slow.discard(name)
+        except Exception as error:
+            if _is_database_down(error):
+                raise
+            log.error("schedule %r is put off: %s", name, short_error(error))
+            # Once, it may have been this process that stood still, whatever the schedule.
+            is_first_timeout = _is_timeout(error) and name not in self._slow
+            (self._slow.add if is_first_timeout else self._slow.discard)(name)
+            is_transient = is_first_timeout or pg_errors.is_contended(error)
+            reason, seconds = (
+                (None, CONTENDED_POSTPONE_SECONDS)
+                if is_transient
+                else (short_error(error), scheduling_fire.POSTPONE_SECONDS)
+            )
+            await self._database.run(ticks.postpone({name: reason}, seconds))
+
+    async def _fire(self, name: str | None = None) -> FireResult:
+        try:
+            fired = await scheduling_fire.fire(
+                self._database, self._targets, self._process, self._deferred, name, self._tracing
+            )
+        except Overtaken as error:
+            log.debug("%s", error)
+            return FireResult()
+        self._notifier.notify(fired.queues)
+        for late in fired.lateness:
+            self.counters.lateness.add(late)
+        if self._event_bus:
+            for (schedule, tick), id in fired.started.items():
+                self._event_bus.publish(
+                    events.ScheduleTicked(self._worker, schedule, tick.isoformat(), id)
+                )
+        return fired
+
+    # What has become of it
+
+    async def _sweep(self) -> None:
+        """Note what has become of runs, and tell of schedules that nobody can start."""
+        now = time.monotonic()
+        self._sweep_at = now + SWEEP_SECONDS
+        if self._overdue:
+            self._overdue = False
+            await self._warn_unstartable()
+        [state] = await self._query(ticks.open_ticks())
+        if not state.has_open:
+            self._sweep_at = now + _with_jitter(IDLE_SWEEP_SECONDS)
+        if not state.ended_schedules:
+            return
+        schema = self._database.schema
+        async with self._database.transaction() as connection:
+            await run(connection, ticks.set_short_timeouts(), schema)
+            locked = await run(connection, ticks.lock(state.ended_schedules), schema)
+            found = await run(connection, ticks.record_outcomes(locked), schema) if locked else []
+        for each in found:
+            if each.is_paused:
+                log.warning("schedule %r is paused: it has failed too often", each.name)
+
+    async def _warn_unstartable(self) -> None:
+        """They are kept as they are: the worker that knows them may be on its way."""
+        for each in await self._database.run(schedules.unstartable(list(self._targets))):
+            if each.name not in self._warned_unstartable:
+                self._warned_unstartable.add(each.name)
+                log.warning(
+                    "schedule %r is due, and nobody knows %s: it starts nothing until a worker does",
+                    each.name,
+                    each.target_label,
+                )
+
+
+def _is_database_down(error: Exception) -> bool:
+    """Whether it is the database that fails, not what was asked of it: then nothing has happened."""
+    if _is_timeout(error):
+        return False  # over one of them
+    return pg_errors.is_transient(error) and not pg_errors.is_contended(error)
+
+
+def _is_timeout(error: Exception) -> bool:
+    return pg_errors.sqlstate(error).startswith("25P0")
+
+
+def _with_jitter(seconds: float) -> float:
+    """Not all at the same moment."""
+    return seconds * random.uniform(0.75, 1.25)

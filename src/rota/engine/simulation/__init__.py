@@ -1,0 +1,1 @@
+"""Running a durable function without a database: for tests and for check-deploy."""

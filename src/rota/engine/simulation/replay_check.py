@@ -1,0 +1,220 @@
+"""Whether a job that is under way goes on with this code: a look at where the code goes, and no further.
+
+The job's arguments are read as a worker would read them. Then its function runs with what the job has come
+to, until it asks for something new: there the glance ends, before anything happens. So nothing is started,
+kept or written, and no step runs; but what the function does between its steps, it does here, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
+from datetime import datetime
+from inspect import Parameter
+from typing import Any, Literal, NoReturn, Protocol, TypeVar, cast
+
+import msgspec
+
+from rota.engine.db_clock import DatabaseClock
+from rota.engine.durable.journal import SuspendAttempt
+from rota.engine.execution.call import BoundFlow, BoundTask
+from rota.engine.execution.child_calls import ChildCalls, digest, validate_calls
+from rota.engine.simulation.attempt import SimulatedAttempt, Stubs
+from rota.errors import (
+    ChildCallsChanged,
+    DefinitionError,
+    ReplayMismatch,
+    Requeue,
+    RetryLater,
+    RotaError,
+)
+from rota.model import codec
+from rota.model.context import BoundCall, Failure
+from rota.model.journal import JournalEntry
+from rota.model.outcome import FinalOutcome, Rejected, Retried
+from rota.model.task import TaskDefinition
+from rota.store import runs
+from rota.store.database import Database
+from rota.store.jobs import ClaimedJob
+from rota.store.query import Query
+
+Row = TypeVar("Row")
+
+REPLAY_TIMEOUT_SECONDS = 10.0
+"""Seconds in which the code has to come to where it was."""
+
+ProblemKind = Literal["arguments", "replay", "error"]
+
+
+class ReplayProblem(msgspec.Struct, frozen=True):
+    """Why a job would not go on."""
+
+    kind: ProblemKind
+    reason: str
+    timed_out: bool = False
+    """The code runs on, if it runs in a thread."""
+
+
+class ReadOnlyDatabase(Protocol):
+    """Asks the database, and writes nothing."""
+
+    async def run_with_retry(self, query: Query[Row]) -> list[Row]: ...
+
+
+_current_check: ContextVar[_ReplayCheck | None] = ContextVar("rota glance", default=None)
+
+_ID_DECODER = msgspec.json.Decoder(dict[str, int])
+
+
+def input_job_ids(inputs: str | None) -> dict[str, int]:
+    """The jobs whose results a job takes, by the words it takes them by."""
+    return _ID_DECODER.decode(inputs) if inputs else {}
+
+
+def check_arguments(
+    task: TaskDefinition, args: str, inputs: str | None, results: Mapping[int, str | None]
+) -> ReplayProblem | None:
+    """Whether a job's arguments fit no longer, with the results it takes, as far as these are known: what
+    jobs that have not ended will come to is taken to be right."""
+    ids = input_job_ids(inputs)
+    parts = [
+        f'"{parameter}":{results[id] or "null"}' for parameter, id in ids.items() if id in results
+    ]
+    own_args = args[1:-1].strip()
+    document = "{" + ",".join([own_args, *parts] if own_args else parts) + "}"
+    pending = {parameter for parameter, id in ids.items() if id not in results}
+    try:
+        for definition in filter(None, (task, task.skip_if)):
+            _decoder(definition, pending).decode(document)
+    except (msgspec.ValidationError, ValueError) as error:
+        reason = codec.describe(error) if isinstance(error, msgspec.ValidationError) else str(error)
+        return ReplayProblem("arguments", reason)
+    except (DefinitionError, NotImplementedError) as error:
+        return ReplayProblem("arguments", str(error))
+    return None
+
+
+def _decoder(task: TaskDefinition, pending: set[str]) -> msgspec.json.Decoder[dict[str, Any]]:
+    if not pending:
+        return task.arguments_decoder
+    return task.decoder_for(
+        {
+            name: (task.hint(name), parameter.default is Parameter.empty)
+            for name, parameter in task.parameters.items()
+            if name not in pending
+        },
+        "an argument",
+    )
+
+
+async def stop_here() -> NoReturn:
+    """For what would have an effect, where code is only looked at."""
+    check = _current_check.get()
+    if check is None:
+        raise RotaError("nothing is started while code is only looked at")
+    check.refuse("")
+
+
+async def check_replay(
+    task: TaskDefinition,
+    job: ClaimedJob,
+    clock: DatabaseClock,
+    database: ReadOnlyDatabase,
+    limit: int,
+) -> ReplayProblem | None:
+    """Where the code goes with what the job has come to. None: on."""
+    check = _ReplayCheck(task, job, clock, database, limit)
+    _current_check.set(check)
+    try:
+        async with asyncio.timeout(REPLAY_TIMEOUT_SECONDS):
+            outcome = await check.run()
+    except TimeoutError:
+        reason = (
+            f"the code did not come to where it was within {REPLAY_TIMEOUT_SECONDS:g} s, "
+            "and was left alone"
+        )
+        return ReplayProblem("error", reason, timed_out=True)
+    raised = check.raised
+    if check.is_discarded:
+        return None
+    match outcome:
+        case Rejected(error=error) if isinstance(raised, ReplayMismatch):
+            return ReplayProblem(
+                "replay", f"comes to {raised.actual} where it had come to {raised.expected}"
+            )
+        case (
+            Rejected(error=error) | Retried(error=error) | FinalOutcome(state="failed", error=error)
+        ):
+            if isinstance(raised, RetryLater | Requeue):
+                return None
+            if isinstance(raised, ChildCallsChanged):
+                return ReplayProblem("replay", str(raised))
+            stored_error = codec.decode_error(None if error is None else error.encode())
+            return ReplayProblem(
+                "error", f"{stored_error.type}: {stored_error.message}".rstrip(": ")
+            )
+    return None
+
+
+class _ReplayCheck(SimulatedAttempt):
+    """Gives what was kept, and stops at whatever was not."""
+
+    def __init__(
+        self,
+        task: TaskDefinition,
+        job: ClaimedJob,
+        clock: DatabaseClock,
+        database: ReadOnlyDatabase,
+        limit: int,
+    ) -> None:
+        super().__init__(task, job, Stubs(), limit)
+        self._clock = clock
+        self._database = database
+        # It only asks what calls came to.
+        unused: Any = None
+        self._child_calls = ChildCalls(cast(Database, database), unused, unused, 0, unused)
+
+    def now(self) -> datetime:
+        return self._clock.now()
+
+    async def write(self, entries: Sequence[JournalEntry]) -> None:
+        await self.discard()
+
+    async def on_step_begin(self, entry: JournalEntry) -> None:
+        await self.discard()
+
+    async def read_signal(self, name: str) -> str | None:
+        await self.discard()
+
+    async def run_calls(
+        self,
+        job: ClaimedJob,
+        number: int,
+        calls: Sequence[BoundCall[Any]],
+        concurrency: int | None,
+        return_exceptions: bool,
+    ) -> list[Any]:
+        bound: list[BoundTask[Any] | BoundFlow] = validate_calls(calls, concurrency)
+        if not bound:
+            return []
+        found = await self._database.run_with_retry(runs.calls(job.job, number))
+        if not found:
+            await self.discard()
+        [previous] = found
+        if previous.digest != digest(bound):
+            raise ChildCallsChanged(
+                f"makes other calls than it had made (run {previous.run}), as its call {number + 1}"
+            )
+        if previous.state is None or (previous.state != "succeeded" and not return_exceptions):
+            await self.discard()  # they are waited for, or made once more
+        children = await self._database.run_with_retry(runs.call_results(previous.run))
+        return await self._child_calls.results(bound, children, return_exceptions)
+
+    async def failures(self, job: ClaimedJob) -> list[Failure]:
+        return await self._child_calls.failures(job)
+
+    def refuse(self, operation: str) -> NoReturn:
+        # It would happen again each time: from here on nothing was kept that could be given.
+        self.is_discarded = True
+        raise asyncio.CancelledError if self.task.is_async else SuspendAttempt

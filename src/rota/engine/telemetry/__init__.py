@@ -1,0 +1,1 @@
+"""Counters, statistics per minute, events and traces."""

@@ -1,0 +1,411 @@
+"""What a worker has on its desk: the jobs it holds, and where each of them is.
+
+    put ──▶ backlog ──▶ running ──▶ finished ──▶ take
+
+The exchange puts claimed jobs on one side and takes finished ones from the other; executors do what is
+in between. The desk starts as many as there are places.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from rota.engine.execution.executor import StopReason, effective_policy, outcome_of_error
+from rota.engine.execution.pool import ExecutorPool
+from rota.engine.telemetry.otel import is_sampled
+from rota.engine.telemetry.tracing import Tracing
+from rota.engine.worker.crash_policy import after_crash, must_run_alone
+from rota.engine.worker.exclusive_run import ExclusiveRun, MarkExclusive
+from rota.model.context import ContextBackend
+from rota.model.outcome import (
+    AlreadyRecorded,
+    Discarded,
+    FinalOutcome,
+    Outcome,
+    Rejected,
+    Restarted,
+    Retried,
+    Returned,
+    Succeeded,
+    Suspended,
+)
+from rota.model.retry import Retry
+from rota.model.task import TaskDefinition
+from rota.store.jobs import RECORDED_CLAIM, ClaimedJob
+
+OUTCOMES_PER_WAKE = 50
+
+
+@dataclass(slots=True)
+class OutcomeBatch:
+    """Finished jobs on their way to be recorded."""
+
+    succeeded: list[tuple[ClaimedJob, str | None, float]] = field(default_factory=list)
+    finished: list[tuple[ClaimedJob, FinalOutcome, float]] = field(default_factory=list)
+    retried: list[tuple[ClaimedJob, Retried, float]] = field(default_factory=list)
+    returned: list[ClaimedJob] = field(default_factory=list)
+    rejected: list[tuple[ClaimedJob, Rejected]] = field(default_factory=list)
+    suspended: list[tuple[ClaimedJob, Suspended, float]] = field(default_factory=list)
+    restarted: list[tuple[ClaimedJob, Restarted, float]] = field(default_factory=list)
+    already_recorded: list[tuple[ClaimedJob, float]] = field(default_factory=list)
+    trace_links: list[tuple[int, str]] = field(default_factory=list)
+    """Where those of them were that others wait for."""
+
+    def __bool__(self) -> bool:
+        rare = (
+            self.finished or self.retried or self.returned or self.rejected or self.already_recorded
+        )
+        return bool(self.succeeded or rare or self.suspended or self.restarted)
+
+    def split(self) -> Iterator[OutcomeBatch]:
+        """The same jobs, a batch each."""
+        yield from (OutcomeBatch(succeeded=[each]) for each in self.succeeded)
+        yield from (OutcomeBatch(finished=[each]) for each in self.finished)
+        yield from (OutcomeBatch(retried=[each]) for each in self.retried)
+        yield from (OutcomeBatch(returned=[each]) for each in self.returned)
+        yield from (OutcomeBatch(rejected=[each]) for each in self.rejected)
+        yield from (OutcomeBatch(suspended=[each]) for each in self.suspended)
+        yield from (OutcomeBatch(restarted=[each]) for each in self.restarted)
+
+    @property
+    def claims(self) -> set[int]:
+        return (
+            {job.claim for job, _, _ in self.succeeded}
+            | {job.claim for job, _, _ in self.finished}
+            | {job.claim for job, _, _ in self.retried}
+            | {job.claim for job in self.returned}
+            | {job.claim for job, _ in self.rejected}
+            | {job.claim for job, _, _ in (*self.suspended, *self.restarted)}
+        )
+
+
+async def _mark_nothing(job: ClaimedJob, exclusive: bool) -> bool:
+    return True
+
+
+class JobSlots:
+    def __init__(
+        self,
+        tasks: Mapping[str, TaskDefinition],
+        capacity: int,
+        payload_limit: int,
+        services_for: Callable[[ClaimedJob], ContextBackend] | None = None,
+        max_processes: int = 0,
+        mark_exclusive: MarkExclusive = _mark_nothing,
+        worker: int | None = None,
+        tracing: Tracing | None = None,
+    ) -> None:
+        self._tasks = tasks
+        self.capacity = capacity
+        self._backlog: deque[tuple[float, ClaimedJob]] = deque()
+        self._running: dict[int, ClaimedJob] = {}
+        # Of those running, those that only wait, and take no place: in so many branches.
+        self._parked: dict[ClaimedJob, int] = {}
+        self._outcomes = OutcomeBatch()
+        self._on_outcome: Callable[[], None] = lambda: None
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self.expected_nonces: set[UUID] = set()
+        """Nonces of claims that jobs here are about to have."""
+        self._exclusive_run = ExclusiveRun(
+            mark_exclusive, self._count_others, self._on_exclusive_end
+        )
+        self._starting_suspects: set[asyncio.Task[None]] = set()
+        self._executors = ExecutorPool(
+            self._finish, payload_limit, max_processes, services_for, worker, tracing
+        )
+        self.started = self._executors.started
+
+    def on_outcome(self, callback: Callable[[], None]) -> None:
+        self._on_outcome = callback
+
+    # What is where
+
+    @property
+    def backlog(self) -> int:
+        return len(self._backlog)
+
+    @property
+    def running(self) -> int:
+        """How many places are taken."""
+        return len(self._running) - len(self._parked)
+
+    @property
+    def idle_slots(self) -> int:
+        return self.capacity - self.running
+
+    @property
+    def oldest_wait_seconds(self) -> float:
+        """How long the oldest job here has waited for a place."""
+        return time.monotonic() - self._backlog[0][0] if self._backlog else 0.0
+
+    @property
+    def has_outcomes(self) -> bool:
+        return bool(self._outcomes)
+
+    @property
+    def outcome_count(self) -> int:
+        return len(self._outcomes.succeeded) + len(self._outcomes.suspended)
+
+    @property
+    def is_reserved(self) -> bool:
+        """Whether one job is to run alone, so that nothing else may begin."""
+        return self._exclusive_run.is_reserved
+
+    def claims(self) -> set[int]:
+        """The claims of everything here."""
+        return (
+            {job.claim for job in self._running.values()}
+            | {job.claim for _, job in self._backlog}
+            | self._outcomes.claims
+        )
+
+    def unfinished_claims(self) -> set[int]:
+        """The claims of what runs here or is about to."""
+        running = {job.claim for job in self._running.values()}
+        return (running | {job.claim for _, job in self._backlog}) - {RECORDED_CLAIM}
+
+    # In, through, out
+
+    def add(self, jobs: Sequence[ClaimedJob]) -> None:
+        now = time.monotonic()
+        self._executors.refresh_tracing()
+        self._backlog.extend([(now, job) for job in jobs])
+        if jobs and jobs[0].lost < 0:
+            # Suspects come first: there is room for them, and they are not held ahead.
+            self._backlog.rotate(len(jobs))
+        if self._backlog:
+            self._empty.clear()
+        self._start_jobs()
+
+    def _start_jobs(self) -> None:
+        running, backlog, parked = self._running, self._backlog, self._parked
+        while backlog and len(running) - len(parked) < self.capacity:
+            if self._exclusive_run.is_reserved:
+                self.return_unstarted(older_than=0)
+                self._on_outcome()
+                break
+            _, job = backlog.popleft()
+            # What it has begun it may end, however long it has slept.
+            if job.expired and not job.has_steps:
+                self._outcomes.finished.append((job, FinalOutcome("expired", None), 0.0))
+                self._on_outcome()
+                continue
+            task = self._tasks[job.task]
+            if job.job in running:
+                self._discard_previous(running[job.job])
+            running[job.job] = job
+            try:
+                retry, timeout = effective_policy(job, task)
+                if job.lost < 0:
+                    self._start_suspect(job, task, retry, timeout)
+                else:
+                    self._executors.start(job, task, retry, timeout)
+            except Exception as error:
+                # Options that no longer make sense fail this job, not the worker.
+                self._finish(job, outcome_of_error(error, job, task.policy.retry), 0.0)
+        if not running and not backlog:
+            self._empty.set()
+
+    def _discard_previous(self, previous: ClaimedJob) -> None:
+        """The job is here again, under another claim: what runs under the old one counts for nothing."""
+        self._parked.pop(previous, None)
+        self._exclusive_run.end(previous)
+        self._stop(previous, StopReason.CLAIM_LOST)
+
+    def _count_others(self) -> int:
+        """How many others do something that could do harm."""
+        return len(self._running) - len(self._parked) - 1
+
+    def _on_exclusive_end(self) -> None:
+        self._start_jobs()
+        self._on_outcome()
+
+    def _start_suspect(
+        self, job: ClaimedJob, task: TaskDefinition, retry: Retry, timeout: float | None
+    ) -> None:
+        """Whether a job that was lost with a worker runs again is said first."""
+
+        exclusive = must_run_alone(job)
+        if exclusive:
+            self._exclusive_run.reserve(job)
+
+        async def decide_and_start() -> None:
+            try:
+                outcome: Rejected | Discarded | None = await after_crash(job, task, retry)
+                if outcome is None and exclusive and not await self._exclusive_run.begin(job):
+                    outcome = Discarded()
+                if outcome is not None:
+                    self._finish(job, outcome, 0.0)
+                elif self._running.get(job.job) is job:
+                    self._executors.start(job, task, retry, timeout)
+            except Exception as error:
+                self._finish(job, outcome_of_error(error, job, retry), 0.0)
+
+        starting = asyncio.get_running_loop().create_task(decide_and_start())
+        self._starting_suspects.add(starting)
+        starting.add_done_callback(self._starting_suspects.discard)
+
+    def _finish(self, job: ClaimedJob, outcome: Outcome, seconds: float) -> None:
+        if job.span is not None:
+            self._executors.end_span(
+                job, AlreadyRecorded() if job.claim == RECORDED_CLAIM else outcome
+            )
+        if self._running.get(job.job) is not job:
+            return  # it was given up on before it ended; perhaps it is here again
+        del self._running[job.job]
+        if self._parked:
+            self._parked.pop(job, None)
+        if self._exclusive_run.is_reserved:
+            self._exclusive_run.end(job)
+            self._exclusive_run.check_alone()
+        outcomes = self._outcomes
+        if job.claim == RECORDED_CLAIM:
+            outcome = AlreadyRecorded()
+        if job.span is not None:
+            self._add_trace_link(job, job.span, outcome)
+        match outcome:
+            case Succeeded(result):
+                outcomes.succeeded.append((job, result, seconds))
+                # One call to wake the exchange, and one whenever there is enough for a second trade.
+                needs_wake = len(outcomes.succeeded) % OUTCOMES_PER_WAKE == 1
+            case FinalOutcome():
+                outcomes.finished.append((job, outcome, seconds))
+                needs_wake = True
+            case Retried():
+                outcomes.retried.append((job, outcome, seconds))
+                needs_wake = True
+            case Returned():
+                outcomes.returned.append(job)
+                needs_wake = True
+            case Rejected():
+                outcomes.rejected.append((job, outcome))
+                needs_wake = True
+            case Suspended():
+                outcomes.suspended.append((job, outcome, seconds))
+                needs_wake = len(outcomes.suspended) % OUTCOMES_PER_WAKE == 1
+            case Restarted():
+                outcomes.restarted.append((job, outcome, seconds))
+                needs_wake = True
+            case AlreadyRecorded():
+                outcomes.already_recorded.append((job, seconds))
+                needs_wake = True
+            case Discarded():
+                needs_wake = False
+        self._start_jobs()
+        if needs_wake:
+            self._on_outcome()
+
+    def _add_trace_link(self, job: ClaimedJob, span: str, outcome: Outcome) -> None:
+        """Of a job that is over, whoever waits for it is told where it was in a trace."""
+        if (
+            job.run is not None
+            and isinstance(outcome, Succeeded | FinalOutcome)
+            and is_sampled(span)
+        ):
+            self._outcomes.trace_links.append((job.job, span))
+
+    def finish_detached(self, job: ClaimedJob, outcome: Outcome) -> None:
+        """The job has left, and its code will not end: what it still does is not looked at."""
+        self._finish(job, outcome, 0.0)
+
+    def take_outcomes(self) -> OutcomeBatch:
+        """Everything finished since the last call."""
+        taken, self._outcomes = self._outcomes, OutcomeBatch()
+        return taken
+
+    @contextmanager
+    def parked(self, job: ClaimedJob) -> Iterator[None]:
+        """While a job only waits for others, its place is somebody else's: perhaps theirs."""
+        if self._running.get(job.job) is job:
+            self._parked[job] = self._parked.get(job, 0) + 1
+            self._exclusive_run.allow_others(job)
+            self._start_jobs()
+            self._on_outcome()
+        try:
+            yield
+        finally:
+            if self._parked.get(job, 0) > 1:
+                self._parked[job] -= 1
+            else:
+                self._parked.pop(job, None)
+
+    # Letting go
+
+    def return_unstarted(self, older_than: float) -> int:
+        """Give up jobs that have waited here for a place too long: somebody else may have one."""
+        returned = 0
+        oldest = time.monotonic() - older_than
+        while self._backlog and self._backlog[0][0] <= oldest:
+            self._outcomes.returned.append(self._backlog.popleft()[1])
+            returned += 1
+        if not self._running and not self._backlog:
+            self._empty.set()
+        return returned
+
+    def cancel(self, jobs: Sequence[int]) -> None:
+        """Somebody wished these cancelled: they never start, or are told to stop."""
+        cancelled = set(jobs)
+        for entry in [entry for entry in self._backlog if entry[1].job in cancelled]:
+            self._backlog.remove(entry)
+            self._outcomes.finished.append((entry[1], FinalOutcome("cancelled", None), 0.0))
+        for job in cancelled & self._running.keys():
+            self._stop(self._running[job], StopReason.CANCELLED)
+        if self.has_outcomes:
+            self._on_outcome()
+
+    def stop_all(self) -> None:
+        """Tell everything that runs to stop; what does goes back as it was."""
+        self.return_unstarted(older_than=0)
+        for job in list(self._running.values()):
+            self._stop(job, StopReason.DRAINED)
+
+    def stop_parked(self) -> None:
+        """Let go of jobs that only wait for others: they can wait elsewhere."""
+        for job in list(self._parked):
+            self._stop(job, StopReason.DRAINED)
+
+    def drop_claims(self, claims: Collection[int] | None = None) -> int:
+        """These claims, or all, were taken away: stop what runs under them, and record nothing of it."""
+        remaining = [entry for entry in self._backlog if not _is_in_claims(entry[1], claims)]
+        dropped = len(self._backlog) - len(remaining)
+        self._backlog = deque(remaining)
+        for job in list(self._running.values()):
+            if _is_in_claims(job, claims):
+                self._stop(job, StopReason.CLAIM_LOST)
+                dropped += 1
+        if not self._running and not self._backlog:
+            self._empty.set()
+        return dropped
+
+    def abandon(self, *, return_jobs: bool = True) -> None:
+        """Let go of what would not stop. If it ends after all, nobody listens any more."""
+        if return_jobs:
+            self._outcomes.returned += self._running.values()
+        self._running.clear()
+        self._parked.clear()
+        self._empty.set()
+
+    def _stop(self, job: ClaimedJob, reason: StopReason) -> None:
+        self._executors.stop(job, self._tasks[job.task], reason)
+
+    async def wait_empty(self) -> None:
+        await self._empty.wait()
+
+    def drain(self) -> None:
+        """Let what runs know that it had better come to an end."""
+        self._executors.drain()
+
+    async def close(self) -> None:
+        self._executors.close()
+        await self._executors.wait_closed()
+
+
+def _is_in_claims(job: ClaimedJob, claims: Collection[int] | None) -> bool:
+    return claims is None or job.claim in claims

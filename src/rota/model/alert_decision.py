@@ -1,0 +1,399 @@
+"""From an observation of the fleet to open and closed alerts, as pure functions.
+
+A value over its limit is a finding and opens an alert at once. A value just below its limit is a
+finding too: it opens nothing, but keeps an open alert open (`exceeds_limit` is false). An alert is
+closed only after its condition has been false for `CLOSE_AFTER_SECONDS`, so that something that comes
+and goes is one alert and not many.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from rota.model import alert_rules as kinds
+from rota.model.alert_rules import OFF, AlertRules
+
+MAX_COUNTED = 1000
+"""Nothing is counted further than this."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueHead:
+    """The job that is first in a queue's lane."""
+
+    queue: str
+    priority: int
+    seq: int
+    job: int
+    task: str
+    age: float | None
+    """For how many seconds it has been ready at least, as far as the rows tell."""
+    serving_workers: int
+    """Workers that are there and serve its queue."""
+    eligible_workers: int
+    """Of these, how many know its task; and how busy they are."""
+    running: int
+    capacity: int
+    paused: bool = False
+
+    @property
+    def lane_key(self) -> str:
+        return f"{self.priority} {self.queue}"
+
+
+@dataclass(frozen=True, slots=True)
+class DeadWorker:
+    worker: int
+    host: str
+    pid: int
+    queues: list[str]
+    last_beat: datetime
+    """The last that was heard of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveWorker:
+    queues: list[str]
+    started: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class LateSchedule:
+    schedule: str
+    target: str
+    late_seconds: float
+    has_worker: bool
+    """Whether a worker that is there knows its target."""
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class FailingSchedule:
+    schedule: str
+    failures: int
+    paused: bool
+    run: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantinedJobs:
+    queue: str
+    jobs: int
+    job: int
+    task: str
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedOutcomes:
+    host: str
+    jobs: int
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLoad:
+    snapshot_age: float | None
+    """For how many seconds the oldest transaction is open that keeps rows from being removed, and whose."""
+    pid: int | None
+    application: str | None
+    state: str | None
+    notify_usage: float
+    """How full the queue of notifications is, from 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetSnapshot:
+    now: datetime
+    heads: Sequence[QueueHead] = ()
+    dead: Sequence[DeadWorker] = ()
+    alive: Sequence[LiveWorker] = ()
+    late: Sequence[LateSchedule] = ()
+    failing: Sequence[FailingSchedule] = ()
+    quarantined: Sequence[QuarantinedJobs] = ()
+    refused: Sequence[RefusedOutcomes] = ()
+    server: Sequence[ServerLoad] = ()
+
+
+CLEAR_FRACTION = 0.5
+"""What was told is over below this part of its limit."""
+
+REFUSED_WINDOW_SECONDS = 300.0
+"""Seconds within which completions that were refused are counted."""
+
+DATABASE_SUBJECT = "database"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    kind: str
+    subject: str
+    message: str
+    exceeds_limit: bool = True
+    """Over its limit. Else it keeps open what is."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.kind, self.subject
+
+
+HeadHistory = Mapping[str, tuple[int, float]]
+"""Of each place, which job was first there, by its seq, and since when, in seconds since 1970."""
+
+
+def update_history(history: HeadHistory, heads: Iterable[QueueHead], now: datetime) -> HeadHistory:
+    """A job that came back from somewhere has no row that tells since when it is ready; who looks again and
+    finds it first still, knows how long at least."""
+    known: dict[str, tuple[int, float]] = {}
+    for head in heads:
+        seq, since = history.get(head.lane_key, (None, 0.0))
+        same = seq == head.seq and since <= now.timestamp()
+        known[head.lane_key] = (head.seq, since if same else now.timestamp())
+    return known
+
+
+def evaluate_rules(
+    rules: AlertRules, snapshot: FleetSnapshot, history: HeadHistory
+) -> list[Finding]:
+    return [
+        *_old_queues(rules, snapshot, history),
+        *_dead_workers(rules, snapshot),
+        *_late_schedules(rules, snapshot),
+        *_failing_schedules(rules, snapshot),
+        *_quarantined_jobs(rules, snapshot),
+        *_refused_outcomes(rules, snapshot),
+        *_server_load(rules, snapshot),
+    ]
+
+
+def _old_queues(
+    rules: AlertRules, snapshot: FleetSnapshot, history: HeadHistory
+) -> Iterable[Finding]:
+    oldest: dict[str, tuple[float, QueueHead]] = {}
+    for head in snapshot.heads:
+        _, since = history.get(head.lane_key, (0, snapshot.now.timestamp()))
+        age = max(head.age or 0.0, snapshot.now.timestamp() - since)
+        if head.queue not in oldest or age > oldest[head.queue][0]:
+            oldest[head.queue] = age, head
+    for queue, (age, head) in oldest.items():
+        limit = rules.limit(kinds.QUEUE_OLD, queue)
+        if age >= limit * CLEAR_FRACTION:
+            message = (
+                f"in queue {queue!r} job {head.job} ({head.task}) has been ready for {age:.0f} s, "
+                f"{limit:.0f} s are allowed; {_explain_waiting(head)}"
+            )
+            yield Finding(kinds.QUEUE_OLD, queue, message, age >= limit)
+
+
+def _explain_waiting(head: QueueHead) -> str:
+    if head.paused:
+        return f"the queue is paused: `rota queues resume {head.queue}` has it taken again"
+    if not head.serving_workers:
+        return f"no worker that is there serves it: start one, `rota worker … -q {head.queue}`"
+    if not head.eligible_workers:
+        return (
+            f"of {_pluralize(head.serving_workers, 'worker')} there none knows the task: deploy "
+            "the code that has "
+            "it, or cancel what waits"
+        )
+    return (
+        f"it can go to {_pluralize(head.eligible_workers, 'worker')}, at work on {head.running} of at most "
+        f"{head.capacity} jobs: add workers, or see what keeps them (`rota workers`, `rota queues`)"
+    )
+
+
+def _dead_workers(rules: AlertRules, snapshot: FleetSnapshot) -> Iterable[Finding]:
+    limit = rules.limit(kinds.WORKER_DEAD)
+    if limit == OFF:
+        return
+    missing = {each.worker for each in unreplaced_workers(snapshot.dead, snapshot.alive)}
+    by_host: dict[str, list[DeadWorker]] = defaultdict(list)
+    for each in snapshot.dead:
+        if each.worker in missing or (snapshot.now - each.last_beat).total_seconds() < limit:
+            by_host[each.host].append(each)
+    for host, died in by_host.items():
+        last = max(died, key=lambda each: (each.last_beat, each.worker))
+        others = f", and {_pluralize(len(died) - 1, 'other')} there" if len(died) > 1 else ""
+        replacement = (
+            "nobody has taken its place: start another"
+            if last.worker in missing
+            else "another has taken its place"
+        )
+        message = (
+            f"worker {last.worker} on {host} (process {last.pid}) died, it was last heard of at "
+            f"{last.last_beat:%Y-%m-%d %H:%M:%S} UTC{others}; what it held went back, and "
+            f"{replacement}. Look at its "
+            f"log and why it ended (out of memory?): `rota workers --all`, `rota alerts close "
+            f"'{kinds.WORKER_DEAD}' {host}`"
+        )
+        yield Finding(kinds.WORKER_DEAD, host, message)
+
+
+def unreplaced_workers(dead: Iterable[DeadWorker], alive: Iterable[LiveWorker]) -> list[DeadWorker]:
+    """Those in whose place nobody has come: a worker of the same queues that started since, for each."""
+    starts_by_queues: dict[tuple[str, ...], list[datetime]] = defaultdict(list)
+    for worker in alive:
+        starts_by_queues[tuple(sorted(worker.queues))].append(worker.started)
+    for starts in starts_by_queues.values():
+        starts.sort()
+    missing = []
+    # The last first: who can stand for it can stand for those before it.
+    for each in sorted(dead, key=lambda each: (each.last_beat, each.worker), reverse=True):
+        starts = starts_by_queues[tuple(sorted(each.queues))]
+        if starts and starts[-1] > each.last_beat:
+            starts.pop()
+        else:
+            missing.append(each)
+    return missing
+
+
+def _late_schedules(rules: AlertRules, snapshot: FleetSnapshot) -> Iterable[Finding]:
+    limit = rules.limit(kinds.SCHEDULE_LATE)
+    for each in snapshot.late:
+        if each.late_seconds >= limit * CLEAR_FRACTION:
+            message = (
+                f"schedule {each.schedule!r} is late by {each.late_seconds:.0f} s, {limit:.0f} s "
+                "are allowed; "
+                f"{_explain_lateness(each)}"
+            )
+            yield Finding(kinds.SCHEDULE_LATE, each.schedule, message, each.late_seconds >= limit)
+
+
+def _explain_lateness(late: LateSchedule) -> str:
+    if not late.has_worker:
+        return (
+            f"no worker that is there knows {late.target!r}: start one that does, deploy the code that "
+            "has it, or remove the schedule"
+        )
+    if late.reason:
+        # Not why: that may quote its input, and alerts go to places that are not to see it.
+        return f"it was put off; `rota schedules show {late.schedule}` says why"
+    return "are its workers well? (`rota workers`)"
+
+
+def _failing_schedules(rules: AlertRules, snapshot: FleetSnapshot) -> Iterable[Finding]:
+    limit = rules.limit(kinds.SCHEDULE_FAILS)
+    if limit == OFF:
+        return
+    for each in snapshot.failing:
+        if not each.failures:
+            continue
+        last = f", the last is run {each.run} (`rota show {each.run}`)" if each.run else ""
+        consequence = (
+            f"and is paused for it: put right what is wrong, then `rota schedules resume {each.schedule}`"
+            if each.paused
+            else "and goes on"
+        )
+        message = (
+            f"schedule {each.schedule!r} has failed {each.failures} times in a row{last}, "
+            f"{consequence}"
+        )
+        exceeds_limit = each.paused or each.failures >= limit
+        yield Finding(kinds.SCHEDULE_FAILS, each.schedule, message, exceeds_limit)
+
+
+def _quarantined_jobs(rules: AlertRules, snapshot: FleetSnapshot) -> Iterable[Finding]:
+    for each in snapshot.quarantined:
+        limit = rules.limit(kinds.QUARANTINE, each.queue)
+        if each.jobs >= max(limit * CLEAR_FRACTION, 1):
+            message = (
+                f"queue {each.queue!r} has {_pluralize(each.jobs, 'job')} in quarantine, such as "
+                f"{each.job} "
+                f"({each.task}), at which workers died again and again. Find out why, then `rota release "
+                f"{each.job}` or `rota cancel {each.job}` (`rota quarantine` lists them)"
+            )
+            yield Finding(kinds.QUARANTINE, each.queue, message, each.jobs >= limit)
+
+
+def _refused_outcomes(rules: AlertRules, snapshot: FleetSnapshot) -> Iterable[Finding]:
+    limit = rules.limit(kinds.REFUSED)
+    for each in snapshot.refused:
+        if each.jobs >= max(limit * CLEAR_FRACTION, 1):
+            message = (
+                f"the database refused {_pluralize(each.jobs, 'completion')} from {each.host} within "
+                f"{REFUSED_WINDOW_SECONDS / 60:.0f} minutes: the jobs had been taken away, and "
+                "are done again "
+                "elsewhere. A worker there freezes, or does not reach the database for longer than "
+                "ROTA_DEAD_AFTER: see its log, its lag in `rota workers`, and the network"
+            )
+            yield Finding(kinds.REFUSED, each.host, message, each.jobs >= limit)
+
+
+def _server_load(rules: AlertRules, snapshot: FleetSnapshot) -> Iterable[Finding]:
+    for each in snapshot.server:
+        limit = rules.limit(kinds.SNAPSHOT_OLD)
+        if each.snapshot_age is not None and each.snapshot_age >= limit * CLEAR_FRACTION:
+            message = (
+                f"a transaction has been open for {each.snapshot_age:.0f} s, {limit:.0f} s are allowed: "
+                f"process {each.pid} of the server ({each.application or 'without a name'}, "
+                f"{each.state}). While it is, nothing can be removed for good, and queues grow slow. End "
+                f"it where it runs, or by `select pg_terminate_backend({each.pid})`"
+            )
+            yield Finding(kinds.SNAPSHOT_OLD, DATABASE_SUBJECT, message, each.snapshot_age >= limit)
+        limit = rules.limit(kinds.NOTIFY_FULL)
+        if each.notify_usage >= limit * CLEAR_FRACTION:
+            message = (
+                f"the server's queue of notifications is {each.notify_usage:.0%} full, {limit:.0%} are "
+                "allowed: a session that listens has a transaction open. When it is full, every NOTIFY "
+                "fails, and with it the transaction. Look in pg_stat_activity for the oldest xact_start, "
+                "and end that session"
+            )
+            yield Finding(kinds.NOTIFY_FULL, DATABASE_SUBJECT, message, each.notify_usage >= limit)
+
+
+def _pluralize(count: int, noun: str) -> str:
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count}{' or more' if count >= MAX_COUNTED else ''} {noun}s"
+
+
+CLOSE_AFTER_SECONDS = 30.0
+"""Seconds for which it must not have been so before it is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAlert:
+    id: int
+    kind: str
+    subject: str
+    message: str
+    cleared_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class AlertDecision:
+    raised: list[Finding] = field(default_factory=list)
+    updated: list[tuple[int, str]] = field(default_factory=list)
+    """What is so still, in other words, or again."""
+    cleared: list[int] = field(default_factory=list)
+    """No longer so, as of now."""
+    closed: list[int] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.raised or self.updated or self.cleared or self.closed)
+
+
+def decide(
+    rules: AlertRules,
+    findings: Sequence[Finding],
+    open_alerts: Collection[OpenAlert],
+    now: datetime,
+    close_after: float = CLOSE_AFTER_SECONDS,
+) -> AlertDecision:
+    """Of alerts that are found by looking; `known` are those that are open."""
+    decision = AlertDecision()
+    by_key = {each.key: each for each in findings}
+    for alert in open_alerts:
+        finding = by_key.pop((alert.kind, alert.subject), None)
+        if finding is not None:
+            if finding.message != alert.message or alert.cleared_at is not None:
+                decision.updated.append((alert.id, finding.message))
+        elif not rules.is_enabled(alert.kind):
+            decision.closed.append(alert.id)
+        elif alert.cleared_at is None or alert.cleared_at > now:
+            decision.cleared.append(alert.id)
+        elif now - alert.cleared_at >= timedelta(seconds=close_after):
+            decision.closed.append(alert.id)
+    decision.raised.extend(each for each in by_key.values() if each.exceeds_limit)
+    return decision

@@ -1,0 +1,264 @@
+"""Connections to PostgreSQL that know whether a pooler is in between.
+
+With `pooled`, the next transaction may use another server connection. Nothing is set, prepared,
+listened for or locked there for longer than one transaction, and every transaction sets what it needs
+itself, in the same round trip.
+
+Every wait has a deadline. A server that disappears silently gives no error for minutes; the connection
+is then closed, and the waiting code sees a broken connection.
+
+`ReconnectingConnection` is a connection outside the pool, opened when needed and dropped when it
+breaks.
+
+Imported where a connection is made, because the driver takes long to load.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from psycopg import (
+    AsyncClientCursor,
+    AsyncConnection,
+    AsyncTransaction,
+    Connection,
+    Error,
+    IsolationLevel,
+    OperationalError,
+    sql,
+)
+from psycopg.abc import Buffer, PQGen
+from psycopg.adapt import Loader
+from psycopg.pq import TransactionStatus
+from psycopg.types.json import set_json_loads
+
+from rota.store.database import Database, pipeline
+from rota.store.query import Query
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection
+
+
+class ReconnectingConnection:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._connection: AsyncConnection[Any] | None = None
+
+    async def send(self, transactions: list[list[Query[Any]]]) -> list[list[list[Any]]]:
+        if self._connection is None or self._connection.closed:
+            self._connection = await self._database.connect(engine=True)
+        return await pipeline(self._connection, transactions, self._database.schema)
+
+    async def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+
+T = TypeVar("T")
+Transactions = Sequence[Sequence[tuple[bytes, Mapping[str, Any]]]]
+
+# The process that was named to us at log-in is not the one that answers: somebody is in between. Then
+# nothing may outlast this statement, for the session it runs in is not ours.
+_APPLY_SETTINGS = b"""
+select count(set_config(name, value, %(pooled)s or pg_backend_pid() <> %(pid)s)) >= 0
+       and (%(pooled)s or pg_backend_pid() <> %(pid)s)
+  from unnest(%(names)s::text[], %(values)s::text[]) as setting (name, value)
+"""
+_APPLY_SETTINGS_DIRECT = _APPLY_SETTINGS.replace(
+    b"%(pooled)s or pg_backend_pid() <> %(pid)s", b"false"
+)
+
+_BEGIN = b"begin isolation level read committed, read write, not deferrable"
+
+
+CANCEL_SECONDS = 0.5
+"""Seconds in which the server may end a statement that nobody waits for any more."""
+
+
+class ConnectionSilent(OperationalError):
+    """The line is dead, and nobody was told. So, probably, are others that were open at the time."""
+
+
+class PgConnection(AsyncConnection[Any]):
+    pooled = False
+    answer_timeout: float | None = None
+    """Seconds that one wait for the server may take."""
+
+    _settings = b""
+    _wait_ends_at: float | None = None
+    _deadline_timer: asyncio.TimerHandle | None = None
+
+    async def set_up(self, settings: Mapping[str, str], pooler: str, answer_timeout: float) -> None:
+        """Look at the other end, and have the settings hold: from here on, or in every transaction."""
+        # JSON stays the bytes it is: the codec decodes it once, into the type that is wanted.
+        set_json_loads(_raw, self)
+        self.answer_timeout = answer_timeout
+        cursor = await self.execute(
+            _APPLY_SETTINGS_DIRECT if pooler == "no" else _APPLY_SETTINGS,
+            {
+                "pid": self.info.backend_pid,
+                "pooled": pooler == "yes",
+                "names": list(settings),
+                "values": list(settings.values()),
+            },
+            prepare=False,
+        )
+        [(self.pooled,)] = await cursor.fetchall()
+        if self.pooled:
+            await self._set_up_pooled(settings)
+
+    async def _set_up_pooled(self, settings: Mapping[str, str]) -> None:
+        self.prepare_threshold = None
+        await self.set_isolation_level(IsolationLevel.READ_COMMITTED)
+        await self.set_read_only(False)
+        await self.set_deferrable(False)
+        # Answers come as text here, and are read when the transaction and its settings have gone.
+        self.adapters.register_loader("timestamptz", _TimestampLoader)
+        applied = {**settings, "extra_float_digits": "1"}
+        each = sql.SQL(", ").join(
+            sql.SQL("set_config({}, {}, true)").format(sql.Literal(name), sql.Literal(value))
+            for name, value in applied.items()
+        )
+        self._settings = sql.SQL("select {}").format(each).as_bytes(self)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no transaction is open here."""
+        return self.pgconn.transaction_status == TransactionStatus.IDLE
+
+    # Transactions
+
+    @asynccontextmanager
+    async def transaction(
+        self, savepoint_name: str | None = None, force_rollback: bool = False
+    ) -> AsyncIterator[AsyncTransaction]:
+        """The same as ever, with our settings in place."""
+        needs_settings = self.pooled and self.is_idle
+        async with super().transaction(savepoint_name, force_rollback) as transaction:
+            if needs_settings:
+                await self.execute(self._settings)
+            yield transaction
+
+    async def transact(self, transactions: Transactions) -> list[list[list[Any]]]:
+        """Run several transactions through a pooler, in one round trip. Those before one that fails have
+        committed, those after it are not begun.
+
+        As text, in a single message. A pipeline would do as well, were it not for its end: the driver
+        sends a flush after the last sync, and PgBouncer keeps a server for us until we speak again.
+        """
+        cursor = AsyncClientCursor(self)
+        parts: list[bytes] = []
+        for transaction in transactions:
+            statements = [cursor.mogrify(text, params).encode() for text, params in transaction]
+            parts += [_BEGIN, self._settings, *statements, b"commit"]
+        try:
+            await cursor.execute(b"\n;\n".join(parts))
+        except BaseException as error:
+            await self._leave_transaction(error)
+            raise
+        answers = []
+        for transaction in transactions:
+            cursor.nextset()
+            answers.append([await _next_rows(cursor) for _ in transaction])
+            cursor.nextset()
+            cursor.nextset()
+        return answers
+
+    async def _leave_transaction(self, error: BaseException) -> None:
+        """Leave a transaction that has failed."""
+        if isinstance(error, Exception) and not self.closed:
+            with suppress(Error):
+                await self.rollback()
+        if not self.is_idle:
+            await self.close()
+
+    # Deadlines
+
+    async def wait(self, gen: PQGen[T], *args: Any, **named: Any) -> T:
+        if self.answer_timeout is None:
+            return await super().wait(gen, *args, **named)
+        loop = asyncio.get_running_loop()
+        ends_at = self._wait_ends_at = loop.time() + self.answer_timeout
+        # One timer for many waits: most are over long before it looks.
+        if self._deadline_timer is None or self._deadline_timer.when() > ends_at:
+            if self._deadline_timer is not None:
+                self._deadline_timer.cancel()
+            self._deadline_timer = loop.call_at(ends_at, self._check_deadline)
+        try:
+            return await super().wait(gen, *args, **named)
+        except OperationalError as error:
+            if ends_at <= loop.time():
+                raise ConnectionSilent(
+                    f"no answer in {self.answer_timeout:g} s, so this connection was given up"
+                ) from error
+            raise
+        finally:
+            self._wait_ends_at = None
+
+    def _check_deadline(self) -> None:
+        """Whether the wait under way has taken too long."""
+        self._deadline_timer = None
+        if self._wait_ends_at is None:
+            return
+        loop = asyncio.get_running_loop()
+        if self._wait_ends_at <= loop.time():
+            self._shutdown_socket()
+        else:
+            self._deadline_timer = loop.call_at(self._wait_ends_at, self._check_deadline)
+
+    async def _try_cancel(self, *, timeout: float = 5.0) -> None:
+        """Whoever stops waiting is not kept waiting: the server hears of it, or the line is cut."""
+        asyncio.get_running_loop().call_later(CANCEL_SECONDS, self._shutdown_socket)
+        await super()._try_cancel(timeout=min(timeout, CANCEL_SECONDS))
+
+    def _shutdown_socket(self) -> None:
+        shutdown_socket(self)
+
+
+class SyncPgConnection(Connection[Any]):
+    """One for code in a thread."""
+
+    answer_timeout: float | None = None
+
+    def wait(self, gen: PQGen[T], *args: Any, **named: Any) -> T:
+        if self.answer_timeout is None:
+            return super().wait(gen, *args, **named)
+        timer = threading.Timer(self.answer_timeout, shutdown_socket, [self])
+        timer.daemon = True
+        timer.start()
+        try:
+            return super().wait(gen, *args, **named)
+        finally:
+            timer.cancel()
+
+
+def shutdown_socket(connection: PgConnection | SyncPgConnection) -> None:
+    """Not close(): somebody is reading, and is to find the end of the line."""
+    with suppress(OSError, OperationalError):
+        with socket.socket(fileno=os.dup(connection.pgconn.socket)) as duplicate:
+            duplicate.shutdown(socket.SHUT_RDWR)
+
+
+class _TimestampLoader(Loader):
+    """Read without asking how the session, which may be another by now, writes dates."""
+
+    def load(self, data: Buffer) -> datetime:
+        return datetime.fromisoformat(bytes(data).decode())
+
+
+async def _next_rows(cursor: AsyncClientCursor[Any]) -> list[Any]:
+    cursor.nextset()
+    result = cursor.pgresult
+    return await cursor.fetchall() if result is not None and result.nfields else []
+
+
+def _raw(data: str | bytes) -> bytes:
+    return data.encode() if isinstance(data, str) else bytes(data)

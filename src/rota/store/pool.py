@@ -1,0 +1,110 @@
+"""A few connections, lent to whoever needs one for a moment.
+
+A connection is opened when somebody needs it and none is idle, up to a limit; it comes back to the top
+of the pile, so that a quiet program keeps one and not ten. What comes back broken, inside a transaction,
+or from somebody who was interrupted, is closed instead; and when one finds that its server is leaving or
+has become a standby, the others go with it. Lending costs a list operation, not a round trip: on the way
+of every `start` that is what decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from rota.errors import DatabaseUnavailable
+from rota.store import pg_errors
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection
+
+C = TypeVar("C", bound="AsyncConnection[Any]")
+
+MAX_IDLE_SECONDS = 60.0
+"""Seconds after which a connection nobody needed is closed."""
+
+
+class ConnectionPool(Generic[C]):
+    def __init__(self, connect: Callable[[], Awaitable[C]], limit: int, timeout: float) -> None:
+        self._connect = connect
+        self._limit = limit
+        self._timeout = timeout
+        self._slots = asyncio.Semaphore(limit)
+        self._idle: list[tuple[C, float]] = []
+        self._closed = False
+        self.limit = limit
+        self.busy = 0
+        self.wait_count = 0
+        """How often all of them were busy."""
+
+    @property
+    def idle(self) -> int:
+        return len(self._idle)
+
+    async def acquire(self) -> C:
+        """A connection, to be given back."""
+        if self._slots.locked():
+            self.wait_count += 1
+            await self._wait_for_slot()
+        else:
+            await self._slots.acquire()
+        self.busy += 1
+        try:
+            while self._idle:
+                connection, _ = self._idle.pop()
+                if not _is_closed_by_server(connection):
+                    return connection
+                await connection.close()
+            return await self._connect()
+        except BaseException:
+            self.busy -= 1
+            self._slots.release()
+            raise
+
+    async def release(self, connection: C, error: BaseException | None = None) -> None:
+        """Have it back. `error`: how its use ended, if not well."""
+        self.busy -= 1
+        self._slots.release()
+        if error is not None and pg_errors.is_server_gone(error):
+            await connection.close()
+            await self._close_idle()
+            return
+        interrupted = error is not None and not isinstance(error, Exception)
+        # 0 is libpq's "idle": neither in a transaction nor broken.
+        if self._closed or interrupted or connection.pgconn.transaction_status != 0:
+            await connection.close()
+            return
+        now = time.monotonic()
+        self._idle.append((connection, now))
+        while now - self._idle[0][1] > MAX_IDLE_SECONDS:
+            await self._idle.pop(0)[0].close()
+
+    async def _wait_for_slot(self) -> None:
+        try:
+            async with asyncio.timeout(self._timeout):
+                await self._slots.acquire()
+        except TimeoutError:
+            raise DatabaseUnavailable(
+                f"all {self._limit} connections were busy for {self._timeout:g} s; "
+                "raise ROTA_CONNECTIONS or start fewer things at once"
+            ) from None
+
+    async def close(self) -> None:
+        self._closed = True
+        await self._close_idle()
+
+    async def _close_idle(self) -> None:
+        while self._idle:
+            await self._idle.pop()[0].close()
+
+
+def _is_closed_by_server(connection: AsyncConnection[Any]) -> bool:
+    """Whether the server has hung up while nobody looked: then there is something to read, the end."""
+    if connection.closed:
+        return True
+    poller = select.poll()  # unlike select(), it takes any number of open files
+    poller.register(connection.pgconn.socket, select.POLLIN)
+    return bool(poller.poll(0))

@@ -1,0 +1,133 @@
+"""Connections for transactions of the user's own: as his DSN makes them, with nothing of ours set.
+
+They are none of those that starting and asking use, so that jobs inside a transaction cannot keep each
+other from anything else. Nothing is prepared, so they work through a pooler, too.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from rota.errors import DatabaseUnavailable
+from rota.store import claims, dsn, pg_errors
+from rota.store.pool import ConnectionPool
+
+if TYPE_CHECKING:
+    from rota.store.connection import PgConnection, SyncPgConnection
+    from rota.store.database import Database
+
+log = logging.getLogger("rota")
+
+# A worker that is frozen inside its transaction would keep the job from everybody. And who it is: a
+# connection may be lost to us, and not to the server.
+_PREPARE_TRANSACTION = """
+select pg_backend_pid(), now()
+ where set_config('idle_in_transaction_session_timeout', '60s', true) is not null
+"""
+
+
+class RawConnections:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._dsn = database.dsn
+        self._limit = database.settings.connections
+        self._timeout = database.settings.outage_timeout
+        self._connections = ConnectionPool(self._connect, self._limit, self._timeout)
+        self._slots = threading.BoundedSemaphore(self._limit)
+        self._idle: list[SyncPgConnection] = []
+        self.answer_timeout = database.settings.statement_timeout
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[PgConnection]:
+        """A connection inside a transaction. Its waits have a deadline, until somebody takes it off."""
+        connection = await self._connections.acquire()
+        backend: list[Any] = []
+        try:
+            async with connection.transaction():
+                backend = await (await connection.execute(_PREPARE_TRANSACTION)).fetchall()
+                yield connection
+        except BaseException as error:
+            is_lost = connection.broken
+            await self._connections.release(connection, error)
+            if is_lost and backend:
+                await self.terminate_backend(*backend[0])
+            raise
+        await self._connections.release(connection)
+
+    @contextmanager
+    def sync_transaction(self, run_in_loop: Callable[[Any], Any]) -> Iterator[SyncPgConnection]:
+        """The same, for code in a thread. `wait` runs a coroutine in the loop."""
+        if not self._slots.acquire(timeout=self._timeout):
+            raise DatabaseUnavailable(
+                f"all {self._limit} connections for transactions were busy for {self._timeout:g} s; raise "
+                "ROTA_CONNECTIONS, or run fewer such jobs at once"
+            )
+        try:
+            connection = self._acquire_sync()
+            backend: list[Any] = []
+            try:
+                with connection.transaction():
+                    backend = connection.execute(_PREPARE_TRANSACTION).fetchall()
+                    yield connection
+            except BaseException:
+                is_lost = connection.broken
+                connection.close()
+                if is_lost and backend:
+                    run_in_loop(self.terminate_backend(*backend[0]))
+                raise
+            self._idle.append(connection)
+        finally:
+            self._slots.release()
+
+    async def terminate_backend(self, pid: int, transaction_started: datetime) -> None:
+        """The line is dead, and the server may not know."""
+        try:
+            await self._database.run(claims.terminate_backend(pid, transaction_started))
+        except Exception as error:
+            log.warning("a lost transaction may hold its job for another minute: %s", error)
+
+    async def _connect(self) -> PgConnection:
+        from psycopg import IsolationLevel
+
+        from rota.store.connection import PgConnection
+
+        try:
+            connection = await PgConnection.connect(
+                autocommit=True, prepare_threshold=None, **dsn.connection_parameters(self._dsn)
+            )
+        except Exception as error:
+            raise pg_errors.connect_error(error) from error
+        connection.answer_timeout = self.answer_timeout
+        await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
+        await connection.set_read_only(False)
+        return connection
+
+    def _acquire_sync(self) -> SyncPgConnection:
+        from psycopg import IsolationLevel
+
+        from rota.store.connection import SyncPgConnection
+
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.closed:
+                return connection
+        try:
+            connection = SyncPgConnection.connect(
+                autocommit=True, prepare_threshold=None, **dsn.connection_parameters(self._dsn)
+            )
+        except Exception as error:
+            raise pg_errors.connect_error(error) from error
+        connection.answer_timeout = self.answer_timeout
+        connection.isolation_level = IsolationLevel.READ_COMMITTED
+        connection.read_only = False
+        return connection
+
+    async def close(self) -> None:
+        await self._connections.close()
+        while self._idle:
+            self._idle.pop().close()

@@ -1,0 +1,1 @@
+"""Queries that only read: for commands, the HTTP API, pages and diagnosis."""

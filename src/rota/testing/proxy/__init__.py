@@ -1,0 +1,1 @@
+"""A PostgreSQL proxy for tests that breaks connections on purpose."""

@@ -1,0 +1,197 @@
+"""What became of a rehearsal."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from rota.errors import RotaError, RunFailed
+from rota.model import codec
+from rota.model.journal import JournalEntry, entry_label
+
+if TYPE_CHECKING:
+    from rota.engine.simulation.simulation import SimulatedEntry, Simulation, SimulationOutcome
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedStep:
+    """One thing the run came to: a step, a sleep, a wait, a value."""
+
+    kind: str
+    name: str
+    number: int
+    stored_at: datetime
+    """When it was kept."""
+    until: datetime | None = None
+    """Of a sleep, and of a wait that may end: when it is over."""
+    result: Any = None
+    error: str | None = None
+
+    def __str__(self) -> str:
+        return entry_label(self.kind, self.name, self.number)
+
+
+class SimulatedResult(Generic[R]):
+    """What became of a rehearsal: its result, its steps, and how long it would have taken."""
+
+    def __init__(self, simulation: Simulation, outcome: SimulationOutcome) -> None:
+        journal = simulation.journal
+        entries = sorted(journal.entries.values(), key=lambda each: each.entry.position)
+        self.task = simulation.task.name
+        self.args = simulation.args
+        self.journal = journal
+        self.state = outcome.state
+        """succeeded, failed, quarantined (its code does not fit its history), restarted, or asleep: nothing
+        wakes it, or not by then."""
+        self.started_at = journal.started_at
+        self.ended_at = journal.now
+        """What time it was in the end."""
+        self.steps = [each.entry.name for each in entries if _is_finished_step(each)]
+        """The names of the steps that were kept, in order; of repeated ones, each time."""
+        self.executions: Counter[str] = Counter()
+        """How often the code of steps was run, by name; failures, and a process that died, make it more."""
+        for (_, name, _), count in journal.executions.items():
+            self.executions[name] += count
+        self.history = [_simulated_step(each) for each in entries]
+        """Everything it came to, in order."""
+        self.calls = journal.called_names
+        """The tasks it called, by name."""
+        self.attempts = outcome.attempts
+        self.crashes = outcome.crashes
+        self.logs = journal.logs
+        self.progress = journal.progress
+        self.awaited_signals = [each.name for each in outcome.waits if each.kind == "wait"]
+        """Of one that is asleep: the signals it waits for."""
+        if self.state != "asleep":
+            self.awaited_signals = []
+        self.wakes_at = outcome.wakes_at
+        self.restarted_with = (
+            None if outcome.restart_args is None else codec.decode(outcome.restart_args.encode())
+        )
+        """What it began anew with, if that was not followed."""
+        self._definition = simulation.task
+        self._outcome = outcome
+
+    @property
+    def slept(self) -> timedelta:
+        """How long it would have taken, but for the work itself."""
+        return self.ended_at - self.started_at
+
+    @property
+    def result(self) -> R:
+        """What it returned, as `run.result()` would have it. Raises what came out of it if it failed."""
+        if self.state == "succeeded":
+            text = self._outcome.result
+            value: R = self._definition.read_result(None if text is None else text.encode())
+            return value
+        error = self.error
+        if error is not None:
+            raise error
+        raise RotaError(f"{self.task} has no result: {self._missing_result_reason()}")
+
+    @property
+    def error(self) -> BaseException | None:
+        """What came out of it, if it failed or does not fit its history."""
+        if self.state not in ("failed", "quarantined"):
+            return None
+        raised = self._outcome.raised
+        if isinstance(raised, Exception):
+            return raised
+        document = codec.decode_error((self._outcome.error or "{}").encode())
+        return RunFailed(
+            f"{self.task} failed at attempt {document.attempt}: {document.type}: {document.message}",
+            kind=document.type,
+            reason=document.message,
+            traceback=document.traceback,
+        )
+
+    def assert_once(self) -> None:
+        """Make sure that the code of each step ran once."""
+        repeated = [
+            f"{entry_label(*key)} ran {count} times"
+            for key, count in self.journal.executions.items()
+            if count > 1
+        ]
+        if repeated:
+            raise AssertionError(f"{', '.join(repeated)}\n\n{self}")
+
+    def difference_from(self, other: SimulatedResult[Any]) -> str | None:
+        """In what, if at all, this came to something else; a step that was cut off may run again."""
+        if self.state != other.state:
+            return f"it {_summary(self)}, where it {_summary(other)}"
+        if self._outcome.result != other._outcome.result:
+            return f"it returned {self._outcome.result}, where it returned {other._outcome.result}"
+        if sorted(self.steps) != sorted(other.steps):
+            return f"it came to the steps {self.steps}, where it came to {other.steps}"
+        for key, count in self.journal.executions.items():
+            extra = count - self.journal.interruptions[key] - other.journal.executions[key]
+            if extra:
+                return (
+                    f"{entry_label(*key)} ran {count} times, where it ran "
+                    f"{other.journal.executions[key]}"
+                )
+        return None
+
+    def _missing_result_reason(self) -> str:
+        if self.state == "restarted":
+            return f"it began anew with {self.restarted_with}; restarts=1 follows it once"
+        if self.wakes_at is not None:
+            return f"it sleeps until {self.wakes_at:%Y-%m-%d %H:%M:%S}, which is beyond until="
+        names = ", ".join(map(repr, self.awaited_signals))
+        return f"it waits for signal {names}, which nobody sends; say signals={{…}}"
+
+    def __str__(self) -> str:
+        """What happened, a line each, with how long after the beginning."""
+        lines = [
+            f"{_format_duration(each.stored_at - self.started_at):>14}  {each!s:<24} "
+            f"{_short_result(each)}".rstrip()
+            for each in self.history
+        ]
+        return "\n".join([*lines, f"{_format_duration(self.slept):>14}  {_summary(self)}"])
+
+    def __repr__(self) -> str:
+        return f"<Show {self.task} {self.state}, {len(self.steps)} steps, {_format_duration(self.slept)}>"
+
+
+def _is_finished_step(simulated: SimulatedEntry) -> bool:
+    return simulated.entry.kind == "step" and not simulated.entry.is_open
+
+
+def _simulated_step(simulated: SimulatedEntry) -> SimulatedStep:
+    entry: JournalEntry = simulated.entry
+    result = None if entry.result is None else codec.decode(entry.result.encode())
+    error = None if entry.error is None else codec.error_type(entry.error)
+    return SimulatedStep(
+        entry.kind, entry.name, entry.number, simulated.at, simulated.until, result, error
+    )
+
+
+def _summary(simulated: SimulatedResult[Any]) -> str:
+    if simulated.state == "succeeded":
+        return f"returned {simulated._outcome.result or 'null'}"
+    if simulated.error is not None:
+        return f"{simulated.state}: {type(simulated.error).__name__}: {simulated.error}"
+    return simulated._missing_result_reason()
+
+
+def _short_result(each: SimulatedStep) -> str:
+    if each.kind == "sleep" and each.until is not None:
+        return f"for {_format_duration(each.until - each.stored_at)}"
+    if each.error is not None:
+        return each.error
+    if each.result is None:
+        return ""
+    text = repr(each.result)
+    return text if len(text) <= 60 else f"{text[:59]}…"
+
+
+def _format_duration(duration: timedelta) -> str:
+    """Days, and what is left of them: 3 d, 1 d 4:30:00, 0:02:00."""
+    remainder = timedelta(seconds=duration.seconds)
+    if not duration.days:
+        return str(remainder)
+    return f"{duration.days} d {remainder}" if remainder else f"{duration.days} d"

@@ -1,0 +1,184 @@
+"""Who may ask, and what people did, over HTTP: oneself, tokens, the audit log; and what can be started."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from rota.app.tokens import create_access_token, revoke_access_token
+from rota.model.access import Role
+from rota.model.schedule_view import ACTION_PREFIX
+from rota.store import audit, ticks, tokens
+from rota.web.api.router import RequestContext, Router
+from rota.web.api.schema_types import (
+    Cursor,
+    Id,
+    Limit,
+    Name,
+    Next,
+    decode_id_cursor,
+    encode_cursor,
+    to_document,
+)
+from rota.web.responses import HttpError
+
+router = Router("people")
+
+RoleName = Literal["viewer", "operator", "admin"]
+DAY_SECONDS = 86400
+TokenId = Annotated[str, Meta(pattern="^[a-z0-9]{1,40}$")]
+
+
+class CallerDocument(msgspec.Struct, frozen=True):
+    name: str
+    role: RoleName
+
+
+@router.add("GET", "/me", Role.VIEWER)
+async def whoami(context: RequestContext) -> CallerDocument:
+    """Who asks, and what he may do."""
+    return CallerDocument(context.caller.name, context.caller.role.text)  # type: ignore[arg-type]
+
+
+# What this app has
+
+
+class StartableDocument(msgspec.Struct, frozen=True):
+    name: str
+    kind: Literal["task", "flow", "action"]
+    queue: Annotated[str, Meta(description="null: each task of a flow has its own.")] | None
+
+
+class Catalog(msgspec.Struct, frozen=True):
+    startable: list[StartableDocument]
+
+
+@router.add("GET", "/catalog", Role.VIEWER)
+async def list_catalog(context: RequestContext) -> Catalog:
+    """What can be started here: the tasks and flows of the app that answers."""
+    registry = context.app.registry
+    flow_tasks = {
+        node.task.name for flow in registry.flows.values() for node in flow.nodes.values()
+    }
+    found = [StartableDocument(name, "flow", None) for name in registry.flows]
+    for name, task in registry.tasks.items():
+        if name.startswith(ACTION_PREFIX):
+            found.append(
+                StartableDocument(name.removeprefix(ACTION_PREFIX), "action", task.policy.queue)
+            )
+        elif name not in flow_tasks:
+            found.append(StartableDocument(name, "task", task.policy.queue))
+    return Catalog(sorted(found, key=lambda each: (each.kind, each.name)))
+
+
+# Tokens
+
+
+class TokenDocument(msgspec.Struct, frozen=True):
+    id: str
+    name: str
+    role: RoleName
+    created_by: str
+    created: datetime
+    expires: datetime | None
+    revoked: datetime | None
+    last_used: Annotated[datetime, Meta(description="To the minute.")] | None
+    state: Annotated[str, Meta(description="good, expired or revoked.")]
+
+
+class TokenListQuery(msgspec.Struct, forbid_unknown_fields=True):
+    include_inactive: Annotated[
+        bool, Meta(description="Also those that open nothing any more.")
+    ] = False
+    limit: Limit = 200
+
+
+class TokenList(msgspec.Struct, frozen=True):
+    tokens: list[TokenDocument]
+
+
+class CreateTokenRequest(msgspec.Struct, forbid_unknown_fields=True):
+    name: Name
+    role: RoleName = "viewer"
+    days: Annotated[float, Meta(gt=0, le=3660, description="It is good for so long.")] = 90.0
+
+
+class CreatedToken(msgspec.Struct, frozen=True):
+    id: str
+    token: Annotated[str, Meta(description="All of it, this once.")]
+    expires: datetime | None
+
+
+@router.add("GET", "/tokens", Role.ADMIN)
+async def list_tokens(context: RequestContext, query: TokenListQuery) -> TokenList:
+    """Tokens, the newest first. What opens anything is not told."""
+    [found] = await context.read(
+        tokens.list_tokens(include_inactive=query.include_inactive, limit=query.limit)
+    )
+    return TokenList([to_document(TokenDocument, each) for each in found])
+
+
+@router.add("POST", "/tokens", Role.ADMIN, status=201)
+async def create_token(context: RequestContext, body: CreateTokenRequest) -> CreatedToken:
+    """Make a token. It is shown this once, and kept nowhere."""
+    if context.caller.is_local:
+        raise HttpError(
+            403,
+            "forbidden",
+            "a token cannot be created with the key of a local server, which it would outlive; run "
+            "`rota tokens create NAME` on a machine that reaches the database",
+        )
+    lifetime = timedelta(seconds=body.days * DAY_SECONDS)
+    token, row = await create_access_token(
+        context.app, body.name, Role.parse(body.role), lifetime, context.caller.name
+    )
+    return CreatedToken(token.id, token.text, row.expires)
+
+
+@router.add("DELETE", "/tokens/{id}", Role.ADMIN, status=204, error_statuses=(404,))
+async def revoke_token(context: RequestContext, id: TokenId) -> None:
+    """Have a token open nothing from now on."""
+    await revoke_access_token(context.app, id, context.caller.name)
+
+
+# What people did
+
+
+class AuditDocument(msgspec.Struct, frozen=True):
+    id: Id
+    at: datetime
+    operator: str
+    action: str
+    subject: str
+    detail: msgspec.Raw
+
+
+class AuditListQuery(msgspec.Struct, forbid_unknown_fields=True):
+    operator: Annotated[str, Meta(max_length=1000)] | None = None
+    action: Annotated[Name, Meta(description="`cancel run`, for one.")] | None = None
+    subject: Annotated[str, Meta(max_length=4000, description="To what it was done.")] | None = None
+    limit: Limit = 50
+    cursor: Cursor | None = None
+
+
+class AuditPage(msgspec.Struct, frozen=True):
+    entries: list[AuditDocument]
+    next: Next | None
+
+
+@router.add("GET", "/audit", Role.ADMIN)
+async def list_audit(context: RequestContext, query: AuditListQuery) -> AuditPage:
+    """What people did by hand, the last first."""
+    before = decode_id_cursor(query.cursor, audit.MAX_ID)
+    entries_query = audit.entries(
+        query.limit + 1, before, operator=query.operator, action=query.action, subject=query.subject
+    )
+    _, found = await context.read(ticks.set_short_timeouts(), entries_query)
+    page = [
+        to_document(AuditDocument, each, detail=msgspec.Raw(each.detail))
+        for each in found[: query.limit]
+    ]
+    return AuditPage(page, encode_cursor(page[-1].id) if len(found) > query.limit else None)

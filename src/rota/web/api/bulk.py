@@ -1,0 +1,87 @@
+"""Many runs at once over HTTP: count those that match, then cancel them or try them again, in portions."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from rota.app import bulk_actions
+from rota.model.access import Role
+from rota.web.api.filters import RunFilterQuery, build_run_filter
+from rota.web.api.router import RequestContext, Router
+from rota.web.api.schema_types import MAX_INT64, Cursor, Id, Next, decode_id_cursor, encode_cursor
+from rota.web.responses import HttpError
+
+router = Router("runs")
+
+MAX_IDS = 500
+
+
+class RunCountQuery(RunFilterQuery):
+    action: Annotated[
+        bulk_actions.BulkAction, Meta(description="Count those it can be done to.")
+    ] = "cancel"
+
+
+class RunCountDocument(msgspec.Struct, frozen=True):
+    count: int
+    exact: Annotated[bool, Meta(description="False: there are at least so many.")]
+    upto: Annotated[Id, Meta(description="For what is done to them: runs after it are not meant.")]
+
+
+class BulkRequest(RunFilterQuery):
+    """Either the runs `upto` an id that match, or some by their ids, as far as they match."""
+
+    upto: Annotated[Id, Meta(description="Of the count.")] | None = None
+    ids: Annotated[list[Id], Meta(min_length=1, max_length=MAX_IDS)] | None = None
+    cursor: Cursor | None = None
+
+
+class BulkDocument(msgspec.Struct, frozen=True):
+    done: Annotated[int, Meta(description="Of this portion.")]
+    skipped: Annotated[int, Meta(description="It was too late for, or somebody else had done it.")]
+    next: Annotated[Next, Meta(description="Send it again with this cursor.")] | None
+
+
+@router.add("GET", "/runs/count", Role.VIEWER)
+async def count_runs(context: RequestContext, query: RunCountQuery) -> RunCountDocument:
+    """How many runs match and could be cancelled, or tried again; of many, that there are many."""
+    found = await bulk_actions.count_runs(
+        context.app, context.read, query.action, build_run_filter(context, query)
+    )
+    return RunCountDocument(found.count, found.is_exact, str(found.last_id))
+
+
+@router.add("POST", "/runs/cancel", Role.OPERATOR)
+async def cancel_runs(context: RequestContext, body: BulkRequest) -> BulkDocument:
+    """Cancel runs that match, the latest first, some at a time: send it again while there is a next."""
+    return await _run_bulk_action(context, "cancel", body)
+
+
+@router.add("POST", "/runs/retry", Role.OPERATOR)
+async def retry_runs(context: RequestContext, body: BulkRequest) -> BulkDocument:
+    """Try runs that match once more, some at a time: send it again while there is a next."""
+    return await _run_bulk_action(context, "retry", body)
+
+
+async def _run_bulk_action(
+    context: RequestContext, action: bulk_actions.BulkAction, body: BulkRequest
+) -> BulkDocument:
+    if (body.upto is None) == (body.ids is None):
+        raise HttpError(
+            422, "invalid", "say which: `upto`, as GET /runs/count answers it, or `ids`; not both"
+        )
+    upto = MAX_INT64 - 1 if body.upto is None else min(int(body.upto), MAX_INT64 - 1)
+    result = await bulk_actions.apply_batch(
+        context.app,
+        context.read,
+        action,
+        build_run_filter(context, body, body.ids),
+        last_id=upto,
+        before=None if body.cursor is None else decode_id_cursor(body.cursor, MAX_INT64),
+        by=context.caller.name,
+    )
+    next = None if result.next_id is None else encode_cursor(str(result.next_id))
+    return BulkDocument(result.done, result.skipped, next)

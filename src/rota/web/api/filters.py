@@ -1,0 +1,77 @@
+"""Which runs are meant: what a list, a count and what is done to many take alike."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from rota.app.run_search import with_kind
+from rota.model.access import Role
+from rota.store.read.run_list import RunFilter
+from rota.web.api.router import RequestContext
+from rota.web.api.run_schemas import State
+from rota.web.api.schema_types import MAX_INT64, Cursor, Limit, Name
+
+Key = Annotated[
+    str,
+    Meta(min_length=1, max_length=500, description="Of each task and flow, the last run with it."),
+]
+Timestamp = Annotated[datetime, Meta(tz=True)]
+Since = Annotated[Timestamp, Meta(description="Created then or later.")]
+Until = Annotated[Timestamp, Meta(description="Created before.")]
+SearchText = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=200,
+        description="Text in its name or key; for operators also in its input, or its error.",
+    ),
+]
+
+
+class RunFilterQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    name: Annotated[Name, Meta(description="Of a task or a flow.")] | None = None
+    queue: Name | None = None
+    state: State | None = None
+    key: Key | None = None
+    since: Since | None = None
+    until: Until | None = None
+    find: SearchText | None = None
+
+
+class RunListQuery(RunFilterQuery):
+    limit: Limit = 50
+    cursor: Cursor | None = None
+
+
+def build_run_filter(
+    context: RequestContext, query: RunFilterQuery, ids: list[str] | None = None
+) -> RunFilter:
+    """… as the store is asked. Viewers learn nothing of what went in, also not by looking for it."""
+    return with_kind(
+        context.app,
+        RunFilter(
+            name=query.name,
+            queue=query.queue,
+            states=None if query.state is None else (query.state,),
+            key=query.key,
+            since=in_utc(query.since),
+            until=in_utc(query.until),
+            text=query.find,
+            search_values=context.caller.has_role(Role.OPERATOR),
+            ids=None if ids is None else tuple(min(int(each), MAX_INT64) for each in ids),
+        ),
+    )
+
+
+def in_utc(at: datetime | None) -> datetime | None:
+    """A time that PostgreSQL knows, too: those at the ends of the calendar are not moved."""
+    if at is None:
+        return None
+    try:
+        return at.astimezone(UTC)
+    except OverflowError:
+        return at.replace(tzinfo=UTC)

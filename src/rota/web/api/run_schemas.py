@@ -1,0 +1,202 @@
+"""What is said about runs, and by whoever starts or changes one."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from rota.web.api.schema_types import Cursor, ErrorDetail, Id, Limit, Name, Next, StoredJson
+
+State = Literal[
+    "ready", "asleep", "running", "quarantined", "succeeded", "failed", "cancelled", "expired"
+]
+
+
+class StartRunRequest(msgspec.Struct, forbid_unknown_fields=True):
+    name: Annotated[Name, Meta(description="A task, or a flow, of this app.")]
+    input: Annotated[dict[str, Any], Meta(description="Arguments by name.")] = {}
+    key: Annotated[str, Meta(min_length=1, max_length=500)] | None = None
+    delay: Annotated[float, Meta(ge=0, le=3.2e9, description="Seconds.")] | None = None
+    priority: Annotated[int, Meta(ge=0, le=9)] | None = None
+    queue: Annotated[Name, Meta(description="Of a task, instead of its own.")] | None = None
+
+
+class StartedRun(msgspec.Struct, frozen=True):
+    run: Id
+    created: Annotated[bool, Meta(description="False: there was one with this key.")]
+
+
+class RunSummary(msgspec.Struct, frozen=True):
+    run: Id
+    name: str
+    is_flow: bool
+    queue: str | None
+    state: str
+    attempt: int
+    worker: Id | None
+    since: datetime
+    created: datetime
+    key: str | None
+    wakes: datetime | None
+    awaits: list[str] | None
+    done: float | None
+    total: float | None
+
+
+class RunPage(msgspec.Struct, frozen=True):
+    runs: list[RunSummary]
+    next: (
+        Annotated[Next, Meta(description="Also where fewer were found: not all was looked at.")]
+        | None
+    )
+
+
+class AttemptDocument(msgspec.Struct, frozen=True):
+    attempt: int
+    state: str
+    worker: Id | None
+    at: datetime
+    seconds: float | None
+    error: ErrorDetail | None
+
+
+class JobDocument(msgspec.Struct, frozen=True):
+    job: Id
+    task: str
+    queue: str
+    state: str
+    attempt: int
+    worker: Id | None
+    since: datetime
+    successors: Annotated[list[Id], Meta(description="Jobs that wait for it.")]
+    finished: datetime | None
+    seconds: float | None
+    error: ErrorDetail | None
+    wakes: datetime | None
+    awaits: list[str] | None
+    done: float | None
+    total: float | None
+    attempts: Annotated[list[AttemptDocument], Meta(description="Those before the last one.")]
+    input: StoredJson = UNSET
+    result: StoredJson = UNSET
+
+
+class JobPage(msgspec.Struct, frozen=True):
+    jobs: list[JobDocument]
+    next: Next | None
+
+
+class StepDocument(msgspec.Struct, frozen=True):
+    kind: str
+    name: str
+    number: int
+    open: Annotated[bool, Meta(description="It has come to nothing yet.")]
+    tries: int
+    at: datetime
+    seconds: float | None
+    until: datetime | None
+    error: ErrorDetail | None
+    result: StoredJson = UNSET
+
+
+class SignalDocument(msgspec.Struct, frozen=True):
+    name: str
+    at: Annotated[datetime, Meta(description="When it was sent; null: it is waited for.")] | None
+    payload: StoredJson = UNSET
+
+
+class LogLine(msgspec.Struct, frozen=True):
+    at: datetime
+    attempt: int
+    message: str
+
+
+class ChildRunDocument(msgspec.Struct, frozen=True):
+    run: Id
+    parent: Annotated[Id, Meta(description="The job that has started it.")]
+    flow: str
+    state: str
+    jobs: int
+
+
+class RunDocument(msgspec.Struct, frozen=True):
+    """A run of a task, or of a flow, or a job of one."""
+
+    run: Id
+    job: Annotated[Id, Meta(description="Of a task's run, or of a job of a flow's.")] | None
+    name: Annotated[str, Meta(description="Of its task or its flow; a job's calls have none.")]
+    is_flow: bool
+    queue: str | None
+    state: str
+    attempt: int
+    worker: Id | None
+    created: datetime
+    since: datetime
+    finished: datetime | None
+    seconds: float | None
+    expires: datetime | None
+    wakes: datetime | None
+    awaits: list[str] | None
+    priority: int | None
+    key: str | None
+    parent: Annotated[Id, Meta(description="The job that has started it.")] | None
+    origin: Annotated[Id, Meta(description="The run it was forked from.")] | None
+    error: ErrorDetail | None
+    attempts: list[AttemptDocument]
+    steps: Annotated[list[StepDocument], Meta(description="The last ones, the last first.")]
+    signals: list[SignalDocument]
+    children: list[ChildRunDocument]
+    jobs: Annotated[list[JobDocument], Meta(description="Of a flow: the first ones.")]
+    job_count: Annotated[int, Meta(description="Of a flow: how many there are.")]
+    next_jobs: Annotated[Next, Meta(description="For /runs/{run}/jobs.")] | None
+    input: StoredJson = UNSET
+    result: StoredJson = UNSET
+    logs: (
+        Annotated[list[LogLine], Meta(description="The last first. Absent for viewers.")]
+        | UnsetType
+    ) = UNSET
+
+
+class CancelledRun(msgspec.Struct, frozen=True):
+    run: Id
+    status: Annotated[
+        Literal["cancelled", "requested"],
+        Meta(description="requested: it is running, and its worker was asked to stop it."),
+    ]
+
+
+class RetriedRun(msgspec.Struct, frozen=True):
+    run: Id
+
+
+class SignalRequest(msgspec.Struct, forbid_unknown_fields=True):
+    name: Name
+    payload: Annotated[Any, Meta(description="Any JSON.")] = None
+
+
+class SentSignal(msgspec.Struct, frozen=True):
+    run: Id
+    sent: Annotated[
+        bool, Meta(description="False: there was one, which stands, or the run is over.")
+    ]
+
+
+class ReleasedJobs(msgspec.Struct, frozen=True):
+    run: Id
+    released: Annotated[int, Meta(description="Jobs that were in quarantine, and are not now.")]
+
+
+class ForkRunRequest(msgspec.Struct, forbid_unknown_fields=True):
+    task: Annotated[Name, Meta(description="Of a flow: the first that runs anew.")] | None = None
+    step: Annotated[Name, Meta(description="Of a task: the first step done anew.")] | None = None
+    input: Annotated[dict[str, Any], Meta(description="Of a task: instead of its own.")] | None = (
+        None
+    )
+
+
+class JobListQuery(msgspec.Struct, forbid_unknown_fields=True):
+    limit: Limit = 200
+    cursor: Cursor | None = None

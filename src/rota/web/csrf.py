@@ -1,0 +1,91 @@
+"""Which requests a browser was made to send by somebody else's page, and which names a server on this
+machine goes by.
+
+A page elsewhere can make a browser send a form, or a request whose answer it cannot read, wherever it
+likes. It cannot say where it comes from in another's name, send JSON without asking first, or know a token.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+
+from rota.web.responses import HttpError
+
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+JSON_TYPE = "application/json"
+
+
+def check_origin(request: Request) -> None:
+    """Refuse what changes something and was sent by another's page: as `Sec-Fetch-Site` says, in browsers
+    without it as `Origin` says."""
+    if request.method in SAFE_METHODS:
+        return
+    site = request.headers.get("sec-fetch-site")
+    origin = request.headers.get("origin")
+    if site is not None:
+        is_cross_origin = site not in ("same-origin", "none")
+    else:
+        is_cross_origin = origin is not None and not _is_same_origin(
+            origin, request.headers.get("host", "")
+        )
+    if is_cross_origin:
+        raise HttpError(
+            403, "cross_origin", "a page of another origin may not change anything here"
+        )
+
+
+def check_content_type(request: Request) -> None:
+    """Refuse what changes something and is of a kind that any page can send: all but JSON, and nothing at
+    all unless it comes with a token."""
+    if request.method in SAFE_METHODS:
+        return
+    content_type = request.headers.get("content-type")
+    if content_type is None and not _has_body(request) and "authorization" in request.headers:
+        return
+    if (content_type or "").partition(";")[0].strip().lower() != JSON_TYPE:
+        raise HttpError(
+            415,
+            "not_json",
+            f"say Content-Type: {JSON_TYPE}; what changes something takes nothing else",
+        )
+
+
+def _is_same_origin(origin: str, host: str) -> bool:
+    # The scheme is not compared: whoever ends TLS before us speaks plain HTTP to us.
+    return bool(host) and origin.partition("://")[2].lower() == host.lower()
+
+
+def _has_body(request: Request) -> bool:
+    return (
+        request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
+    )
+
+
+def is_loopback(address: str | None) -> bool:
+    """Whether only this machine can reach what is bound there."""
+    name = (address or "").strip("[]").lower().rstrip(".")
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        found = ipaddress.ip_address(name.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(found, "ipv4_mapped", None)
+    return (mapped or found).is_loopback
+
+
+def check_host(request: Request, hosts: frozenset[str]) -> None:
+    """Refuse a name that is not one of this machine: a page elsewhere can have its own name lead here."""
+    try:
+        name = urlsplit("//" + request.headers.get("host", "")).hostname or ""
+    except ValueError:
+        name = ""
+    if not is_loopback(name) and name not in hosts:
+        raise HttpError(
+            403,
+            "unknown_host",
+            f"this is served on this machine alone, and goes by localhost, not by {name or 'no name'!r}",
+        )

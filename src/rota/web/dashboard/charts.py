@@ -1,0 +1,223 @@
+"""What was counted, as pictures of the last hour, six or a day; and figures as pages write them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+from markupsafe import Markup
+
+from rota.drawing.charts import ChartBuckets, ChartSeries, bar_chart, line_chart, sparkline
+from rota.store.query import Query
+from rota.store.read import metrics
+from rota.store.read.metrics import BucketRow, JobCounts
+from rota.web.api.router import RequestContext
+from rota.web.dashboard.template_helpers import format_count, format_duration
+
+MAX_EXACT_COUNT = 20_000
+"""So many that are ready in one queue are counted; more are estimated."""
+
+RangeName = Literal["15m", "1h", "6h", "24h"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChartRange:
+    """How far back a page looks, and in what stretches."""
+
+    name: RangeName
+    label: str
+    phrase: str
+    bucket_seconds: float
+    buckets: int
+
+    @property
+    def minutes(self) -> int:
+        return int(self.bucket_seconds * self.buckets) // 60
+
+    def counts(self, queue: str | None = None, task: str | None = None) -> Query[BucketRow]:
+        return metrics.counts(self.bucket_seconds, self.buckets, queue=queue, task=task)
+
+
+CHART_RANGES: dict[RangeName, ChartRange] = {
+    "15m": ChartRange("15m", "15 min", "15 minutes", 60.0, 15),
+    "1h": ChartRange("1h", "1 h", "hour", 60.0, 60),
+    "6h": ChartRange("6h", "6 h", "6 hours", 300.0, 72),
+    "24h": ChartRange("24h", "24 h", "24 hours", 900.0, 96),
+}
+
+
+async def choose_range(
+    context: RequestContext, name: RangeName | None, default: RangeName = "1h"
+) -> ChartRange:
+    """As far as was said. Where nothing was: of what has only begun, all there is, large enough to be
+    seen."""
+    if name is None:
+        [[age]] = await context.read(metrics.history_seconds())
+        is_new = age is None or age <= CHART_RANGES["15m"].minutes * 60
+        name = "15m" if is_new else default
+    return CHART_RANGES[name]
+
+
+def sum_counts(buckets: Sequence[BucketRow]) -> JobCounts:
+    """What all stretches come to."""
+    sums = {
+        name: (max if name.startswith("max_") else sum)(getattr(each, name) for each in buckets)
+        for name in JobCounts.__struct_fields__
+    }
+    return JobCounts(**sums)
+
+
+def throughput(chart_range: ChartRange, buckets: Sequence[BucketRow]) -> Markup:
+    """How many jobs ended a minute, and how."""
+    minutes = chart_range.bucket_seconds / 60
+    series = [
+        ChartSeries("succeeded", [each.succeeded / minutes for each in buckets], "succeeded"),
+        ChartSeries(
+            "failed", [(each.failed + each.expired) / minutes for each in buckets], "failed"
+        ),
+        ChartSeries(
+            "other", [(each.cancelled + each.skipped) / minutes for each in buckets], "other"
+        ),
+    ]
+    title = f"Jobs ended a minute, the last {chart_range.phrase}"
+    return Markup(
+        bar_chart(
+            _chart_buckets(chart_range, buckets),
+            series,
+            title=title,
+            format_value=format_figure,
+            format_tick=format_short,
+            empty="no job ended",
+        )
+    )
+
+
+def waits(chart_range: ChartRange, buckets: Sequence[BucketRow]) -> Markup:
+    """How long jobs were ready before somebody took them."""
+    series = [
+        ChartSeries(
+            "longest",
+            _nonzero(buckets, lambda each: each.wait_count and each.max_wait_seconds),
+            "longest",
+        ),
+        ChartSeries("mean", [each.mean_wait_seconds for each in buckets], "mean"),
+    ]
+    title = f"Time from ready to taken, the last {chart_range.phrase}"
+    return _duration_chart(chart_range, buckets, series, title, "no job was taken")
+
+
+def runtimes(chart_range: ChartRange, buckets: Sequence[BucketRow]) -> Markup:
+    """How long attempts took."""
+    series = [
+        ChartSeries(
+            "longest", _nonzero(buckets, lambda each: each.attempts and each.max_seconds), "longest"
+        ),
+        ChartSeries("mean", [each.mean_seconds for each in buckets], "mean"),
+    ]
+    title = f"Time an attempt took, the last {chart_range.phrase}"
+    return _duration_chart(chart_range, buckets, series, title, "no attempt ended")
+
+
+def depth(
+    chart_range: ChartRange,
+    begin: datetime,
+    depths: Sequence[int | None],
+    *,
+    empty: str = "nothing was ready",
+) -> Markup:
+    """How many jobs were ready."""
+    series = [ChartSeries("ready", depths, "ready")]
+    buckets = ChartBuckets(begin, chart_range.bucket_seconds, chart_range.buckets)
+    title = f"Jobs ready, the last {chart_range.phrase}"
+    return Markup(
+        line_chart(
+            buckets,
+            series,
+            title=title,
+            format_value=format_figure,
+            format_tick=format_short,
+            empty=empty,
+            integers=True,
+        )
+    )
+
+
+def draw_sparkline(name: str, values: Sequence[float | None], kind: str) -> Markup:
+    return Markup(
+        sparkline(ChartSeries(name, values, kind), title=name, format_value=format_figure)
+    )
+
+
+def _duration_chart(
+    chart_range: ChartRange,
+    buckets: Sequence[BucketRow],
+    series: Sequence[ChartSeries],
+    title: str,
+    empty: str,
+) -> Markup:
+    chart_buckets = _chart_buckets(chart_range, buckets)
+    return Markup(
+        line_chart(
+            chart_buckets,
+            series,
+            title=title,
+            format_value=format_duration,
+            empty=empty,
+            durations=True,
+        )
+    )
+
+
+def _chart_buckets(chart_range: ChartRange, buckets: Sequence[BucketRow]) -> ChartBuckets:
+    return ChartBuckets(buckets[0].at, chart_range.bucket_seconds, chart_range.buckets)
+
+
+def _nonzero(
+    buckets: Sequence[BucketRow], value: Callable[[BucketRow], float]
+) -> list[float | None]:
+    return [value(each) or None for each in buckets]
+
+
+# Figures
+
+
+def format_figure(value: float) -> str:
+    """`0.25`, `7.5`, `1,234`: as many digits as are worth reading."""
+    if value >= 100 or value == int(value):
+        return format_count(value)
+    return f"{value:.2g}" if value < 1 else f"{value:.1f}".removesuffix(".0")
+
+
+def format_short(value: float) -> str:
+    """`0.25`, `7.5`, `1.2k`, `25k`, `3M`: where there is little room."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= size * 0.99995:
+            return f"{value / size:.1f}".removesuffix(".0") + unit
+    return format_figure(value)
+
+
+def format_percent(share: float | None) -> str | None:
+    """`98%`; what is not all is never said to be 100%, and what is something never 0%."""
+    if share is None:
+        return None
+    if share in (0, 1):
+        return f"{share:.0%}"
+    return f"{min(max(share * 100, 0.1), 99.9):.1f}".removesuffix(".0") + "%"
+
+
+def format_depth(queued: int) -> str:
+    """How many are ready: about so many, where that was estimated."""
+    return (
+        format_count(queued)
+        if queued < MAX_EXACT_COUNT
+        else f"≈\u202f{format_count(round(queued, -3))}"
+    )
+
+
+def time_before(now: datetime, seconds: float | None) -> datetime | None:
+    """When that was, to the second: what does not change is not shown anew."""
+    if not seconds:
+        return None
+    return (now - timedelta(seconds=seconds)).replace(microsecond=0)

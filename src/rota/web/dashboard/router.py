@@ -1,0 +1,184 @@
+"""What a page is: a function whose annotations say what it takes from the path and from the query, as in
+the API, and which answers a `View`. Whoever is refused is told so on a page; whoever is not known may say
+who he is, and comes back to where he was.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+from urllib.parse import urlencode
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from rota.model.access import Role
+from rota.store.read import runs
+from rota.web.api.router import RequestContext, decode_path, decode_query
+from rota.web.auth import caller, guard, require_role
+from rota.web.dashboard.template_helpers import PageViewer, template, viewed_by
+from rota.web.in_flight import mount_path
+from rota.web.responses import HttpError
+from rota.web.tokens_auth import TOKEN_COOKIE, LocalAccess, TokenAuthenticator, set_cookie
+
+if TYPE_CHECKING:
+    from rota.app import Rota
+
+Handler = TypeVar("Handler", bound=Callable[..., Awaitable["PageView"]])
+
+CONTENT_SECURITY_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+    )
+)
+"""Nothing from elsewhere, and nothing that stands in the page itself, is run or obeyed as style."""
+
+
+class PageView:
+    """What a page shows: a template and what it is given. Blocks of it that are named `live_…` stay
+    current while somebody looks."""
+
+    def __init__(self, template: str, *, title: str | None = None, **variables: Any) -> None:
+        self.template = template
+        self.title = title
+        self.variables = variables
+
+
+class RedirectTo(Exception):
+    """What is looked for is on another page of this site."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    path: str
+    title: str
+    role: Role
+    handler: Callable[..., Awaitable[PageView]]
+    params: dict[str, Any] = field(default_factory=dict)
+    query: type[msgspec.Struct] | None = None
+
+    async def view(self, context: RequestContext, request: Request) -> PageView:
+        """What it shows whoever asks, of what is there now."""
+        arguments = decode_path(self.params, request)
+        if self.query is not None:
+            # A form sends its empty fields, too.
+            items = [each for each in request.query_params.multi_items() if each[1]]
+            arguments["query"] = decode_query(self.query, items)
+        view = await self.handler(context, **arguments)
+        view.title = view.title or self.title
+        return view
+
+    def route(self, app: Rota) -> Route:
+        async def endpoint(request: Request) -> Response:
+            context = RequestContext(app, caller(request))
+            try:
+                view = await self.view(context, request)
+            except RedirectTo as found:
+                return RedirectResponse(mount_path(request.scope) + found.path, 303)
+            variables = {**view.variables, **await layout_variables(context)}
+            with viewed_by(viewer_of(request)):
+                text = template(view.template).render(title=view.title, **variables)
+            return html_response(text)
+
+        endpoint.__name__ = endpoint.__qualname__ = self.handler.__name__
+        guarded = require_role(self.role, error_page)(endpoint)
+        return Route(self.path, guarded, methods=["GET"], name=f"page {self.path}")
+
+
+class Pages:
+    """Pages, in the order in which they are looked through."""
+
+    def __init__(self) -> None:
+        self.pages: list[Page] = []
+
+    def page(
+        self, path: str, *, title: str, role: Role = Role.VIEWER
+    ) -> Callable[[Handler], Handler]:
+        def decorate(handler: Handler) -> Handler:
+            hints = get_type_hints(handler, include_extras=True)
+            hints = {name: hints[name] for name in inspect.signature(handler).parameters}
+            hints.pop("context")
+            query = hints.pop("query", None)
+            self.pages.append(Page(path, title, role, handler, hints, query))
+            return handler
+
+        return decorate
+
+
+async def layout_variables(context: RequestContext) -> dict[str, Any]:
+    """What stands around every page."""
+    [[now], [open_alerts]] = await context.read(runs.database_time(), runs.count_open_alerts())
+    return {"now": now, "open_alerts": open_alerts}
+
+
+def viewer_of(request: Request) -> PageViewer:
+    found = request.scope.get("rota.caller")
+    return PageViewer(
+        found,
+        mount_path(request.scope),
+        path_of(request),
+        guard(request).read_only,
+        TOKEN_COOKIE in request.cookies,
+    )
+
+
+def path_of(request: Request) -> str:
+    """Of this site: without where it is mounted."""
+    root = request.scope.get("root_path", "")
+    path: str = request.scope["path"]
+    return path.removeprefix(root) or "/"
+
+
+def html_response(text: str, status: int = 200) -> Response:
+    return HTMLResponse(text, status, {"Content-Security-Policy": CONTENT_SECURITY_POLICY})
+
+
+def error_page(request: Request, error: HttpError) -> Response:
+    """Why there is no page; whoever is not known is asked who he is.
+
+    A page that was opened with the key of a local server is loaded again without it, from a cookie.
+    """
+    authenticator = guard(request).authenticator
+    if error.status == 401 and isinstance(authenticator, LocalAccess):
+        if authenticator.is_key(request.query_params.get("key", "")):
+            url = request.url.remove_query_params("key")
+            redirect = RedirectResponse(f"{url.path}?{url.query}".rstrip("?"), 303)
+            set_cookie(request, redirect, authenticator.cookie_name(request), authenticator.key)
+            return redirect
+        return RedirectResponse(f"{mount_path(request.scope)}/login", 303)
+    if error.status == 401 and isinstance(authenticator, TokenAuthenticator):
+        path = path_of(request) + (f"?{request.url.query}" if request.url.query else "")
+        return RedirectResponse(
+            f"{mount_path(request.scope)}/login?{urlencode({'next': path})}", 303
+        )
+    with viewed_by(viewer_of(request)):
+        text = template("refused.html").render(
+            title=_TITLES.get(error.status, "This did not work"), error=error
+        )
+    response = html_response(text, error.status)
+    response.headers.update(error.headers)
+    return response
+
+
+_TITLES = {
+    401: "Who are you?",
+    403: "This is not for you",
+    404: "There is nothing here",
+    422: "This cannot be asked",
+    503: "The database does not answer",
+}

@@ -1,0 +1,122 @@
+"""What happened to a run and when, in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+import msgspec
+
+from rota.store.audit import AuditRow
+from rota.store.read.run_history import RunEventRow
+from rota.web.api.schema_types import error_detail
+from rota.web.dashboard.template_helpers import format_duration
+
+DEFAULT_EVENTS = 100
+MAX_EVENTS = 2_000
+
+RUN_ACTIONS = ("cancel run", "retry run", "signal run", "release run", "fork run")
+"""What people do to runs; other things may go by a number, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunEventView:
+    key: str
+    at: datetime
+    kind: str
+    """job, step, signal or person: whose doing it was."""
+    state: str
+    """Of those that have an icon; or empty."""
+    text: str
+    job: int | None
+    name: str
+    worker: int | None
+    detail: str
+    until: datetime | None = None
+
+
+def event_views(
+    event_rows: Sequence[RunEventRow],
+    audit_entries: Sequence[AuditRow],
+    names: Mapping[int, str],
+    *,
+    may_see_payloads: bool,
+    limit: int = DEFAULT_EVENTS,
+) -> list[RunEventView]:
+    """The last first. `names`: of the jobs; what has none there is the run itself."""
+    views = [_event_view(each, names, may_see_payloads=may_see_payloads) for each in event_rows]
+    views += [_audit_event(each) for each in audit_entries if each.action in RUN_ACTIONS]
+    views.sort(key=lambda event: event.at, reverse=True)
+    # Several can happen to the same thing in one moment.
+    times: Counter[str] = Counter()
+    for index, event in reversed(list(enumerate(views))):
+        times[event.key] += 1
+        views[index] = replace(event, key=f"{event.key} {times[event.key]}")
+    return views[:limit]
+
+
+def _event_view(
+    each: RunEventRow, names: Mapping[int, str], *, may_see_payloads: bool
+) -> RunEventView:
+    kind, state, text = _describe(each)
+    no_duration = each.kind in ("sleep", "wait", "value", "version")
+    detail = [] if each.seconds is None or no_duration else [format_duration(each.seconds)]
+    if (error := error_detail(each.error, visible=may_see_payloads)) is not None:
+        detail.append(error.type)
+        if isinstance(error.message, str):
+            detail.append(error.message)
+    name = names.get(each.job, "") if each.job is not None else ""
+    key = f"{each.at.timestamp():.6f} {each.kind} {each.job} {each.name or ''}"
+    return RunEventView(
+        *(key, each.at, kind, state, text, each.job, name, each.worker),
+        ": ".join(detail),
+        each.until,
+    )
+
+
+def _describe(each: RunEventRow) -> tuple[str, str, str]:
+    attempt = f"attempt {each.attempt}"
+    match each.kind:
+        case "created":
+            return "job", "", "created"
+        case "began":
+            return "job", "", f"{attempt} began"
+        case "claimed":
+            return "job", "running", f"{attempt} claimed by a worker"
+        case "asleep":
+            text = f"waits for {each.name}" if each.name else "sleeps"
+            return "job", "asleep", text
+        case "unwanted":
+            return "job", "", "was asked to stop"
+        case "quarantined":
+            return "job", "quarantined", "put in quarantine"
+        case "signal":
+            return "signal", "", f"signal {each.name} was sent"
+        case "sleep":
+            return "step", "asleep", "sleeps"
+        case "wait":
+            ended = each.error is None
+            return "step", "", f"wait for {each.name}" + ("" if ended else " ran out of time")
+        case "step":
+            has_failed = each.error is not None
+            return "step", "failed" if has_failed else "succeeded", f"step {each.name}"
+        case "value" | "version":
+            return "step", "", f"{each.kind} {each.name}"
+        case "skipped":
+            return "job", "skipped", "skipped"
+    return "job", each.kind, f"{attempt} {each.kind}" if each.worker is not None else each.kind
+
+
+class _EventDetail(msgspec.Struct):
+    task: str = ""
+    step: str = ""
+    signal: str = ""
+
+
+def _audit_event(entry: AuditRow) -> RunEventView:
+    details = msgspec.json.decode(entry.detail, type=_EventDetail)
+    more = next((each for each in (details.task, details.step, details.signal) if each), "")
+    text = f"{entry.action}{f' {more}' if more else ''}, by {entry.operator}"
+    return RunEventView(f"deed {entry.id}", entry.at, "person", "", text, None, "", None, "")

@@ -1,0 +1,247 @@
+"""One job, with all there is to say about it: for a page of its own, or beside the graph of its run."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from rota.store.query import Query
+from rota.store.read import job_detail, run_history, runs
+from rota.web.api.schema_types import ErrorDetail, error_detail
+
+MAX_STEPS = 200
+MAX_LOG_LINES = 200
+MAX_SIGNALS = 100
+MAX_CHILDREN = 50
+"""At most so many of each are shown."""
+
+MAX_CHARACTERS = 20_000
+"""Of what went in or came out; the rest is for programs."""
+
+MAX_EDITABLE_BYTES = 500_000
+"""Bytes of an input that can be changed in a page."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptView:
+    number: int
+    state: str
+    worker: int | None
+    at: datetime
+    seconds: float | None
+    error: ErrorDetail | None
+
+
+@dataclass(frozen=True, slots=True)
+class StepView:
+    kind: str
+    name: str
+    at: datetime
+    seconds: float | None
+    tries: int
+    until: datetime | None
+    state: str
+    result: str | None
+    error: ErrorDetail | None
+
+
+@dataclass(frozen=True, slots=True)
+class SignalView:
+    """A signal: what was said, or is waited for."""
+
+    name: str
+    at: datetime | None
+    payload_preview: str | None
+    """How it begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    id: int
+    job: runs.RunDetailRow
+    attempts: list[AttemptView]
+    attempt_rows: list[runs.AttemptRow]
+    steps: list[StepView]
+    step_names: list[str]
+    """As the code calls them, each once, the first first."""
+    step_count: int
+    run_steps: list[run_history.RunStepRow]
+    signals: list[SignalView]
+    children: list[runs.ChildRunRow]
+    progress: job_detail.JobProgressRow | None
+    progress_text: str
+    """`4 of 10`."""
+    logs: list[job_detail.LogRow]
+    log_count: int
+    trace: str | None
+    error: ErrorDetail | None
+    input: str | None
+    result: str | None
+
+    @property
+    def is_part(self) -> bool:
+        return self.job.run != self.id
+
+    @property
+    def is_finished(self) -> bool:
+        return self.job.finished is not None
+
+    @property
+    def has_more_logs(self) -> bool:
+        """There may be more than were counted."""
+        return self.log_count >= job_detail.MAX_COUNTED_LINES
+
+    @property
+    def progress_fraction(self) -> float | None:
+        """How much of the whole is done; None: nobody knows."""
+        progress = self.progress
+        return None if progress is None else progress_fraction(progress.done, progress.total)
+
+
+def job_queries(id: int, *, may_see_payloads: bool) -> tuple[Query[Any], ...]:
+    """What to ask, for `sheet` to read. Signals are asked of the run."""
+    return (
+        runs.run(id),
+        runs.attempts(id),
+        job_detail.steps(id, MAX_STEPS, with_values=False),
+        run_history.run_steps(id),
+        runs.child_runs(id, MAX_CHILDREN + 1),
+        job_detail.progress(id),
+        job_detail.logs(id, MAX_LOG_LINES if may_see_payloads else 0),
+        run_history.traceparent(id),
+    )
+
+
+QUERY_COUNT = 8
+"""Answers that `sheet` wants."""
+
+
+def build_job_view(
+    id: int,
+    answers: list[list[Any]],
+    signals: list[job_detail.SignalRow],
+    *,
+    may_see_payloads: bool,
+) -> JobView | None:
+    [details, attempts, steps, run_steps, children, progress, logs, traces] = answers
+    if not details:
+        return None
+    job: runs.RunDetailRow = details[0]
+    job_signals = [each for each in signals if job.run == id or id in each.waiting_jobs]
+    latest_progress = progress[0] if progress else None
+    return JobView(
+        id,
+        job,
+        _attempts(job, attempts, may_see_payloads=may_see_payloads),
+        attempts,
+        [
+            _step(each, may_see_payloads=may_see_payloads, is_finished=job.finished is not None)
+            for each in steps
+        ],
+        list(dict.fromkeys(each.name for each in steps[::-1] if each.kind == "step")),
+        steps[0].total if steps else 0,
+        run_steps,
+        signal_views(job_signals, may_see_payloads=may_see_payloads),
+        [each for each in children if each.jobs],
+        latest_progress,
+        "" if latest_progress is None else _progress_text(latest_progress),
+        logs[::-1],
+        logs[0].total if logs else 0,
+        trace_id(traces),
+        error_detail(job.error, visible=may_see_payloads),
+        format_json(job.args) if may_see_payloads else None,
+        format_json(job.result) if may_see_payloads else None,
+    )
+
+
+def _attempts(
+    job: runs.RunDetailRow, rows: list[runs.AttemptRow], *, may_see_payloads: bool
+) -> list[AttemptView]:
+    """The last one first."""
+    found = [
+        AttemptView(*(each.attempt, each.state, each.worker, each.at, each.seconds), failed)
+        for each in rows
+        for failed in [error_detail(each.error, visible=may_see_payloads)]
+    ]
+    if job.finished is not None:
+        error = error_detail(job.error, visible=may_see_payloads)
+        last = (job.attempt, job.state, job.worker, job.finished, job.seconds)
+        found.append(AttemptView(*last, error))
+    elif job.state == "running":
+        found.append(AttemptView(job.attempt, "running", job.worker, job.since, None, None))
+    return found[::-1]
+
+
+def _step(each: job_detail.StepRow, *, may_see_payloads: bool, is_finished: bool) -> StepView:
+    name = each.name if each.number == 1 else f"{each.name} no. {each.number}"
+    return StepView(
+        each.kind,
+        "" if each.kind == "sleep" and each.number == 1 else name,
+        each.at,
+        each.seconds,
+        each.tries,
+        each.until,
+        _state(each, is_finished=is_finished),
+        each.result_preview if may_see_payloads else None,
+        error_detail(each.error, visible=may_see_payloads),
+    )
+
+
+def _state(each: job_detail.StepRow, *, is_finished: bool) -> str:
+    if each.open:
+        if is_finished:
+            return "cancelled"
+        return "asleep" if each.kind == "wait" else "failed"
+    return "failed" if each.error is not None else "succeeded"
+
+
+def _progress_text(progress: job_detail.JobProgressRow) -> str:
+    if progress.total is None or not math.isfinite(progress.total):
+        return f"{progress.done:,.15g} done"
+    return f"{progress.done:,.15g} of {progress.total:,.15g}"
+
+
+def signal_views(
+    signals: list[job_detail.SignalRow], *, may_see_payloads: bool
+) -> list[SignalView]:
+    return [
+        SignalView(each.name, each.at, each.payload_preview if may_see_payloads else None)
+        for each in signals
+    ]
+
+
+def trace_id(found: list[str]) -> str | None:
+    """Of a W3C traceparent."""
+    return found[0].split("-")[1] if found else None
+
+
+def progress_fraction(done: float, total: float | None) -> float | None:
+    """How much of the whole is done; None: that makes no sense."""
+    if not total or not math.isfinite(total) or not math.isfinite(done):
+        return None
+    return min(max(done / total, 0.0), 1.0)
+
+
+def editable_json(document: bytes | None) -> str | None:
+    """The whole of it, for somebody to change; None: it is too long for that."""
+    if document is None or len(document) > MAX_EDITABLE_BYTES:
+        return None
+    return msgspec.json.format(document, indent=2).decode()
+
+
+def format_json(document: bytes | None) -> str | None:
+    """JSON as people read it. Numbers stay as they were written, however large; nothing is left out but the
+    end of what is very long."""
+    if document is None:
+        return None
+    text = msgspec.json.format(document, indent=2).decode()
+    if len(text) <= MAX_CHARACTERS:
+        return text
+    return (
+        f"{text[:MAX_CHARACTERS]}\n… and {len(text) - MAX_CHARACTERS:,} more letters; `rota "
+        "show --json` has all"
+    )

@@ -1,0 +1,373 @@
+"""A run: its graph, its timeline and what happened, side by side; and all there is to say about one of its
+jobs.
+
+The same page shows a run of a task, a flow's, the calls that a job has made, and a job of one of those.
+Which job is looked at, and which boxes of the graph are opened, stands in its address.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from rota.drawing.gantt import GanttRow, gantt
+from rota.engine.diagnosis.explain import explain
+from rota.errors import RunNotFound
+from rota.model.access import Role
+from rota.model.explanation import Explanation
+from rota.store import audit, runs
+from rota.store.read import job_detail, run_history
+from rota.store.read import runs as read_runs
+from rota.web.api.router import RequestContext
+from rota.web.api.schema_types import MAX_INT64, ErrorDetail, PathId, error_detail
+from rota.web.dashboard.router import Pages, PageView
+from rota.web.dashboard.run import job as run_job
+from rota.web.dashboard.run.events import DEFAULT_EVENTS, MAX_EVENTS, RunEventView, event_views
+from rota.web.dashboard.run.gantt import (
+    MAX_ROWS,
+    queued_since,
+    rounded_now,
+    rows_of_job,
+    rows_of_run,
+)
+from rota.web.dashboard.run.graph import GraphPicture, build_picture, count_states, name_of
+from rota.web.dashboard.run.job import (
+    MAX_CHILDREN,
+    MAX_SIGNALS,
+    JobView,
+    SignalView,
+    editable_json,
+    format_json,
+)
+
+pages = Pages()
+
+MAX_GROUP_JOBS = 50
+"""Jobs that are listed of a box that stands for many."""
+MAX_AUDIT_ENTRIES = 50
+OPEN_STATES = ("waiting", "ready", "asleep", "running", "quarantined")
+
+
+class RunPageQuery(msgspec.Struct, forbid_unknown_fields=True):
+    job: Annotated[int, Meta(ge=1, le=MAX_INT64)] | None = None
+    """Of the run: which is looked at."""
+    group: Annotated[str, Meta(pattern="^[0-9]{1,6}~$")] | None = None
+    """A box that stands for many, which is looked at."""
+    open: Annotated[str, Meta(pattern=r"^[0-9]{1,6}~(\.[0-9]{1,6}~){0,19}$")] | None = None
+    """Boxes whose jobs are drawn one by one."""
+    events: Annotated[int, Meta(ge=1, le=MAX_EVENTS)] = DEFAULT_EVENTS
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineView:
+    """Drawn where it is shown."""
+
+    rows: list[GanttRow]
+    start: datetime
+    end: datetime
+    now: datetime | None
+    title: str
+
+    def svg(self, chosen: str) -> str:
+        return gantt(
+            self.rows[:MAX_ROWS],
+            self.start,
+            self.end,
+            now=self.now,
+            selected=chosen,
+            title=self.title,
+        )
+
+    @property
+    def hidden_rows(self) -> int:
+        return max(len(self.rows) - MAX_ROWS, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class FlowRunView:
+    """A run of a flow, or of calls."""
+
+    run: read_runs.FlowDetailRow
+    jobs: list[read_runs.JobRow]
+    parent_job: read_runs.RunDetailRow | None
+    picture: GraphPicture
+    timeline: TimelineView
+    children: list[read_runs.ChildRunRow]
+    signals: list[SignalView]
+    error: ErrorDetail | None
+    failed_job: read_runs.JobRow | None
+    """The first job that did."""
+    trace: str | None
+    input: str | None
+    result: str | None
+
+    @property
+    def counts(self) -> list[tuple[str, int]]:
+        return count_states(self.jobs)
+
+    @property
+    def tasks(self) -> list[str]:
+        """To fork from."""
+        return list(dict.fromkeys(name_of(each, self.run) for each in self.jobs))
+
+    @property
+    def awaited(self) -> list[str]:
+        """Signals that somebody waits for."""
+        return list(dict.fromkeys(name for job in self.jobs for name in job.awaits or ()))
+
+
+@pages.page("/runs/{run}", title="Run")
+async def run(context: RequestContext, run: PathId, query: RunPageQuery) -> PageView:
+    flows, details, [now] = await context.read(
+        read_runs.flow(run), read_runs.run(run), read_runs.database_time()
+    )
+    if flows:
+        return await _flow_view(context, flows[0], query, now)
+    if not details:
+        raise RunNotFound(f"there is no run {run}; it may have been removed since it ended")
+    return await _job_page(context, run, details[0], query, now)
+
+
+async def _flow_view(
+    context: RequestContext, flow: read_runs.FlowDetailRow, query: RunPageQuery, now: datetime
+) -> PageView:
+    may_see_payloads, id = context.may_see_payloads, flow.run
+    found = await context.read(
+        read_runs.jobs(id),
+        read_runs.job_attempts(id, with_errors=False),
+        read_runs.child_runs(id, MAX_CHILDREN + 1),
+        job_detail.signals(id, MAX_SIGNALS),
+        runs.results(id),
+        run_history.run_steps(id),
+        run_history.traceparent(id),
+        run_history.run_events(id, query.events + 1),
+        audit.entries(_audit_limit(context), subject=str(id)),
+        *([] if flow.parent is None else [read_runs.run(flow.parent)]),
+        *(
+            []
+            if query.job is None
+            else run_job.job_queries(query.job, may_see_payloads=may_see_payloads)
+        ),
+    )
+    [
+        jobs,
+        attempts,
+        children,
+        signals,
+        results,
+        run_steps,
+        traces,
+        event_rows,
+        audit_entries,
+        *answers,
+    ] = found
+    parent_rows = answers.pop(0) if flow.parent is not None else []
+    expanded = query.open.split(".") if query.open else []
+    picture = build_picture(flow, jobs, parent_rows[0] if parent_rows else None, expanded)
+    chosen = _chosen_box(picture, query)
+    job_view: JobView | None = None
+    if query.job is not None and any(each.job == query.job for each in jobs):
+        job_view = run_job.build_job_view(
+            query.job, answers, signals, may_see_payloads=may_see_payloads
+        )
+    failed = min(
+        (each for each in jobs if each.state == "failed" and each.finished and each.error),
+        key=lambda each: each.finished or now,
+        default=None,
+    )
+    flow_view = FlowRunView(
+        flow,
+        jobs,
+        parent_rows[0] if parent_rows else None,
+        picture,
+        _timeline_of_run(flow, picture, jobs, attempts, run_steps, now),
+        [each for each in children if each.jobs],
+        run_job.signal_views(signals, may_see_payloads=may_see_payloads),
+        error_detail(failed.error, visible=may_see_payloads)
+        if failed and flow.state == "failed"
+        else None,
+        failed,
+        run_job.trace_id(traces),
+        format_json(flow.input) if may_see_payloads and flow.flow else None,
+        _result_text(flow, results) if may_see_payloads else None,
+    )
+    names = {each.job: name_of(each, flow) for each in jobs}
+    subject = job_view.id if job_view is not None and not job_view.is_finished else id
+    return PageView(
+        "run.html",
+        title=f"{flow.flow or 'calls'} #{id}",
+        id=id,
+        name=flow.flow or f"calls of job {flow.parent}",
+        is_flow=True,
+        status=flow.state,
+        flow=flow_view,
+        job_view=job_view,
+        group=_group_view(picture, query),
+        chosen=chosen,
+        query=query,
+        explanation=await _explanation(context, subject, is_open=flow.state == "running"),
+        explained_id=subject,
+        may_see_payloads=may_see_payloads,
+        command=f"rota show {id}",
+        max_children=MAX_CHILDREN,
+        has_quarantined=any(each.state == "quarantined" for each in jobs),
+        fork_points=flow_view.tasks if flow.flow else [],
+        startable_name=flow.flow if flow.flow in context.app.registry.flows else "",
+        input=editable_json(flow.input) if may_see_payloads and flow.flow else None,
+        awaited=flow_view.awaited,
+        **_event_variables(
+            event_views(
+                event_rows,
+                audit_entries,
+                names,
+                may_see_payloads=may_see_payloads,
+                limit=query.events,
+            ),
+            event_rows,
+            query,
+        ),
+    )
+
+
+def _chosen_box(picture: GraphPicture, query: RunPageQuery) -> str:
+    if query.group is not None and query.group in picture.members:
+        return query.group
+    return picture.key_of(query.job)
+
+
+def _group_view(picture: GraphPicture, query: RunPageQuery) -> dict[str, Any] | None:
+    """The jobs of a box that stands for many, those somebody should look at first."""
+    if query.group is None or query.group not in picture.shape.grouped.members:
+        return None
+    members = picture.members[query.group]
+    order = {state: rank for rank, (state, _) in enumerate(count_states(members))}
+    shown = sorted(members, key=lambda each: order[each.state])[:MAX_GROUP_JOBS]
+    expanded = ".".join(dict.fromkeys((*picture.expanded, query.group)))
+    return {
+        "details": picture.details[query.group],
+        "counts": count_states(members),
+        "jobs": shown,
+        "hidden_jobs": len(members) - len(shown),
+        "open": expanded if len(expanded) <= 100 else query.group,
+    }
+
+
+def _result_text(flow: read_runs.FlowDetailRow, results: list[runs.JobResultRow]) -> str | None:
+    if flow.state != "succeeded" or not flow.flow:
+        return None
+    document = {
+        each.task.removeprefix(f"{flow.flow}."): msgspec.Raw(each.result or b"null")
+        for each in results
+        if each.state == "succeeded"
+    }
+    return format_json(msgspec.json.encode(document))
+
+
+def _timeline_of_run(
+    flow: read_runs.FlowDetailRow,
+    picture: GraphPicture,
+    jobs: list[read_runs.JobRow],
+    attempts: list[read_runs.JobAttemptRow],
+    run_steps: list[run_history.RunStepRow],
+    now: datetime,
+) -> TimelineView:
+    if flow.finished is None:
+        now = rounded_now(flow.created, now, len(picture.members))
+    rows = rows_of_run(picture, attempts, run_steps, queued_since(jobs, flow.created), now)
+    return _timeline(rows, flow.created, flow.finished, now)
+
+
+def _timeline(
+    rows: list[GanttRow], start: datetime, finished: datetime | None, now: datetime
+) -> TimelineView:
+    ends = [bar.end for row in rows for bar in row.bars]
+    starts = [bar.start for row in rows for bar in row.bars]
+    end = max([*ends, finished or now])
+    current_time = None if finished is not None else now
+    return TimelineView(
+        rows, min([*starts, start]), end, current_time, "When each job waited, ran and slept"
+    )
+
+
+async def _job_page(
+    context: RequestContext,
+    id: int,
+    job: read_runs.RunDetailRow,
+    query: RunPageQuery,
+    now: datetime,
+) -> PageView:
+    may_see_payloads = context.may_see_payloads
+    found = await context.read(
+        job_detail.signals(job.run, MAX_SIGNALS),
+        run_history.run_events(id, query.events + 1),
+        audit.entries(_audit_limit(context), subject=str(id)),
+        read_runs.flow(job.run),
+        *run_job.job_queries(id, may_see_payloads=may_see_payloads),
+    )
+    [signals, event_rows, audit_entries, flows, *answers] = found
+    job_view = run_job.build_job_view(id, answers, signals, may_see_payloads=may_see_payloads)
+    if job_view is None:
+        raise RunNotFound(f"there is no run {id}; it may have been removed since it ended")
+    job = job_view.job
+    if job.finished is None:
+        now = rounded_now(job.created, now, len(job_view.steps))
+    rows = rows_of_job(id, job, job_view.attempt_rows, job_view.run_steps, now)
+    return PageView(
+        "run.html",
+        title=f"{job.task} #{id}",
+        id=id,
+        name=job.task,
+        is_flow=False,
+        status=job.state,
+        flow=None,
+        parent_run=flows[0] if flows else None,
+        job_view=job_view,
+        group=None,
+        chosen="",
+        timeline=_timeline(rows, job.created, job.finished, now),
+        query=query,
+        explanation=await _explanation(context, id, is_open=job.state in OPEN_STATES),
+        explained_id=id,
+        may_see_payloads=may_see_payloads,
+        command=f"rota show {id}",
+        max_children=MAX_CHILDREN,
+        has_quarantined=job.state == "quarantined",
+        fork_points=[] if job_view.is_part else job_view.step_names,
+        startable_name=job.task
+        if not job_view.is_part and job.task in context.app.registry.tasks
+        else "",
+        input=editable_json(job.args) if may_see_payloads else None,
+        awaited=job.awaits or [],
+        **_event_variables(
+            event_views(
+                event_rows, audit_entries, {}, may_see_payloads=may_see_payloads, limit=query.events
+            ),
+            event_rows,
+            query,
+        ),
+    )
+
+
+def _audit_limit(context: RequestContext) -> int:
+    """Who did what by hand is for those who may read the audit log."""
+    return MAX_AUDIT_ENTRIES if context.caller.has_role(Role.ADMIN) else 0
+
+
+def _event_variables(
+    shown: list[RunEventView], event_rows: list[run_history.RunEventRow], query: RunPageQuery
+) -> dict[str, Any]:
+    more = MAX_EVENTS if len(event_rows) > query.events and query.events < MAX_EVENTS else 0
+    return {"events": shown, "more_events": more}
+
+
+async def _explanation(context: RequestContext, id: int, *, is_open: bool) -> Explanation | None:
+    if not is_open:
+        return None
+    found = await explain(context.read, id, context.app.settings)
+    if found is None or found.status == "ended":
+        return None
+    return found if context.may_see_payloads else found.without_details()

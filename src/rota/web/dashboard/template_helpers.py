@@ -1,0 +1,155 @@
+"""What every template may use: addresses where the site is mounted, what whoever looks may do, numbers and
+times as they are written everywhere.
+
+Templates are rendered with autoescape: whatever somebody sent is text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup, escape
+
+from rota.model.access import Caller, Role
+from rota.web.dashboard import static_files
+
+PACKAGE_DIRECTORY = Path(__file__).parent
+
+
+@dataclass(frozen=True, slots=True)
+class PageViewer:
+    """Who looks at a page, and from where."""
+
+    caller: Caller | None
+    mount_path: str = ""
+    """Where the site is mounted."""
+    path: str = "/"
+    read_only: bool = False
+    can_log_out: bool = False
+    """He came in with a token, and can take it back."""
+
+    def may(self, role: str) -> bool:
+        """Whether he may do what is for this role. Nobody may where it is read-only."""
+        return (
+            not self.read_only
+            and self.caller is not None
+            and self.caller.has_role(Role.parse(role))
+        )
+
+
+_viewer: ContextVar[PageViewer] = ContextVar("viewer")
+
+
+@contextmanager
+def viewed_by(viewer: PageViewer) -> Iterator[None]:
+    """Whatever is rendered in this block is for him."""
+    token = _viewer.set(viewer)
+    try:
+        yield
+    finally:
+        _viewer.reset(token)
+
+
+def url(path: str, **query: Any) -> str:
+    """Where something of this site is; what is None, or empty, is left out of the query."""
+    given = {name: value for name, value in query.items() if value not in (None, "")}
+    return _viewer.get().mount_path + path + (f"?{urlencode(given)}" if given else "")
+
+
+def segment(text: object) -> str:
+    """A name as one part of a path, whatever is in it."""
+    return quote(str(text), safe="")
+
+
+def static(name: str) -> str:
+    return f"{_viewer.get().mount_path}/static/{static_files.version()}/{name}"
+
+
+def format_count(value: float) -> str:
+    """`1,234,567`: whole, with the thousands apart."""
+    return f"{value:,.0f}"
+
+
+def format_duration(seconds: float | None) -> str:
+    """How long something takes, as short as it can be said: 3 ms, 1.2 s, 4 min 10 s, 3 h 5 min, 12 d."""
+    if seconds is None:
+        return ""
+    if seconds < 0.9995:
+        return f"{max(seconds, 0) * 1000:.0f} ms"
+    if seconds < 59.95:
+        return f"{seconds:.3g} s" if seconds < 9.995 else f"{seconds:.0f} s"
+    for size, unit, part, small in (
+        (86400, "d", 3600, "h"),
+        (3600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if seconds >= size:
+            whole, remainder = divmod(int(seconds), size)
+            more = remainder // part
+            return f"{whole:,} {unit}" + (f" {more} {small}" if more and whole < 48 else "")
+    return f"{seconds:.0f} s"
+
+
+def render_code(text: str) -> Markup:
+    """Words in which what stands between `backticks` is something to be typed."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:  # one of them is alone, and a letter like others
+        return escape(text)
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if number % 2 else part
+        for number, part in enumerate(parts)
+    )
+
+
+def format_time(at: datetime) -> str:
+    """`2026-11-16 15:04:05 UTC`; the browser makes it what it is where the reader is."""
+    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def iso_time(at: datetime) -> str:
+    """For programs."""
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+@cache
+def environment() -> Environment:
+    env = Environment(
+        loader=FileSystemLoader(PACKAGE_DIRECTORY / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    env.filters |= {
+        "span": format_duration,
+        "coded": render_code,
+        "number": format_count,
+        "moment": format_time,
+        "stamp": iso_time,
+        "segment": segment,
+        "json": lambda value: json.dumps(value, ensure_ascii=False),
+    }
+    env.globals |= {
+        "url": url,
+        "static": static,
+        "may": lambda role: _viewer.get().may(role),
+        "viewer": _viewer.get,
+    }
+    # As globals: a part of a page that is rendered alone has imported nothing.
+    macros = env.get_template("parts.html").module
+    env.globals |= {name: getattr(macros, name) for name in dir(macros) if not name.startswith("_")}
+    return env
+
+
+def template(name: str) -> Template:
+    return environment().get_template(name)
